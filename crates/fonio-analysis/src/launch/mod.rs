@@ -123,9 +123,9 @@ impl Parts {
             ("running", self.running_ns),
             ("waiting for the network", self.network_ns),
             ("waiting for a processor", self.cpu_ns),
-            ("waiting for a time that it set itself", self.timer_ns),
+            ("waiting for its own timers", self.timer_ns),
             ("waiting for other processes and locks", self.thread_ns + self.lock_ns),
-            ("waiting for what was not seen", self.unknown_ns),
+            ("waiting for an unknown reason", self.unknown_ns),
         ];
         let percent = |ns: u64| format!("{:.0} %", ns as f64 / whole * 100.0);
         let (storage_ns, storage) = (self.storage_ns, percent(self.storage_ns));
@@ -139,7 +139,10 @@ impl Parts {
                 percent(*most)
             )
         } else {
-            format!("{storage} of the launch is spent waiting for storage; more, {}, {what}.", percent(*most))
+            format!(
+                "{storage} of the launch is spent waiting for storage, but the largest part, {}, is spent {what}.",
+                percent(*most)
+            )
         }
     }
 }

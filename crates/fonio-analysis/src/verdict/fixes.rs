@@ -135,8 +135,8 @@ fn dirty_limit(series: &Series) -> String {
     format!("{} (at most {} MiB/s were written here)", command(limit), mib.max(1))
 }
 
-/// Adds the I/O class for programs that write, which keeps their writes from delaying reads.
-/// [`ISOLATES_READS`] does not need it. `now` is the current scheduler, `best` the offered one.
+/// Adds the I/O class for programs that write. With schedulers other than [`ISOLATES_READS`], only this class
+/// keeps their writes away from reads. `now` is the current scheduler, `best` the offered one.
 fn writers_class(facts: &mut Facts, now: Option<&str>, best: Option<&str>) {
     let heeds = |name: &str| HEED_CLASSES.contains(&name);
     match now {

@@ -192,13 +192,13 @@ impl Question for ValidityTally {
         }
         if ratio(ambiguous, self.requests).is_some_and(|share| share >= AMBIGUOUS_SHARE_MAX) {
             problems.push(format!(
-                "{ambiguous} events fit more than one of the {} requests, so latencies may be those of others.",
+                "{ambiguous} events fit more than one of the {} requests, so latencies may belong to other requests.",
                 self.requests
             ));
         }
         if ratio(self.out_of_order_times, self.requests).is_some_and(|share| share >= AMBIGUOUS_SHARE_MAX) {
             problems.push(format!(
-                "{} of {} requests complete or are issued before they begin: the clock of the source is damaged.",
+                "{} of {} requests complete before their issue, or are issued before they are queued: the source's clock is wrong.",
                 self.out_of_order_times, self.requests
             ));
         }

@@ -119,12 +119,12 @@ fn first_other(behind: &[Behind]) -> Option<&Behind> {
     behind.iter().find(|row| !row.is_own && row.process != UNKNOWN_NAME)
 }
 
-/// `71 % of the I/O outstanding meanwhile came from dd (backup.service) for /tmp/export.bin`.
+/// `71 % of the I/O outstanding at that time came from dd (backup.service) for /tmp/export.bin`.
 fn behind_words(behind: &[Behind]) -> Option<String> {
     let other = first_other(behind).filter(|row| row.share >= BEHIND_FROM)?;
     let file = other.file.as_ref().map(|file| format!(" for {file}")).unwrap_or_default();
     let share = Unit::Share.format(other.share);
-    Some(format!("{share} of the I/O outstanding meanwhile came from {}{file}", other.full_name()))
+    Some(format!("{share} of the I/O outstanding at that time came from {}{file}", other.full_name()))
 }
 
 /// Describes the activity of a blocked thread: `in fsync of /home/notes.db`, or `waiting for db, which was

@@ -152,11 +152,9 @@ fn programs(blocked: &Blocked) -> Table {
             "Only programs (of the recorded command, if there is one) count for the verdict.",
             |program| Cell::words(role(program)),
         )
-        .column(
-            "Blocked",
-            "Share of the time that its most-blocked thread was blocked.",
-            |program| Cell::Bar(program.worst.share),
-        )
+        .column("Blocked", "Share of the time that its most-blocked thread was blocked.", |program| {
+            Cell::Bar(program.worst.share)
+        })
         .column("Time", "The time for which that thread was blocked.", |program| {
             Cell::count(program.worst.ns, Unit::Ns)
         })
@@ -171,11 +169,9 @@ fn programs(blocked: &Blocked) -> Table {
             "The operation with the longest time; names are open, stat, rename, unlink and similar calls.",
             |program| Cell::words(most(program)),
         )
-        .column(
-            "For",
-            "The file it waited for longest; or the other thread and its operation.",
-            |program| file(program.file.as_ref().map(|file| &file.path), program.through.as_ref()),
-        )
+        .column("For", "The file it waited for longest; or the other thread and its operation.", |program| {
+            file(program.file.as_ref().map(|file| &file.path), program.through.as_ref())
+        })
         .or_drop()
         .whose()
         .column(

@@ -84,7 +84,8 @@ pub(super) fn table(sqlite: &Sqlite) -> Table {
         ]);
         row
     });
-    let mut columns = vec![Column::noted(
+    let mut columns =
+        vec![Column::noted(
         "Statements",
         "The statements, with ? instead of values; between BEGIN and COMMIT, the longest-running ones.",
     ).wordy()];

@@ -84,11 +84,13 @@ pub(super) fn table(sqlite: &Sqlite) -> Table {
         ]);
         row
     });
-    let mut columns =
-        vec![Column::noted(
-        "Statements",
-        "The statements, with ? instead of values; between BEGIN and COMMIT, the longest-running ones.",
-    ).wordy()];
+    let mut columns = vec![
+        Column::noted(
+            "Statements",
+            "The statements, with ? instead of values; between BEGIN and COMMIT, the longest-running ones.",
+        )
+        .wordy(),
+    ];
     if has_several {
         columns.push(Column::new("Database"));
     }

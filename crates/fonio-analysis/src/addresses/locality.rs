@@ -27,7 +27,7 @@ pub struct Locality {
 /// How often requests of one op touch places.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct PlaceCounts {
-    /// Distinct places.
+    /// Number of distinct places.
     pub places: u64,
     /// Total number of touches.
     pub touches: u64,
@@ -391,11 +391,11 @@ impl Question for PlaceTally {
             [("read", "reads", &locality.read), ("written", "writes", &locality.written)]
         {
             let name = |figure: &str| format!("locality.{op}.{figure}");
-            facts.count(name("places"), format!("{requests} in different places of 4 KiB"), places.places);
-            facts.count(name("most"), format!("{requests} in the most used place"), places.most);
+            facts.count(name("places"), format!("{requests}, distinct 4 KiB pages"), places.places);
+            facts.count(name("most"), format!("{requests} to the most accessed page"), places.most);
             let again = format!("{requests} more than once, share of pages");
             facts.share(name("again_share"), again, places.again_share);
-            let top = format!("{requests} in the ten most used places, share");
+            let top = format!("{requests} to the ten most accessed pages, share");
             facts.share(name("top_10_share"), top, places.top_10_share);
         }
     }

@@ -67,7 +67,7 @@ pub struct ComparisonRow {
     pub label: String,
     /// The direction in which the figure is better; absent if the figure only explains others.
     pub better: Option<Better>,
-    /// Whether it is the work's own time: run time, or time blocked on storage.
+    /// Whether the figure is the work's own time: run time or time blocked on storage.
     pub felt: bool,
     /// The value on each side; absent if unknown. For several recordings, it is the geometric mean (the mean
     /// if a value is 0).

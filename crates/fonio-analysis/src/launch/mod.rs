@@ -82,7 +82,7 @@ pub struct Parts {
 pub struct ProgramTime {
     /// The thread's name.
     pub name: String,
-    /// Its parts.
+    /// The program's parts.
     pub path: Parts,
 }
 

@@ -27,9 +27,9 @@ pub struct Receipt {
 /// The mean cost of a transaction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct MeanCost {
-    /// Calls that sync: fsync, fdatasync, sync_file_range, msync.
+    /// Number of sync calls: fsync, fdatasync, sync_file_range, msync.
     pub syncs: f64,
-    /// Time in these calls, in nanoseconds.
+    /// Time in sync calls, in nanoseconds.
     pub sync_ns: f64,
     /// Time for which threads were blocked on storage, in nanoseconds; absent if not recorded.
     pub blocked_ns: Option<f64>,
@@ -54,7 +54,7 @@ pub struct MeanCost {
 /// Most frequent combination of counts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UsualCost {
-    /// Calls that sync.
+    /// Number of sync calls.
     pub syncs: u64,
     /// Write requests.
     pub writes: u64,
@@ -130,7 +130,7 @@ impl Sums {
         self.counted_blocked.0 <= self.committed.blocked.0 / 20
     }
 
-    /// Whether the device was recorded, judged by requests: sync calls cause some.
+    /// Whether the device was recorded: sync calls would then cause requests.
     pub(super) fn is_on_recorded_device(&self) -> bool {
         self.all.syncs == 0 || self.all.writes + self.all.flushes > 0
     }
@@ -182,12 +182,12 @@ impl Sums {
     }
 }
 
-/// The words in the labels of a receipt's figures.
+/// Words for the labels of a receipt's figures.
 pub(super) struct Labels<'a> {
     /// The prefix, with the name of the database.
     pub(super) before: &'a str,
     pub(super) transaction: &'a str,
-    /// Follows `bytes on the device per byte`.
+    /// The words after `bytes on the device per byte`.
     pub(super) wrote: &'a str,
 }
 
@@ -200,11 +200,11 @@ pub(super) fn figures(name: &str, labels: &Labels, receipt: Option<&Receipt>, fa
     facts.count(format!("{name}.rollbacks"), label, receipt.map(|receipt| receipt.rollbacks));
     let mean = receipt.and_then(|receipt| receipt.mean.as_ref());
     for (figure, label, value, unit) in [
-        ("syncs", "calls that sync, per", mean.map(|mean| mean.syncs), Unit::Number),
+        ("syncs", "sync calls per", mean.map(|mean| mean.syncs), Unit::Number),
         ("writes", "device writes per", mean.and_then(|mean| mean.writes), Unit::Number),
         ("flushes", "device flushes per", mean.and_then(|mean| mean.flushes), Unit::Number),
         ("bytes", "bytes on the device per", mean.and_then(|mean| mean.bytes), Unit::Bytes),
-        ("sync_time", "time in calls that sync, per", mean.map(|mean| mean.sync_ns), Unit::Ns),
+        ("sync_time", "time in sync calls per", mean.map(|mean| mean.sync_ns), Unit::Ns),
         ("blocked", "time blocked on storage, per", mean.and_then(|mean| mean.blocked_ns), Unit::Ns),
     ] {
         let label = format!("{before}{label} {transaction}");

@@ -23,7 +23,7 @@ pub(super) const KINDS: usize = 5;
 /// The cost of a transaction: syncs, bytes, requests and blocked time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Cost {
-    /// Calls that sync, and the time in them.
+    /// Sync calls, and the time in them.
     pub syncs: u64,
     pub sync: Nanos,
     /// Bytes that the calls wrote.

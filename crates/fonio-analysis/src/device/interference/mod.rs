@@ -42,9 +42,9 @@ pub struct Interference {
 /// *With*: at least one request of the other op was outstanding on the same device when this one arrived.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Slowdown {
-    /// Requests with the other op outstanding.
+    /// Requests that arrived with the other op outstanding.
     pub with: SlowdownSide,
-    /// Requests without the other op outstanding.
+    /// Requests that arrived without the other op outstanding.
     pub without: SlowdownSide,
     /// The comparison at equal depth; absent if too few requests are comparable.
     pub equal_depth: Option<EqualDepth>,

@@ -148,7 +148,7 @@ pub struct OperationTime {
     pub blocked_in: String,
     /// The number of waits.
     pub waits: u64,
-    /// Their time in nanoseconds.
+    /// Total time of the waits in nanoseconds.
     pub time_ns: u64,
 }
 
@@ -199,7 +199,7 @@ pub struct BlockedFile {
     pub waits: u64,
     /// Their time in nanoseconds, summed over all threads of programs.
     pub time_ns: u64,
-    /// The longest in nanoseconds.
+    /// Longest wait in nanoseconds.
     pub longest_ns: u64,
     /// The program that waited longest for it.
     pub program: String,
@@ -211,7 +211,7 @@ pub struct BlockedFile {
 pub struct LongWaits {
     /// Minimum length of a long wait, in nanoseconds.
     pub threshold_ns: u64,
-    /// Their number.
+    /// Number of long waits.
     pub count: u64,
     /// Longest waits, longest first; at most ten.
     pub longest: Vec<LongWait>,
@@ -222,7 +222,7 @@ pub struct LongWaits {
 pub struct LongWait {
     /// Begin time, in nanoseconds since the span began.
     pub at_ns: u64,
-    /// Its length.
+    /// Length of the wait.
     pub time_ns: u64,
     /// The thread.
     pub tid: u32,
@@ -244,7 +244,7 @@ pub struct LongWait {
 pub struct Interval {
     /// Begin time, in nanoseconds since the span began.
     pub at_ns: u64,
-    /// Its length.
+    /// Length of the wait.
     pub time_ns: u64,
     /// Index into the list of programs.
     pub program: u32,

@@ -7,7 +7,6 @@ use fonio_core::{ByteCount, DeviceId, Flags, Meta, Op, Random, Request, RowSink,
 
 const REQUESTS: u64 = 5_000_000;
 
-/// The shape of a workload.
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     name: &'static str,

@@ -175,12 +175,10 @@ use crate::question::context::{Context, Ending};
 use crate::question::ratio::{at, per_second, ratio};
 use crate::question::{Question, Row};
 
-/// Maximum number of bins.
 const BINS: usize = 512;
 /// Maximum number of pairs of metric and subject; a phone has about thirty.
 const KEYS_MAX: usize = 512;
 
-/// Collects samples.
 #[derive(Debug, Default)]
 pub(crate) struct MachineTally {
     samples: u64,
@@ -263,7 +261,6 @@ impl Bin {
     }
 }
 
-/// Whether the metric is a counter.
 fn is_counter(metric: Metric) -> bool {
     match metric {
         Metric::CpuActiveTicks

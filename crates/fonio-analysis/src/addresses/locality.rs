@@ -401,7 +401,6 @@ impl Question for PlaceTally {
     }
 }
 
-/// One for each place of `range`, zero for the others.
 #[inline]
 fn ones(range: Range<usize>) -> [u8; CHUNK_PLACES] {
     /// Ones, then the same number of zeroes. The slice that starts at `CHUNK_PLACES - n` begins with `n`

@@ -61,7 +61,6 @@ use crate::question::seen::Seen;
 
 /// Maximum window.
 pub const WINDOW_MAX: usize = 16;
-/// Bins of the curves.
 const BINS: usize = 512;
 
 /// Distinguishes sequential from random requests.

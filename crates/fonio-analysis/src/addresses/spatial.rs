@@ -50,7 +50,6 @@ const DEVICES: usize = 16;
 const FIRST_COLUMN_SHIFT: u32 = 20;
 const FIRST_ROW_SHIFT: u32 = 11;
 
-/// Collects maps.
 #[derive(Debug, Default)]
 pub(crate) struct MapTally {
     began: Option<Timestamp>,

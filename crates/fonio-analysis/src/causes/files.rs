@@ -81,7 +81,6 @@ impl Files {
     }
 }
 
-/// Maximum number of rows in the table.
 const LISTED_MAX: usize = 4096;
 /// Maximum number of processes distinguished per file.
 const CAUSES_MAX: usize = 8;
@@ -101,7 +100,6 @@ const CONTENTS: [Content; 8] = [
 /// The file's number in the recording, if there is a file, and the kind of data.
 type Key = (Option<u32>, Content);
 
-/// Counts by file.
 #[derive(Debug, Default)]
 pub(crate) struct FileTally {
     counts: FxHashMap<Key, Count>,

@@ -60,7 +60,6 @@ impl Process {
         }
     }
 
-    /// Whether the source shows the thread.
     pub(crate) fn is_known(&self) -> bool {
         self.name != UNKNOWN_NAME
     }
@@ -144,7 +143,6 @@ impl ProcessCounts {
         places
     }
 
-    /// The table of processes.
     pub(crate) fn table(&self, threads: &Threads, loss: Loss) -> Processes {
         let service_sum: Nanos = self.counts.iter().map(Count::service_sum).sum();
         let process = |number: &usize| {

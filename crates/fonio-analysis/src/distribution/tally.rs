@@ -25,7 +25,6 @@ const QUANTILES: [(u64, u64, u64); 7] = [
 /// histogram's error, and less than the difference between identical runs.
 const AGREE: f64 = 0.05;
 
-/// Collects the values of a distribution.
 #[derive(Debug, Clone)]
 pub(crate) struct Tally<const STEP_BITS: u32 = BITS> {
     pub(crate) count: u64,
@@ -35,7 +34,6 @@ pub(crate) struct Tally<const STEP_BITS: u32 = BITS> {
     steps: Steps<STEP_BITS>,
 }
 
-/// Collects a distribution of sizes.
 pub(crate) type SizeDistribution = Tally<SIZE_BITS>;
 
 impl<const STEP_BITS: u32> Default for Tally<STEP_BITS> {

@@ -137,7 +137,6 @@ impl Facts {
         self.figures.insert(figure.name.clone(), figure);
     }
 
-    /// Adds a word that sentences mention.
     pub(crate) fn word(&mut self, name: &str, word: &str) {
         self.words.insert(name.to_owned(), word.to_owned());
     }

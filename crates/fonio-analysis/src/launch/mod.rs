@@ -20,13 +20,11 @@ use crate::question::context::{Context, Ending};
 use crate::question::threads::Threads;
 use crate::question::{Question, Row};
 
-/// The name of the mark.
 const MARK: &str = "launch";
 /// Maximum number of waits kept. With more, no critical path is computed.
 const WAITS_MAX: usize = 4_000_000;
 /// The verdict mentions storage from this share on. Courville and Chen call smaller shares light.
 const LIGHT_BELOW: f64 = 0.09;
-/// Maximum number of threads listed.
 const THREADS_LISTED: usize = 20;
 
 /// A launch and its critical path, in nanoseconds.

@@ -6,7 +6,6 @@
 
 use fonio_core::{Nanos, Timestamp};
 
-/// The contents of a bin.
 pub(crate) trait Fold: Default {
     /// Merges the contents of the following bin.
     fn fold(&mut self, later: Self);

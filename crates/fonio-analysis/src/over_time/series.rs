@@ -51,7 +51,6 @@ use crate::question::seen::Seen;
 /// Maximum number of bins: about the width of a chart.
 const BINS: usize = 512;
 
-/// Collects the series.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesTally {
     bins: Bins<Bin, BINS>,

@@ -101,7 +101,6 @@ impl Slices {
     }
 }
 
-/// Collects slices.
 #[derive(Debug, Default)]
 pub(crate) struct SliceTally {
     slices: Bins<Slice, SLICES>,

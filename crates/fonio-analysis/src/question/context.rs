@@ -174,7 +174,6 @@ impl Context {
         devices.map(|(id, requests)| DeviceInfo::of(*id, known.get(id).copied(), *requests)).collect()
     }
 
-    /// Returns the state after the last row.
     pub(crate) fn end(self, meta: &Meta) -> Ending<'_> {
         assert!(self.devices.len() == self.device_requests.len(), "each device has a count");
         let (span, ended) = self.span(meta);
@@ -226,7 +225,6 @@ impl<'a> Ending<'a> {
         Timestamp(self.span.began_ns)
     }
 
-    /// The length of the span.
     pub(crate) fn duration(&self) -> Nanos {
         Nanos(self.span.duration_ns)
     }

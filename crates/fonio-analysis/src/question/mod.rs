@@ -57,9 +57,7 @@ pub(crate) trait Question: Default {
     /// Takes a row that is not a request.
     fn row(&mut self, _row: Row, _context: &mut Context) {}
 
-    /// Returns the answer.
     fn finish(self, end: &mut Ending) -> Self::Answer;
 
-    /// Adds the figures and words of the answer.
     fn figures(_answer: &Self::Answer, _frame: &Frame, _facts: &mut Facts) {}
 }

@@ -8,7 +8,6 @@ use crate::requests::class::Class;
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     pub(crate) id: u64,
-    /// Index of the device.
     pub(crate) device: usize,
     pub(crate) op: Op,
     pub(crate) class: Class,
@@ -27,7 +26,6 @@ pub(crate) struct Seen {
     pub(crate) service: Option<Nanos>,
     pub(crate) response: Option<Nanos>,
     pub(crate) queue: Option<Nanos>,
-    /// Index of the process.
     pub(crate) process: u32,
     /// Number of the process's unit, if known.
     pub(crate) unit: Option<u32>,

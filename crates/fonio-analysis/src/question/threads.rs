@@ -107,7 +107,6 @@ impl Threads {
         Some(rows[next.saturating_sub(1)].1)
     }
 
-    /// The unit with that number.
     pub(crate) fn unit(&self, number: u32) -> &str {
         &self.units[number as usize]
     }
@@ -159,7 +158,6 @@ impl Threads {
         }
     }
 
-    /// The name with that number.
     pub(crate) fn name(&self, number: u32) -> &str {
         &self.names[number as usize]
     }

@@ -31,7 +31,6 @@ use crate::distribution::tally::Curve;
 use crate::question::Question;
 use crate::question::context::Ending;
 
-/// The groups that are listed.
 const GROUPS: [Group; 5] = [Group::Reads, Group::Writes, Group::WriteSync, Group::WriteAsync, Group::Discard];
 
 /// Lists the service times kept in [`Context`](crate::question::context::Context).

@@ -41,7 +41,6 @@ const BOUNDS: [u64; 3] = [4096 + 1, 16 * 1024, 64 * 1024];
 /// Bytes per histogram step: one sector, which makes sizes exact up to 1 MiB.
 const SCALE: u64 = fonio_core::SECTOR_BYTES;
 
-/// Collects sizes by class.
 #[derive(Debug, Default)]
 pub(crate) struct SizeTally {
     classes: [(SizeDistribution, [u64; BOUNDS.len()]); Class::COUNT],

@@ -29,7 +29,6 @@ impl Default for ServiceTally {
     }
 }
 
-/// The size class of a request.
 fn size_class(bytes: ByteCount) -> usize {
     // The bit length of the number of pages minus one is the number of doublings from one page.
     let pages = bytes.0.div_ceil(BOUNDS[0]);

@@ -66,7 +66,6 @@ use crate::question::ratio::{per_second, ratio};
 use crate::question::seen::Seen;
 use crate::requests::class::Class;
 
-/// Counts requests and bytes.
 #[derive(Debug, Default)]
 pub(crate) struct TotalTally {
     by_op: [(u64, ByteCount); Op::ALL.len()],

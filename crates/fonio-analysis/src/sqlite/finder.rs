@@ -11,7 +11,6 @@
 
 use fonio_core::{ByteCount, SqliteWrite};
 
-/// A file of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Role {
     Database,
@@ -23,7 +22,6 @@ pub(super) enum Role {
     Folder,
 }
 
-/// The effect of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Read,
@@ -68,7 +66,6 @@ impl Mode {
     }
 }
 
-/// The meaning of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Event {
     /// A transaction begins to write. A previously open transaction was rolled back.

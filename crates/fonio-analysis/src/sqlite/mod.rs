@@ -95,7 +95,6 @@ pub struct ModeCount {
 
 /// Maximum number of transactions of all databases: 34 MB at 136 bytes each.
 const SLOTS_MAX: usize = 1 << 18;
-/// Maximum number of databases in the table.
 const LISTED_MAX: usize = 256;
 /// Maximum number of groups of statements in the table of a database.
 const STATEMENTS_MAX: usize = 32;
@@ -120,7 +119,6 @@ pub(crate) struct SqliteTally {
 /// Maximum number of threads whose counted waits are kept.
 const THREADS_MAX: usize = 1 << 16;
 
-/// The state of a database.
 #[derive(Debug, Default)]
 struct State {
     finder: Finder,

@@ -9,15 +9,12 @@ use rustc_hash::FxHashMap;
 
 use super::finder::Role;
 
-/// Maximum number of databases.
 const DATABASES_MAX: usize = 4096;
-/// Maximum number of files.
 const FILES_MAX: usize = 1 << 20;
 
 /// The suffixes of the files that SQLite keeps next to a database.
 const SUFFIXES: [(&str, Role); 3] = [("-journal", Role::Journal), ("-wal", Role::Wal), ("-shm", Role::Shm)];
 
-/// The databases, and their files.
 #[derive(Debug, Default)]
 pub(super) struct Databases {
     /// The path of each database.

@@ -7,7 +7,6 @@ use fonio_core::{ByteCount, Nanos, Timestamp};
 
 use super::finder::{Event, Mode};
 
-/// The kinds of bytes written to the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bytes {
     Database,
@@ -54,7 +53,6 @@ impl Cost {
     }
 }
 
-/// How a transaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Open,
@@ -74,7 +72,6 @@ pub(super) struct Slot {
     pub cost: Cost,
 }
 
-/// The transactions of a database.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     pub slots: Vec<Slot>,

@@ -16,7 +16,6 @@ struct Span {
     database: Option<u32>,
 }
 
-/// The spans of all threads.
 #[derive(Debug, Default)]
 pub(super) struct Spans {
     threads: FxHashMap<u32, Vec<Span>>,

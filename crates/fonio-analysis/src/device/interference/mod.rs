@@ -116,7 +116,6 @@ pub(crate) struct InterferenceTally {
     slices: Bins<Slice, SLICES>,
 }
 
-/// A request at its arrival.
 #[derive(Debug)]
 struct Arrival {
     at: Timestamp,

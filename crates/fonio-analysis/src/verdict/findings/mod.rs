@@ -24,7 +24,6 @@ const NO_WAITS_FOR_THREADS: &str = "The recording was made without BPF: it does 
 /// The verdict's remark on waits that were sampled.
 const SAMPLED: &str = "This is sampled from /proc, without requests: times are estimates, and bulk work such as a copy looks like any other program.";
 
-/// The rules, as data.
 const RULES: &str = include_str!("../findings.toml");
 
 #[derive(Debug, Deserialize)]

@@ -24,13 +24,9 @@ use crate::waits::outstanding::LONG;
 const THREADS_MAX: usize = 1 << 16;
 /// Maximum number of generations between a thread and the command.
 const GENERATIONS_MAX: usize = 64;
-/// Maximum number of programs listed.
 const PROGRAMS_MAX: usize = 1024;
-/// Maximum number of files listed.
 const FILES_LISTED: usize = 1024;
-/// The number of long waits listed.
 const LONG_LISTED: usize = 10;
-/// Maximum number of intervals listed.
 const INTERVALS_MAX: usize = 4096;
 /// Bulk work: requests of at least this size on average, …
 const BULK_SIZE: u64 = 128 * 1024;
@@ -39,7 +35,6 @@ const BULK_BYTES: ByteCount = ByteCount(64 << 20);
 /// … and at least this much in each second of the span. All three thresholds are our choice.
 const BULK_BYTES_PER_S: u64 = 1 << 20;
 
-/// Collects the waits.
 #[derive(Debug, Default)]
 pub(crate) struct BlockedTally {
     threads: FxHashMap<Key, Count>,

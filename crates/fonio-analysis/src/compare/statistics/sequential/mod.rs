@@ -30,7 +30,6 @@ const GAMBLERS: [(f64, f64); 3] = [(0.3, 0.15), (0.7, 0.2), (4.0, 0.65)];
 /// Steps of the coarse search for the interval.
 const STEPS: u32 = 2048;
 
-/// The capital of all gamblers.
 #[derive(Clone, Debug)]
 pub(crate) struct Capital {
     /// Capital of each gambler relative to the initial share, for bets on positive and on negative signs.
@@ -44,7 +43,6 @@ impl Capital {
         Capital { each: [(1.0, 1.0); GAMBLERS.len()], magnitudes: 0.0, count: 0.0 }
     }
 
-    /// Plays the next value.
     pub(crate) fn bet(&mut self, value: f64) {
         self.magnitudes += value.abs();
         self.count += 1.0;

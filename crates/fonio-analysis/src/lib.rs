@@ -8,19 +8,19 @@
 //! Each question has a file with its tally, answer and figures, and a line in `analyser/questions.rs`. The
 //! files are grouped in modules:
 //!
-//! | questions | room |
+//! | questions | module |
 //! |---|---|
-//! | how many requests, how large, how slow | [`requests`] |
-//! | where on the device, in sequence, and again | [`addresses`] |
-//! | flushes, share of the time, reads against writes | [`device`] |
-//! | which threads waited, how long programs may have waited, queues | [`waits`] |
-//! | which processes and files cause requests | [`causes`] |
-//! | where the time of a launch went | [`launch`] |
-//! | the cost of SQLite transactions | [`sqlite`] |
+//! | number, sizes and latencies of requests | [`requests`] |
+//! | addresses on the device: over time, sequential, repeated | [`addresses`] |
+//! | flushes, share of time spent on I/O, interference of reads and writes | [`device`] |
+//! | waits of threads, possible waits of programs, queues | [`waits`] |
+//! | processes and files that cause requests | [`causes`] |
+//! | critical path of a launch | [`launch`] |
+//! | cost of SQLite transactions | [`sqlite`] |
 //! | the rest of the machine | [`machine`] |
 //! | changes over time | [`over_time`] |
-//! | whether the figures can be trusted, and what they mean | [`verdict`] |
-//! | how recordings or repeated runs compare | [`compare`](mod@compare) |
+//! | validity of the figures, verdict and findings | [`verdict`] |
+//! | comparison of recordings or repeated runs | [`compare`](mod@compare) |
 
 pub mod addresses;
 pub mod analyser;

@@ -32,7 +32,7 @@ pub struct SpatialMap {
     pub end_sector: Option<u64>,
     /// Bytes read: `columns` values for each row, from the lowest address.
     pub read_bytes: Vec<u64>,
-    /// Bytes written, likewise.
+    /// Bytes written, in the same order.
     pub write_bytes: Vec<u64>,
 }
 

@@ -27,13 +27,13 @@ pub struct Process {
     pub unit: Option<String>,
     /// Requests.
     pub requests: u64,
-    /// Of those, reads.
+    /// Read requests.
     pub reads: u64,
-    /// Of those, writes.
+    /// Write requests.
     pub writes: u64,
-    /// Of those, synchronous writes.
+    /// Synchronous write requests.
     pub sync_writes: u64,
-    /// Of those, flushes.
+    /// Flush requests.
     pub flushes: u64,
     /// Bytes read.
     pub read_bytes: u64,

@@ -11,7 +11,7 @@ use crate::over_time::slices::{LONG_RATE, RATES, SliceTimes};
 use crate::requests::class::Group;
 use crate::verdict::facts::facts;
 
-/// How directly people feel a figure.
+/// How directly users feel a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nearness {
     /// The run time of the work, and its time blocked on storage.

@@ -42,9 +42,9 @@ pub struct Change {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// Less than the first, by more than 5 percent.
+    /// Lower than the first side by more than 5 percent.
     Lower,
-    /// More than the first, by more than 5 percent.
+    /// Higher than the first side by more than 5 percent.
     Higher,
     /// No difference was found. The data would have shown a doubling or a halving.
     NoDifference,
@@ -56,15 +56,15 @@ pub enum Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unknown {
-    /// One of the two was not measured.
+    /// One of the two sides was not measured.
     NotMeasured,
-    /// One of the two has fewer than three runs.
+    /// One of the two sides has fewer than three runs.
     TooFewRuns,
     /// There is one recording per side, and the figure has one value per recording.
     OneValueEach,
     /// Because of autocorrelation, the recording has fewer than eight independent segments.
     TooFewPieces,
-    /// The interval reaches from less than half to more than double.
+    /// The interval includes a halving or a doubling.
     TooWide,
 }
 
@@ -227,7 +227,7 @@ impl Change {
     }
 }
 
-/// The mean of `other` minus that of `first`, with Welch's interval.
+/// Returns the difference of the means, `other` minus `first`, with Welch's interval.
 fn welch(first: &[f64], other: &[f64], level: f64) -> Interval {
     let known = |runs: &[f64]| KnownMean::of(runs).expect("three runs or more");
     known(first).difference(&known(other), level)

@@ -17,9 +17,9 @@ use crate::distribution::Distribution;
 pub struct Flushes {
     /// The number of flushes on all devices.
     pub flushes: u64,
-    /// Of those, flush requests.
+    /// Flushes that are flush requests.
     pub flush_requests: u64,
-    /// Of those, writes with preflush.
+    /// Flushes that are writes with preflush.
     pub preflush_writes: u64,
     /// Writes with FUA.
     pub fua_writes: u64,

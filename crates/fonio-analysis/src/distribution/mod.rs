@@ -17,27 +17,27 @@ use serde::{Deserialize, Serialize};
 pub struct Distribution {
     /// The number of values.
     pub count: u64,
-    /// The minimum, exact.
+    /// The exact minimum.
     pub min: u64,
-    /// The maximum, exact; absent if a greater value may have been lost.
+    /// The exact maximum; absent if a greater value may have been lost.
     pub max: Option<u64>,
-    /// The sum, exact.
+    /// The exact sum.
     pub sum: u64,
     /// `sum / count`.
     pub mean: f64,
     /// The median.
     pub p50: Option<u64>,
-    /// 80 percent do not exceed it.
+    /// The 80th percentile.
     pub p80: Option<u64>,
-    /// 90 percent do not exceed it.
+    /// The 90th percentile.
     pub p90: Option<u64>,
-    /// 95 percent do not exceed it.
+    /// The 95th percentile.
     pub p95: Option<u64>,
-    /// 99 percent do not exceed it.
+    /// The 99th percentile.
     pub p99: Option<u64>,
-    /// 99.9 percent do not exceed it.
+    /// The 99.9th percentile.
     pub p999: Option<u64>,
-    /// 99.99 percent do not exceed it.
+    /// The 99.99th percentile.
     pub p9999: Option<u64>,
     /// Maximum relative error of a quantile; 0 means exact.
     pub relative_error: f64,

@@ -108,7 +108,7 @@ pub struct Filter<S> {
     ops: Vec<Op>,
     /// Whether a process name passes, by the name's number; `None` if not checked yet.
     names: Vec<Option<bool>>,
-    /// The same for units.
+    /// Whether a unit passes, by the unit's number; `None` if not checked yet.
     units: Vec<Option<bool>>,
     /// Files with at least one name that passes.
     files: FxHashSet<u32>,

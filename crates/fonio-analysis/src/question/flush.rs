@@ -12,7 +12,7 @@ pub(crate) enum Flush {
     Request,
     /// A write with preflush.
     Preflush,
-    /// A write with FUA, if an option counts it.
+    /// A write with FUA, if the option counts it as a flush.
     Fua,
 }
 

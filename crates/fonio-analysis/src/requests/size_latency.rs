@@ -18,9 +18,9 @@ pub struct SizeLatency {
 pub struct SizeLatencyRow {
     /// `reads`, `writes`, `write_sync`, `write_async` or `discard`.
     pub group: Group,
-    /// Sizes above this many bytes …
+    /// Exclusive lower bound of the size class, in bytes.
     pub over_bytes: u64,
-    /// … and up to this many; absent for the largest class.
+    /// Inclusive upper bound of the size class, in bytes; absent for the largest class.
     pub up_to_bytes: Option<u64>,
     /// Service time in nanoseconds, without a curve.
     pub service_ns: Distribution,

@@ -80,7 +80,7 @@ pub enum Role {
 pub struct BlockedProgram {
     /// The threads' name.
     pub name: String,
-    /// The systemd unit or container, if it is known.
+    /// The systemd unit or container, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
     /// Its role in the verdict.
@@ -117,7 +117,7 @@ pub struct BlockedProgram {
 pub struct Through {
     /// Its name.
     pub name: String,
-    /// Its unit, if it is known.
+    /// Its unit, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
     /// The operation in which it was blocked, as in the recording.
@@ -128,14 +128,14 @@ pub struct Through {
 }
 
 impl Through {
-    /// The name, with the unit if it is known.
+    /// The name, with the unit if known.
     pub fn full_name(&self) -> String {
         named(&self.name, self.unit.as_deref())
     }
 }
 
 impl BlockedProgram {
-    /// The name, with the unit if it is known: `python3 (notes.service)`.
+    /// The name, with the unit if known: `python3 (notes.service)`.
     pub fn full_name(&self) -> String {
         named(&self.name, self.unit.as_deref())
     }
@@ -169,7 +169,7 @@ pub struct FileShare {
 pub struct Behind {
     /// The process that caused the requests.
     pub process: String,
-    /// Its unit, if it is known.
+    /// Its unit, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
     /// The file, if at least half of the requests belong to it and its path is known.
@@ -230,7 +230,7 @@ pub struct LongWait {
     pub program: String,
     /// The operation, as in the recording.
     pub blocked_in: String,
-    /// The file's path, if it is known.
+    /// The file's path, if known.
     pub file: Option<String>,
     /// Processes whose requests were outstanding, largest share first; empty if unknown.
     pub behind: Vec<Behind>,

@@ -27,10 +27,7 @@
 //! # }
 //! ```
 
-#![expect(
-    clippy::result_large_err,
-    reason = "an error ends a run, so what it costs to hand on is of no matter"
-)]
+#![expect(clippy::result_large_err, reason = "an error ends a run, so its size does not affect speed")]
 
 mod clock;
 mod content;

@@ -298,17 +298,24 @@ fn empty(title: &str) -> Workload {
 #[cfg(test)]
 mod tests {
     use std::io::ErrorKind;
+    use std::path::Path;
 
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{Options, Places, Runner};
+    use crate::{Amounts, Options, Places, Runner};
 
-    fn told(line: &str) -> String {
-        match parse(&line.split_whitespace().collect::<Vec<_>>()) {
-            Ok(mobibench) => mobibench.workload.title,
-            Err(error) => error.to_string(),
-        }
+    fn parsed(line: &str) -> Result<Workload, WorkloadError> {
+        Ok(parse(&line.split_whitespace().collect::<Vec<_>>())?.workload)
+    }
+
+    /// Prepares the workload of a command line in a directory, runs it and checks its databases.
+    fn run(line: &str, directory: &Path) -> Result<Amounts, WorkloadError> {
+        let mut runner = Runner::new(&parsed(line)?, &Places::under(directory), Options::default())?;
+        runner.prepare(&mut ())?;
+        let amounts = runner.run(&mut ())?.amounts;
+        runner.verify()?;
+        Ok(amounts)
     }
 
     #[test]
@@ -332,7 +339,8 @@ mod tests {
             ("-q 1", "mobibench option `-q `: is not known; known are -p -f -r -a -y -t -d -n -j -s -T"),
             ("-a", "mobibench option `-a `: needs a value"),
         ] {
-            assert_eq!(told(line), expected.replace("7 MS_SYNC", "7 mmap with MS_SYNC"), "{line}");
+            let told = parsed(line).map_or_else(|error| error.to_string(), |workload| workload.title);
+            assert_eq!(told, expected.replace("7 MS_SYNC", "7 mmap with MS_SYNC"), "{line}");
         }
     }
 
@@ -348,13 +356,8 @@ mod tests {
             ("-d 1 -n 5 -j 2 -t 2", 0, 10),
             ("-d 2 -n 5 -j 1 -T 2", 0, 5),
         ] {
-            let workload = parse(&line.split_whitespace().collect::<Vec<_>>()).unwrap().workload;
             let directory = tempfile::tempdir().unwrap();
-            let mut runner =
-                Runner::new(&workload, &Places::under(directory.path()), Options::default()).unwrap();
-            runner.prepare(&mut ()).unwrap();
-            let amounts = runner.run(&mut ()).unwrap_or_else(|error| panic!("{line}: {error}")).amounts;
-            runner.verify().unwrap();
+            let amounts = run(line, directory.path()).unwrap_or_else(|error| panic!("{line}: {error}"));
             assert_eq!((amounts.file_writes, amounts.transactions), (writes, transactions), "{line}");
             if line.contains("-a 2") {
                 assert_eq!(amounts.file_bytes_read, 3 * 65_536);
@@ -366,14 +369,8 @@ mod tests {
     fn direct_modes_run_where_the_file_system_has_them() {
         let directory = tempfile::tempdir().unwrap();
         for line in ["-f 64 -a 0 -y 3", "-f 64 -a 1 -y 4", "-f 64 -a 3 -y 3"] {
-            let workload = parse(&line.split_whitespace().collect::<Vec<_>>()).unwrap().workload;
-            let own = directory.path().join(line.replace(' ', ""));
-            let mut runner = Runner::new(&workload, &Places::under(&own), Options::default()).unwrap();
-            runner.prepare(&mut ()).unwrap();
-            match runner.run(&mut ()) {
-                Ok(outcome) => {
-                    assert_eq!(outcome.amounts.file_writes + outcome.amounts.file_reads, 16, "{line}")
-                }
+            match run(line, &directory.path().join(line.replace(' ', ""))) {
+                Ok(amounts) => assert_eq!(amounts.file_writes + amounts.file_reads, 16, "{line}"),
                 Err(WorkloadError::File { source, .. }) if source.kind() == ErrorKind::InvalidInput => {
                     fonio_testing::skip_part(fonio_testing::Need::DirectIo, format!("{line}: {source}"));
                 }

@@ -46,8 +46,7 @@ pub(crate) enum Call {
     Open { target: Target, flags: OpenFlags, descriptor: i64 },
     Close { descriptor: i64 },
     // Without an offset it is at the descriptor's position.
-    Read { descriptor: i64, offset: Option<u64>, bytes: u64 },
-    Write { descriptor: i64, offset: Option<u64>, bytes: u64 },
+    Transfer { descriptor: i64, offset: Option<u64>, bytes: u64, is_write: bool },
     Sync { descriptor: i64, data_only: bool },
     Truncate { descriptor: i64, bytes: u64 },
     StatDescriptor { descriptor: i64 },
@@ -71,8 +70,9 @@ pub fn workload(trace: &Path) -> Workload {
     Workload {
         name: "mobigen".to_owned(),
         title: format!("replay of {}", trace.display()),
-        about: "System calls recorded on a phone, replayed by as many threads at the recorded times."
-            .to_owned(),
+        about:
+            "System calls recorded on a phone, replayed by the same number of threads at the recorded times."
+                .to_owned(),
         places: [("data".to_owned(), "every file of the trace".to_owned())].into(),
         phases: vec![Phase {
             name: "replay".to_owned(),
@@ -132,11 +132,7 @@ fn parse_line(line: &str) -> Result<Line, String> {
             let Some(bytes) = words.moved()? else {
                 return Ok(Line { thread, at_us, call: Call::Failed });
             };
-            if name.contains("read") {
-                Call::Read { descriptor, offset, bytes }
-            } else {
-                Call::Write { descriptor, offset, bytes }
-            }
+            Call::Transfer { descriptor, offset, bytes, is_write: name.contains("write") }
         }
         "fsync" => Call::Sync { descriptor: words.number("a descriptor")?, data_only: false },
         "fdatasync" => Call::Sync { descriptor: words.number("a descriptor")?, data_only: true },
@@ -261,9 +257,12 @@ mod tests {
         for (text, expected) in [
             (
                 "3 50 pread 27 18740699 30",
-                at(Call::Read { descriptor: 27, offset: Some(18_740_699), bytes: 30 }),
+                at(Call::Transfer { descriptor: 27, offset: Some(18_740_699), bytes: 30, is_write: false }),
             ),
-            ("3 50 write 36 4", at(Call::Write { descriptor: 36, offset: None, bytes: 4 })),
+            (
+                "3 50 write 36 4",
+                at(Call::Transfer { descriptor: 36, offset: None, bytes: 4, is_write: true }),
+            ),
             (
                 "3 50 open \"/a b/c\" O_RDWR|O_CREAT|O_EXCL 7",
                 at(Call::Open { target: named("a b/c"), flags, descriptor: 7 }),

@@ -135,12 +135,7 @@ impl Synchronous {
     /// Returns the word for `PRAGMA synchronous`.
     #[must_use]
     pub fn pragma(self) -> &'static str {
-        match self {
-            Synchronous::Off => "off",
-            Synchronous::Normal => "normal",
-            Synchronous::Full => "full",
-            Synchronous::Extra => "extra",
-        }
+        ["off", "normal", "full", "extra"][self as usize]
     }
 
     /// Returns the number that the pragma returns.

@@ -89,19 +89,15 @@ impl Worker<'_, '_> {
                 entry
             }
         };
-        let mut open = Some(self.open(files, entry.number, Access::Write, sync, direct)?);
+        let mut open = self.open(files, entry.number, Access::Write, sync, direct)?;
         self.each(count, |worker| {
             let bytes = size.draw(&mut worker.random);
-            let file = open.as_mut().expect("it is open until the step ends");
-            worker.write_call(file, files, Call { entry, offset: entry.bytes, bytes }, sync)?;
+            worker.write_call(&mut open, files, Call { entry, offset: entry.bytes, bytes }, sync)?;
             entry.bytes += bytes;
             Ok(())
         })?;
         self.group(files, |group| group.grow(entry.number, entry.bytes));
-        match open {
-            Some(open) => self.end(open, files, sync),
-            None => Ok(()),
-        }
+        self.end(open, files, sync)
     }
 
     pub(super) fn overwrite(
@@ -126,10 +122,7 @@ impl Worker<'_, '_> {
             let file = open.as_mut().expect("opened above");
             worker.write_call(file, files, call, sync)
         })?;
-        match open {
-            Some(open) => self.end(open, files, sync),
-            None => Ok(()),
-        }
+        open.map_or(Ok(()), |open| self.end(open, files, sync))
     }
 
     pub(super) fn read(

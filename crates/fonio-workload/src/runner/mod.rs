@@ -92,19 +92,14 @@ impl Runner {
     /// A number out of range, a place without a directory, an override of something unknown, a workload that fetches
     /// while no server is given, a trace that cannot be read.
     pub fn new(workload: &Workload, places: &Places, options: Options) -> Result<Self, WorkloadError> {
-        if !(options.scale > 0.0 && options.scale <= 1000.0) {
-            return Err(WorkloadError::Option {
-                option: "scale",
-                value: options.scale,
-                remedy: "give more than 0 and at most 1000",
-            });
-        }
-        if !(0.0..=1000.0).contains(&options.pace) {
-            return Err(WorkloadError::Option {
-                option: "pace",
-                value: options.pace,
-                remedy: "give 0 to 1000",
-            });
+        let Options { scale, pace, .. } = options;
+        for (option, value, is_valid, remedy) in [
+            ("scale", scale, scale > 0.0 && scale <= 1000.0, "give more than 0 and at most 1000"),
+            ("pace", pace, (0.0..=1000.0).contains(&pace), "give 0 to 1000"),
+        ] {
+            if !is_valid {
+                return Err(WorkloadError::Option { option, value, remedy });
+            }
         }
         options.overrides.check(workload)?;
         if workload.needs_http() && options.http.is_none() {

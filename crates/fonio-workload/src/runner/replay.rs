@@ -171,11 +171,8 @@ impl FilesBefore {
                     self.written.remove(from).or_else(|| self.initial.get(from).copied()).unwrap_or(0);
                 self.written.insert(to.clone(), bytes);
             }
-            Call::Read { descriptor, offset, bytes } => {
-                self.transfer(line.thread, *descriptor, *offset, *bytes, false)
-            }
-            Call::Write { descriptor, offset, bytes } => {
-                self.transfer(line.thread, *descriptor, *offset, *bytes, true)
+            Call::Transfer { descriptor, offset, bytes, is_write } => {
+                self.transfer(line.thread, *descriptor, *offset, *bytes, *is_write)
             }
             Call::Close { descriptor } => {
                 self.open.remove(&(line.thread, *descriptor));
@@ -301,8 +298,9 @@ impl<'a> Replayer<'a> {
                 self.open(target, *descriptor, flags.truncate && *target != Target::Unnamed)?
             }
             Call::Close { descriptor } => self.open.remove(descriptor).flatten().is_some(),
-            Call::Read { descriptor, offset, bytes } => self.read(*descriptor, *offset, *bytes)?,
-            Call::Write { descriptor, offset, bytes } => self.write(*descriptor, *offset, *bytes)?,
+            Call::Transfer { descriptor, offset, bytes, is_write } => {
+                self.transfer(*descriptor, *offset, *bytes, *is_write)?
+            }
             Call::Sync { descriptor, data_only } => self.sync(*descriptor, *data_only)?,
             Call::Truncate { descriptor, bytes } => self.truncate(*descriptor, *bytes)?,
             Call::StatDescriptor { descriptor } => self.stat_descriptor(*descriptor)?,
@@ -371,36 +369,34 @@ impl<'a> Replayer<'a> {
         Ok(self.open.get_mut(&descriptor).and_then(Option::as_mut))
     }
 
-    fn read(&mut self, descriptor: i64, offset: Option<u64>, bytes: u64) -> Result<bool, WorkloadError> {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.resize(bytes as usize, 0);
-        let Some(open) = self.file(descriptor)?.filter(|open| !open.is_folder) else { return Ok(false) };
-        let got = open
-            .file
-            .read_at(&mut buffer, offset.unwrap_or(open.position))
-            .map_err(file_error("read", &open.path))?;
-        if offset.is_none() {
-            open.position += got as u64;
-        }
-        self.buffer = buffer;
-        self.amounts.file_reads += 1;
-        self.amounts.file_bytes_read += got as u64;
-        Ok(true)
-    }
-
-    fn write(&mut self, descriptor: i64, offset: Option<u64>, bytes: u64) -> Result<bool, WorkloadError> {
+    /// Reads or writes; without an offset, at the position of the descriptor.
+    fn transfer(
+        &mut self,
+        descriptor: i64,
+        offset: Option<u64>,
+        bytes: u64,
+        is_write: bool,
+    ) -> Result<bool, WorkloadError> {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.resize(bytes as usize, 0);
         let Some(open) = self.file(descriptor)?.filter(|open| !open.is_folder) else { return Ok(false) };
         let at = offset.unwrap_or(open.position);
-        Content::Random.fill(at, at & !7, &mut buffer);
-        open.file.write_all_at(&buffer, at).map_err(file_error("write", &open.path))?;
+        let done = if is_write {
+            Content::Random.fill(at, at & !7, &mut buffer);
+            open.file.write_all_at(&buffer, at).map_err(file_error("write", &open.path))?;
+            bytes
+        } else {
+            open.file.read_at(&mut buffer, at).map_err(file_error("read", &open.path))? as u64
+        };
         if offset.is_none() {
-            open.position += bytes;
+            open.position += done;
         }
         self.buffer = buffer;
-        self.amounts.file_writes += 1;
-        self.amounts.file_bytes_written += bytes;
+        let Amounts { file_writes, file_bytes_written, file_reads, file_bytes_read, .. } = &mut self.amounts;
+        let (calls, moved) =
+            if is_write { (file_writes, file_bytes_written) } else { (file_reads, file_bytes_read) };
+        *calls += 1;
+        *moved += done;
         Ok(true)
     }
 

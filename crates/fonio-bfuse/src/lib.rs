@@ -29,4 +29,5 @@ pub use error::MountError;
 pub use modes::Mode;
 pub use mount::Mount;
 pub use options::{BufferOptions, IoUring, MountFlags, OptionError, Options};
-pub use report::{BufferReport, Distribution, OpcodeReport, Report, report};
+pub use report::{OpcodeReport, Report, report};
+pub use statistics::{BufferReport, Distribution};

@@ -4,7 +4,8 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use fonio_core::statistics::doublings::{Doublings, class_of};
+use fonio_core::statistics::doublings::{Doublings, class_of, end_of};
+use serde::{Deserialize, Serialize};
 
 use crate::protocol::Opcode;
 
@@ -27,6 +28,18 @@ impl Counter {
 
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)
+    }
+}
+
+impl From<&Counter> for u64 {
+    fn from(counter: &Counter) -> Self {
+        counter.get()
+    }
+}
+
+impl From<&Counter> for bool {
+    fn from(counter: &Counter) -> Self {
+        counter.get() != 0
     }
 }
 
@@ -71,6 +84,37 @@ impl Histogram {
     }
 }
 
+/// A histogram by powers of two, at one moment.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Distribution {
+    /// Number of values.
+    pub count: u64,
+    /// Sum of all values.
+    pub sum: u64,
+    /// Upper bound of the median; `None` without values.
+    pub median: Option<u64>,
+    /// Upper bound of the 99th percentile.
+    pub p99: Option<u64>,
+    /// Exclusive upper bounds of the buckets, each with its number of values.
+    pub buckets: Vec<(u64, u64)>,
+}
+
+impl From<&Histogram> for Distribution {
+    fn from(histogram: &Histogram) -> Self {
+        let classes = histogram.classes();
+        let quantile = |thousandths| classes.class_of_quantile(thousandths).map(end_of);
+        let filled = classes.counts().iter().enumerate().filter(|(_, count)| **count > 0);
+        Self {
+            count: classes.count(),
+            sum: histogram.sum(),
+            median: quantile(500),
+            p99: quantile(990),
+            buckets: filled.map(|(class, count)| (end_of(class), *count)).collect(),
+        }
+    }
+}
+
 /// Statistics of one opcode.
 #[derive(Debug, Default)]
 pub(crate) struct OpcodeStatistics {
@@ -79,32 +123,61 @@ pub(crate) struct OpcodeStatistics {
     pub(crate) errors: Counter,
 }
 
-/// Statistics of the write buffer.
-#[derive(Debug, Default)]
-pub(crate) struct BufferStatistics {
-    pub(crate) entries: Counter,
-    pub(crate) entry_bytes: Counter,
-    /// 1 if the memory is locked, so that it cannot be swapped out.
-    pub(crate) locked: Counter,
+/// Declares statistics that change while a mount runs, and the report of them at one moment.
+macro_rules! statistics {
+    ($(#[$of:meta])* $live:ident, $report:ident: $($(#[$doc:meta])* $name:ident: $counted:ty => $reported:ty,)*) => {
+        $(#[$of])*
+        #[derive(Debug, Default)]
+        pub(crate) struct $live {
+            $($(#[$doc])* pub(crate) $name: $counted,)*
+        }
+
+        $(#[$of])*
+        #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+        #[non_exhaustive]
+        pub struct $report {
+            $($(#[$doc])* pub $name: $reported,)*
+        }
+
+        impl $live {
+            pub(crate) fn report(&self) -> $report {
+                $report { $($name: (&self.$name).into(),)* }
+            }
+        }
+    };
+}
+
+statistics! {
+    /// Statistics of the write buffer.
+    BufferStatistics, BufferReport:
+    /// Number of entries.
+    entries: Counter => u64,
+    /// Size of one entry.
+    entry_bytes: Counter => u64,
+    /// Whether its memory is locked, so that it cannot be swapped out.
+    is_locked: Counter => bool,
+    /// Bytes that the buffer holds now.
+    fill_bytes: Counter => u64,
     /// Number of buffered writes.
-    pub(crate) writes: Counter,
-    /// Writes that bypassed the buffer.
-    pub(crate) through: Counter,
+    writes: Counter => u64,
+    /// Bytes of buffered writes.
+    bytes_in: Counter => u64,
+    /// Writes that bypassed the buffer, because they did not continue an earlier write.
+    through: Counter => u64,
     /// Writes that did not continue the pending data, so that these had to be flushed.
-    pub(crate) interrupted: Counter,
-    /// Reads and attribute changes that had to wait for a flush.
-    pub(crate) read_drains: Counter,
+    interrupted: Counter => u64,
+    /// Reads that had to wait for a flush.
+    read_drains: Counter => u64,
     /// How often a writer waited for a free entry.
-    pub(crate) waits: Counter,
-    pub(crate) bytes_in: Counter,
-    /// Bytes in the buffer now, those in flight included.
-    pub(crate) fill_bytes: Counter,
-    /// Sizes of the buffer's write calls below.
-    pub(crate) flush_bytes: Histogram,
-    pub(crate) flush_time: Histogram,
-    pub(crate) errors: Counter,
-    /// Bytes that were acknowledged and could not be written below.
-    pub(crate) lost_bytes: Counter,
+    waits: Counter => u64,
+    /// Sizes of the buffer's write calls below. `writes` divided by their number is the degree of coalescing.
+    flush_bytes: Histogram => Distribution,
+    /// Duration of flushes, in nanoseconds.
+    flush_ns: Histogram => Distribution,
+    /// Flushes that failed.
+    errors: Counter => u64,
+    /// Bytes that were acknowledged and could not be written below; the applications got an error.
+    lost_bytes: Counter => u64,
 }
 
 impl BufferStatistics {

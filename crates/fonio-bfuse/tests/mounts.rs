@@ -67,6 +67,14 @@ fn mode_of(path: &Path) -> u32 {
     path.symlink_metadata().expect("it is there").mode() & 0o7777
 }
 
+/// Looks up to `looks` times, every 10 ms, whether something has become true.
+fn comes_true(looks: u32, mut is_true: impl FnMut() -> bool) -> bool {
+    (0..looks).any(|look| {
+        std::thread::sleep(Duration::from_millis(if look == 0 { 0 } else { 10 }));
+        is_true()
+    })
+}
+
 /// A folder for a mount and an empty source in it, on a disk: the temporary directory may be on a tmpfs, which has no
 /// write-back, and may have no flags of inodes.
 fn folder_on_disk() -> (tempfile::TempDir, PathBuf) {
@@ -100,7 +108,7 @@ fn mounts_made_at_the_same_time_wait_for_each_other_and_are_served_over_io_uring
     };
     let threads: Vec<_> = folders.into_iter().map(start).collect();
     std::thread::sleep(Duration::from_millis(300));
-    assert!(!dirs.iter().any(|dir| is_mounted(dir)), "somebody else is making a mount: us");
+    assert!(!dirs.iter().any(|dir| is_mounted(dir)), "this test holds the lock that every mount needs");
     drop(setting);
     let mounts: Vec<Mounted> = threads.into_iter().map(|thread| thread.join().expect("it mounts")).collect();
     for mounted in &mounts {
@@ -113,11 +121,8 @@ fn mounts_made_at_the_same_time_wait_for_each_other_and_are_served_over_io_uring
     }
     drop(mounts);
     // Other tests mount at the same time, so wait until the parameter is restored.
-    let comes_back = (0..500).any(|_| {
-        std::thread::sleep(Duration::from_millis(10));
-        std::fs::read_to_string(SETTING).is_ok_and(|now| now == before)
-    });
-    assert!(comes_back, "the setting stays as it was found");
+    let comes_back = || std::fs::read_to_string(SETTING).is_ok_and(|now| now == before);
+    assert!(comes_true(500, comes_back), "the setting stays as it was found");
 }
 
 #[test]
@@ -194,15 +199,11 @@ fn a_killed_daemon_loses_at_most_what_the_options_bound() {
             "round {round}, {mode}: {length} of {acknowledged} bytes acknowledged"
         );
         // The mount of a killed daemon is dead after the kernel has released its rings, a moment later.
-        let gone = (0..200).any(|_| {
+        let gone = || {
             drop(Mounted::new("mode=stock"));
-            let gone = !is_mounted(&mounted.dir);
-            if !gone {
-                std::thread::sleep(Duration::from_millis(50));
-            }
-            gone
-        });
-        assert!(gone, "round {round}, {mode}: the next mount takes a dead one away");
+            !is_mounted(&mounted.dir)
+        };
+        assert!(comes_true(1000, gone), "round {round}, {mode}: the next mount takes a dead one away");
     }
     assert!(
         written.iter().all(|bytes| *bytes > 0),
@@ -259,7 +260,10 @@ fn a_full_disk_is_told_and_nothing_is_dropped_in_silence() {
             assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{mode}");
             errors += 1;
         }
-        assert!(errors > 0, "{mode}: {accepted} bytes were accepted on {SPACE} and nobody was told");
+        assert!(
+            errors > 0,
+            "{mode}: {accepted} bytes were accepted on {SPACE} and no call returned an error"
+        );
         // Before Linux 6.16, pages of the kernel's cache may still be in flight when an fsync fails.
         let more = (0..10).take_while(|_| file.sync_all().is_err()).count();
         assert!(more == 0 || (mounted.mode == "writeback" && more < 10), "{mode}: told {more} times more");
@@ -272,13 +276,12 @@ fn a_full_disk_is_told_and_nothing_is_dropped_in_silence() {
         }
         // Freed space can be used again, after the kernel has told the daemon that it forgot the file.
         std::fs::remove_file(mounted.path("large")).expect("it is ours");
-        let again = (0..100).any(|_| {
-            std::thread::sleep(Duration::from_millis(10));
+        let again = || {
             let file = File::create(mounted.path("small"));
             // The kernel's cache notices the error when it writes back.
             file.and_then(|mut file| file.write_all(b"again").and_then(|()| file.sync_all())).is_ok()
-        });
-        assert!(again, "{mode}: there is space again");
+        };
+        assert!(comes_true(100, again), "{mode}: there is space again");
         assert_eq!(std::fs::read(mounted.below("small")).expect("it is there"), b"again", "{mode}");
         drop(mounted);
     }
@@ -363,11 +366,7 @@ fn what_changes_below_without_a_request_shows_at_once() {
         // kernel writes the pages when the file is closed; some older versions then read the attributes again only when
         // they have expired.
         let looks = if mounted.mode == "passthrough" { 1 } else { 1000 };
-        let shown = (0..looks).any(|look| {
-            std::thread::sleep(Duration::from_millis(if look == 0 { 0 } else { 10 }));
-            written_later()
-        });
-        assert!(shown, "{mode}: the time of a write through a mapping");
+        assert!(comes_true(looks, written_later), "{mode}: the time of a write through a mapping");
         let below = std::fs::read(mounted.below("file")).expect("it is there");
         assert!(below[0] == 1 && below[1..] == [0; 4095], "{mode}: a write through a mapping");
 
@@ -604,11 +603,7 @@ fn too_many_open_files_are_told_and_can_be_closed() {
     assert!(matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)), "{error}");
     open.clear();
     // Descriptors of closed files become free after the kernel has told the daemon.
-    let again = (0..100).any(|_| {
-        std::thread::sleep(Duration::from_millis(10));
-        File::create(mounted.path("again")).is_ok()
-    });
-    assert!(again, "a descriptor came back");
+    assert!(comes_true(100, || File::create(mounted.path("again")).is_ok()), "a descriptor came back");
 }
 
 #[test]
@@ -633,11 +628,11 @@ fn streams_that_are_passed_through_are_handed_to_the_device_as_they_come() {
             stream.write_all_at(&piece(offset, MIB), offset).expect("there is space");
         }
         // Much longer than the interval between two looks.
-        let reached = (0..1000).any(|_| {
-            std::thread::sleep(Duration::from_millis(10));
-            handed_over() >= expected
-        });
-        assert!(reached, "{options}: {} bytes were handed over", handed_over());
+        assert!(
+            comes_true(1000, || handed_over() >= expected),
+            "{options}: {} bytes were handed over",
+            handed_over()
+        );
         assert_eq!(handed_over(), expected, "{options}");
         drop((holes, short, stream));
         assert_eq!(

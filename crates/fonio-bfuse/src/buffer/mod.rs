@@ -83,7 +83,7 @@ impl Buffer {
         let pool = Pool::new(options.entries(), options.entry_bytes);
         statistics.entries.set(options.entries() as u64);
         statistics.entry_bytes.set(options.entry_bytes as u64);
-        statistics.locked.set(u64::from(pool.is_locked()));
+        statistics.is_locked.set(u64::from(pool.is_locked()));
         Self { options, pool, dirty: Mutex::default(), work: Condvar::new(), statistics }
     }
 
@@ -274,7 +274,7 @@ impl Buffer {
             self.pool.give_back(entry);
         }
         restore_modified(&taken.file, taken.modified);
-        self.statistics.flush_time.record(started.elapsed());
+        self.statistics.flush_ns.record(started.elapsed());
         let mut state = pending.lock();
         assert!(state.in_flight && offset <= state.end, "invariant 1: what was in flight was pending");
         state.in_flight = false;

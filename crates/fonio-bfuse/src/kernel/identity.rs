@@ -3,6 +3,8 @@
 
 use std::io;
 
+use super::process::checked;
+
 /// Capabilities, by their number in `include/uapi/linux/capability.h`.
 const CAP_DAC_OVERRIDE: u32 = 1;
 const CAP_DAC_READ_SEARCH: u32 = 2;
@@ -57,9 +59,7 @@ impl Identity {
     /// Errors of the kernel, if the thread cannot have its own umask or drop a capability.
     pub(crate) fn of_this_thread() -> io::Result<Self> {
         // SAFETY: no memory is passed; the mask and working directory of this thread become its own.
-        if unsafe { libc::unshare(libc::CLONE_FS) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        checked(unsafe { libc::unshare(libc::CLONE_FS) })?;
         // SAFETY: no memory is passed.
         let umask = unsafe { libc::umask(0o022) };
         // SAFETY: as above; this restores the previous umask.
@@ -67,9 +67,7 @@ impl Identity {
         let mut capabilities = [CapabilityWords::default(); 2];
         let header = CapabilityHeader { version: CAPABILITY_VERSION, pid: 0 };
         // SAFETY: the kernel reads the header and writes two words sets, as version 3 says.
-        if unsafe { libc::syscall(libc::SYS_capget, &raw const header, capabilities.as_mut_ptr()) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        checked(unsafe { libc::syscall(libc::SYS_capget, &raw const header, capabilities.as_mut_ptr()) })?;
         let is_root = rustix::process::geteuid().is_root();
         let mut identity = Self { is_root, capabilities, effective: None, umask };
         if identity.is_root {
@@ -172,9 +170,7 @@ impl Identity {
         words[0].effective = effective;
         let header = CapabilityHeader { version: CAPABILITY_VERSION, pid: 0 };
         // SAFETY: the kernel reads the header and two sets of words, as version 3 says.
-        if unsafe { libc::syscall(libc::SYS_capset, &raw const header, words.as_ptr()) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        checked(unsafe { libc::syscall(libc::SYS_capset, &raw const header, words.as_ptr()) })?;
         self.effective = Some(effective);
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 const SET_IO_FLUSHER: libc::c_int = 57;
 
 /// The error of a system call that returned something other than 0.
-fn checked<T: PartialEq + Default>(outcome: T) -> io::Result<()> {
+pub(super) fn checked<T: PartialEq + Default>(outcome: T) -> io::Result<()> {
     if outcome == T::default() { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn process_use() -> ProcessUse {
     }
 }
 
-/// Raises the limit of open files to `wanted`, or as far as the kernel allows, and returns the limit.
+/// Raises the limit of open files to `wanted`, or else to the kernel's maximum, and returns the limit.
 pub(crate) fn raise_open_files(wanted: Option<u64>) -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let system = std::fs::read_to_string("/proc/sys/fs/nr_open").ok();

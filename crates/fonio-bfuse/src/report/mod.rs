@@ -7,7 +7,6 @@ use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use fonio_core::statistics::doublings::end_of;
 use serde::{Deserialize, Serialize};
 
 use crate::error::MountError;
@@ -16,7 +15,7 @@ use crate::kernel::process_use;
 use crate::modes::Serving;
 use crate::our_mounts;
 use crate::protocol::Opcode;
-use crate::statistics::{BufferStatistics, Histogram};
+use crate::statistics::{BufferReport, BufferStatistics, Distribution};
 
 pub(crate) use server::{Server, is_served, sweep};
 
@@ -83,71 +82,6 @@ pub struct OpcodeReport {
     pub time_ns: Distribution,
 }
 
-/// A histogram by powers of two.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Distribution {
-    /// Number of values.
-    pub count: u64,
-    /// Sum of all values.
-    pub sum: u64,
-    /// Upper bound of the median; `None` without values.
-    pub median: Option<u64>,
-    /// Upper bound of the 99th percentile.
-    pub p99: Option<u64>,
-    /// Exclusive upper bounds of the buckets, each with its number of values.
-    pub buckets: Vec<(u64, u64)>,
-}
-
-impl From<&Histogram> for Distribution {
-    fn from(histogram: &Histogram) -> Self {
-        let classes = histogram.classes();
-        let quantile = |thousandths| classes.class_of_quantile(thousandths).map(end_of);
-        let filled = classes.counts().iter().enumerate().filter(|(_, count)| **count > 0);
-        Self {
-            count: classes.count(),
-            sum: histogram.sum(),
-            median: quantile(500),
-            p99: quantile(990),
-            buckets: filled.map(|(class, count)| (end_of(class), *count)).collect(),
-        }
-    }
-}
-
-/// Statistics of the write buffer.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct BufferReport {
-    /// Number of entries.
-    pub entries: u64,
-    /// Size of one entry.
-    pub entry_bytes: u64,
-    /// Whether its memory is locked, so that it cannot be swapped out.
-    pub is_locked: bool,
-    /// Bytes that the buffer holds now.
-    pub fill_bytes: u64,
-    /// Number of buffered writes.
-    pub writes: u64,
-    /// Bytes of buffered writes.
-    pub bytes_in: u64,
-    /// Writes that bypassed the buffer, because they did not continue an earlier write.
-    pub through: u64,
-    /// Writes that did not continue the pending data, so that these had to be flushed.
-    pub interrupted: u64,
-    /// Reads that had to wait for a flush.
-    pub read_drains: u64,
-    /// How often a writer waited for a free entry.
-    pub waits: u64,
-    /// Sizes of the buffer's write calls below. `writes` divided by their number is the degree of coalescing.
-    pub flush_bytes: Distribution,
-    /// Duration of flushes, in nanoseconds.
-    pub flush_ns: Distribution,
-    /// Flushes that failed.
-    pub errors: u64,
-    /// Bytes that were acknowledged and could not be written below; the applications got an error.
-    pub lost_bytes: u64,
-}
-
 impl Report {
     pub(crate) fn of(file_system: &FileSystem, buffer: &BufferStatistics) -> Self {
         let statistics = &file_system.statistics;
@@ -168,22 +102,7 @@ impl Report {
             write_calls_below: statistics.direct_writes.get()
                 + buffer.through.get()
                 + buffer.flush_bytes.count(),
-            buffer: BufferReport {
-                entries: buffer.entries.get(),
-                entry_bytes: buffer.entry_bytes.get(),
-                is_locked: buffer.locked.get() == 1,
-                fill_bytes: buffer.fill_bytes.get(),
-                writes: buffer.writes.get(),
-                bytes_in: buffer.bytes_in.get(),
-                through: buffer.through.get(),
-                interrupted: buffer.interrupted.get(),
-                read_drains: buffer.read_drains.get(),
-                waits: buffer.waits.get(),
-                flush_bytes: Distribution::from(&buffer.flush_bytes),
-                flush_ns: Distribution::from(&buffer.flush_time),
-                errors: buffer.errors.get(),
-                lost_bytes: buffer.lost_bytes.get(),
-            },
+            buffer: buffer.report(),
             opened: Serving::ALL
                 .map(|(serving, name)| (name.to_owned(), statistics.opened[serving as usize].get()))
                 .to_vec(),

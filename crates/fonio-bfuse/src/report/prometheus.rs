@@ -2,12 +2,13 @@
 
 use fonio_core::prometheus::{Kind, Labels, Metric, Text};
 
-use super::{Distribution, Report};
+use super::Report;
+use crate::statistics::Distribution;
 
 /// Formats the report as metrics.
 pub(super) fn text(report: &Report) -> String {
     let mut text = Text::default();
-    let buffer = &report.buffer;
+    let Report { buffer, passthrough_refused, written_behind_bytes, .. } = report;
     text.metric("fonio_mount_info", Kind::Gauge, "The mode in use.").row(&[("mode", &report.mode)], 1);
     let mut times = text.metric("fonio_mount_request_seconds", Kind::Histogram, "Time to answer a request.");
     for request in &report.requests {
@@ -29,12 +30,12 @@ pub(super) fn text(report: &Report) -> String {
         (
             "passthrough_refused_total",
             "Files for which the kernel refused passthrough.",
-            report.passthrough_refused,
+            *passthrough_refused,
         ),
         (
             "written_behind_bytes_total",
             "Bytes of streams whose write-back started early.",
-            report.written_behind_bytes,
+            *written_behind_bytes,
         ),
         ("buffer_writes_total", "Writes into the buffer.", buffer.writes),
         ("buffer_through_total", "Writes that bypassed the buffer.", buffer.through),

@@ -196,17 +196,17 @@ pub(crate) struct MachineTally {
 #[derive(Debug, Default)]
 struct ProcessorTally {
     /// Start and end of the current interval, and the ticks in which the busiest processor was active during it.
-    interval: Option<(u64, u64, u64)>,
-    active_ns: u64,
-    sampled_ns: u64,
+    interval: Option<(Timestamp, Timestamp, u64)>,
+    active: Nanos,
+    sampled: Nanos,
 }
 
 /// A tick of the kernel's accounting (`USER_HZ`, 100 a second on every architecture with a stable interface).
-const TICK_NS: u64 = 10_000_000;
+const TICK: Nanos = Nanos(10_000_000);
 
 impl ProcessorTally {
     /// Adds the increase of a processor's counter between two samples.
-    fn add(&mut self, from: u64, until: u64, ticks: u64) {
+    fn add(&mut self, from: Timestamp, until: Timestamp, ticks: u64) {
         match &mut self.interval {
             Some((_, end, most)) if *end == until => *most = (*most).max(ticks),
             _ => {
@@ -219,8 +219,8 @@ impl ProcessorTally {
     fn close(&mut self) {
         if let Some((from, until, ticks)) = self.interval.take() {
             let length = until - from;
-            self.sampled_ns += length;
-            self.active_ns += ticks.saturating_mul(TICK_NS).min(length);
+            self.sampled += length;
+            self.active += Nanos(ticks.saturating_mul(TICK.0)).min(length);
         }
     }
 }
@@ -230,8 +230,8 @@ struct Reading {
     metric: Metric,
     subject: Option<String>,
     samples: u64,
-    first_time: u64,
-    last_time: u64,
+    first_time: Timestamp,
+    last_time: Timestamp,
     last: i64,
     /// For a counter: its total increase. Decreases (a counter that restarted) do not count.
     rise: u64,
@@ -304,10 +304,10 @@ impl Question for MachineTally {
             return;
         }
         self.samples += 1;
-        let (time, value) = (sample.time.0, sample.value);
+        let (time, value) = (sample.time, sample.value);
         let Some(index) = known else {
             self.keys.insert(key, self.readings.len());
-            let bin = self.bins.at(Timestamp(time));
+            let bin = self.bins.at(time);
             if !is_counter(sample.metric) {
                 bin.add(self.readings.len(), value as f64);
             }
@@ -333,10 +333,10 @@ impl Question for MachineTally {
         if is_counter(sample.metric) {
             let rise = value.checked_sub(reading.last).and_then(|rise| u64::try_from(rise).ok()).unwrap_or(0);
             reading.rise = reading.rise.saturating_add(rise);
-            let passed = time.saturating_sub(reading.last_time);
-            if passed > 0 {
-                let rate = rise as f64 / passed as f64;
-                self.bins.spread(Timestamp(reading.last_time), Timestamp(time), |bin, part| {
+            let passed = time - reading.last_time;
+            if passed > Nanos(0) {
+                let rate = rise as f64 / passed.0 as f64;
+                self.bins.spread(reading.last_time, time, |bin, part| {
                     bin.add(index, rate * part.0 as f64);
                 });
                 if sample.metric == Metric::ProcessorActiveTicks {
@@ -344,7 +344,7 @@ impl Question for MachineTally {
                 }
             }
         } else {
-            self.bins.at(Timestamp(time)).add(index, value as f64);
+            self.bins.at(time).add(index, value as f64);
         }
         reading.last = value;
         reading.last_time = time.max(reading.last_time);
@@ -458,7 +458,7 @@ impl MachineTally {
     }
 
     fn rise_per_second(&self, metric: Metric) -> Option<f64> {
-        self.of(metric).next().and_then(|reading| per_second(self.rise(metric)?, Nanos(reading.sampled())))
+        self.of(metric).next().and_then(|reading| per_second(self.rise(metric)?, reading.sampled()))
     }
 
     fn cpu(&self) -> Option<Cpu> {
@@ -475,7 +475,7 @@ impl MachineTally {
             active_share: ratio(active_ticks, all),
             iowait_share: iowait_ticks.and_then(|iowait| ratio(iowait, all)),
             iowait_of_not_idle_share: iowait_ticks.and_then(|iowait| ratio(iowait, active_ticks + iowait)),
-            busiest_share: ratio(self.processors.active_ns, self.processors.sampled_ns),
+            busiest_share: ratio(self.processors.active, self.processors.sampled),
         })
     }
 
@@ -508,7 +508,7 @@ impl MachineTally {
         // The kernel adds to its counters every two seconds, so a reading can include time from before its
         // interval.
         let share = |reading: &Reading| {
-            let share = ratio(reading.rise.saturating_mul(1000), reading.sampled());
+            let share = ratio(Nanos(reading.rise.saturating_mul(1000)), reading.sampled());
             share.map(|share| share.min(1.0))
         };
         let of_resource = |reading: &Reading| Pressure {
@@ -537,9 +537,9 @@ impl MachineTally {
     fn network(&self) -> Vec<Network> {
         let of_interface = |receive: &Reading| {
             let transmit = self.subject_of(Metric::NetTransmitBytes, &receive.subject);
-            let receive_bytes_per_s = per_second(receive.rise, Nanos(receive.sampled()));
+            let receive_bytes_per_s = per_second(receive.rise, receive.sampled());
             let transmit_bytes_per_s =
-                transmit.and_then(|transmit| per_second(transmit.rise, Nanos(transmit.sampled())));
+                transmit.and_then(|transmit| per_second(transmit.rise, transmit.sampled()));
             let link = self.subject_of(Metric::NetLinkBytesPerS, &receive.subject);
             let link_bytes_per_s =
                 link.and_then(|link| u64::try_from(link.max).ok()).filter(|speed| *speed > 0);
@@ -564,7 +564,7 @@ impl MachineTally {
             let rise = |metric| self.subject_of(metric, &busy.subject).and_then(Reading::known_rise);
             Disk {
                 name: busy.subject.clone().unwrap_or_default(),
-                busy_share: ratio(busy.rise.saturating_mul(1_000_000), busy.sampled()),
+                busy_share: ratio(Nanos(busy.rise.saturating_mul(1_000_000)), busy.sampled()),
                 read_bytes: rise(Metric::DiskReadBytes),
                 write_bytes: rise(Metric::DiskWriteBytes),
             }
@@ -607,8 +607,8 @@ impl MachineTally {
 
 impl Reading {
     /// The time between its first and its last sample.
-    fn sampled(&self) -> u64 {
-        self.last_time.saturating_sub(self.first_time)
+    fn sampled(&self) -> Nanos {
+        self.last_time - self.first_time
     }
 
     /// The increase of a counter; `None` if it was sampled once.

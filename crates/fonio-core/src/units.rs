@@ -32,6 +32,9 @@ pub struct Sector(pub u64);
 pub struct ByteCount(pub u64);
 
 impl Timestamp {
+    /// The end of time, for intervals without a known end.
+    pub const MAX: Timestamp = Timestamp(u64::MAX);
+
     /// The time from `earlier` to `self`; `None` if `earlier` is in fact later, which happens in damaged traces.
     pub fn since(self, earlier: Timestamp) -> Option<Nanos> {
         self.0.checked_sub(earlier.0).map(Nanos)

@@ -383,7 +383,47 @@ impl Cell {
     }
 }
 
+/// A table to which columns are added, with a row for each item.
+#[derive(Clone, Debug)]
+pub struct Filled<T> {
+    /// The table so far.
+    pub table: Table,
+    items: Vec<T>,
+}
+
+impl<T> Filled<T> {
+    /// Adds a column with its note, which can be empty. `cell` gives the cell of an item.
+    pub fn column(mut self, label: &str, note: &str, cell: impl Fn(&T) -> Cell) -> Filled<T> {
+        self.table.columns.push(Column::noted(label, note));
+        self.table.rows.iter_mut().zip(&self.items).for_each(|(row, item)| row.push(cell(item)));
+        self
+    }
+
+    /// Renderers may omit the last column for lack of space.
+    pub fn or_drop(self) -> Filled<T> {
+        self.changed(Column::or_drop)
+    }
+
+    /// The last column says whose the row is.
+    pub fn whose(self) -> Filled<T> {
+        self.changed(Column::whose)
+    }
+
+    fn changed(mut self, change: fn(Column) -> Column) -> Filled<T> {
+        let last = self.table.columns.pop().expect("a column was added");
+        self.table.columns.push(change(last));
+        self
+    }
+}
+
 impl Table {
+    /// A table with a row for each item, without columns.
+    pub fn of<T>(caption: &str, items: impl IntoIterator<Item = T>) -> Filled<T> {
+        let items: Vec<T> = items.into_iter().collect();
+        let rows = vec![Vec::new(); items.len()];
+        Filled { table: Table { caption: caption.to_owned(), rows, ..Table::default() }, items }
+    }
+
     /// Returns whether the column contains numbers: at least one, and no other known cell.
     pub fn is_numeric(&self, column: usize) -> bool {
         let mut known =

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use fonio_core::{ByteCount, Request};
+use fonio_core::{ByteCount, Random, Request};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -61,7 +61,6 @@ pub struct Place {
 use crate::figures::facts::{Facts, Frame};
 use crate::question::Question;
 use crate::question::context::Ending;
-use crate::question::mix::mix;
 use crate::question::seen::Seen;
 
 /// The size of a place: the page size, and the smallest unit that flash file systems write.
@@ -208,7 +207,7 @@ impl PlaceTally {
 
     #[inline]
     fn is_followed(&self, key: u64) -> bool {
-        mix(key) & ((1 << self.thinned) - 1) == 0
+        Random::new(key).next_u64() & ((1 << self.thinned) - 1) == 0
     }
 
     #[inline]
@@ -247,7 +246,9 @@ impl PlaceTally {
             self.tables.push([NOT_FOLLOWED; REGION_CHUNKS]);
             self.tables.len() as u32 - 1
         });
-        self.tables[table as usize][key as usize % REGION_CHUNKS] = number;
+        let slot = &mut self.tables[table as usize][key as usize % REGION_CHUNKS];
+        assert!(*slot == NOT_FOLLOWED, "a chunk has one number");
+        *slot = number;
         self.followed += 1;
     }
 

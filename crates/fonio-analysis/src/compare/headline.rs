@@ -1,13 +1,13 @@
 //! The figures that a comparison consists of, from the analysis of one recording.
 
-use fonio_core::{Nanos, Unit};
+use fonio_core::Unit;
 
 use super::statistics::estimate::{self, Estimate};
 use crate::analyser::Analysis;
 use crate::figures::Figure;
 use crate::figures::facts::Facts;
-use crate::over_time::slices::{SliceTimes, Slices};
-use crate::question::ratio::per_second;
+use crate::launch::Launch;
+use crate::over_time::slices::{LONG_RATE, RATES, SliceTimes};
 use crate::requests::class::Group;
 use crate::verdict::facts::facts;
 
@@ -85,15 +85,10 @@ pub(super) fn headlines(analysis: &Analysis) -> Vec<Headline> {
 
 /// Adds the figures that only a comparison has.
 fn put_own(analysis: &Analysis, facts: &mut Facts) {
-    let ns = |time: Option<u64>| time.map(|time| time as f64);
-    facts.felt("run_time", "run time", Unit::Ns, ns(analysis.run_time_ns));
-    let blocked = analysis.launch.as_ref().map(|launch| launch.path.storage_ns);
-    facts.felt("launch.storage", "time blocked on storage", Unit::Ns, ns(blocked));
-    let slices = &analysis.slices;
+    facts.felt("run_time", "run time", Unit::Ns, analysis.run_time_ns.map(|ns| ns as f64));
+    Launch::compared_figures(analysis.launch.as_ref(), facts);
     let has_responses = analysis.latency.groups.iter().any(|row| row.response_ns.is_some());
-    let rate = per_second(slices.long.iter().sum::<u64>(), Nanos(slices.covered_ns.iter().sum()));
-    let label = "responses of 100 ms or longer, rate";
-    facts.felt("long.per_s", label, Unit::PerS, rate.filter(|_| has_responses));
+    analysis.slices.compared_figures(has_responses, facts);
 }
 
 /// The number of slices in one independent piece: the longest memory that a latency shows. The device's past affects
@@ -158,24 +153,9 @@ fn mean(value: f64, times: &SliceTimes, memory: f64) -> Option<Estimate> {
     Estimate::ratio(value, &parts, memory)
 }
 
-/// Figures that are a sum over the slices, divided by their time: the name, the sum of each slice, and its unit in those of
-/// the time.
-type Rate = (&'static str, Nearness, fn(&Slices) -> &[u64], f64);
-
-const NS_IN_S: f64 = 1e9;
-
-const RATES: [Rate; 7] = [
-    ("long.per_s", Nearness::Waiting, |slices| &slices.long, NS_IN_S),
-    ("io_share.busy_union", Nearness::Explains, |slices| &slices.busy_ns, 1.0),
-    ("io_share.latency_sum", Nearness::Explains, |slices| &slices.service_sum_ns, 1.0),
-    ("flushes.per_s", Nearness::Explains, |slices| &slices.flushes, NS_IN_S),
-    ("totals.requests_per_s", Nearness::Explains, |slices| &slices.requests, NS_IN_S),
-    ("totals.read_bytes_per_s", Nearness::Explains, |slices| &slices.read_bytes, NS_IN_S),
-    ("totals.write_bytes_per_s", Nearness::Explains, |slices| &slices.write_bytes, NS_IN_S),
-];
-
 fn rates(analysis: &Analysis, facts: &Facts, memory: f64, all: &mut Vec<Headline>) {
-    for (name, nearness, parts, scale) in RATES {
+    for (name, parts, scale) in RATES {
+        let nearness = if name == LONG_RATE { Nearness::Waiting } else { Nearness::Explains };
         let parts: Vec<(f64, f64)> = (parts(&analysis.slices).iter().zip(&analysis.slices.covered_ns))
             .map(|(part, time)| (*part as f64 * scale, *time as f64))
             .collect();

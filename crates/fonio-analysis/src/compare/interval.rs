@@ -9,7 +9,6 @@ use fonio_core::statistics::welch::{Interval, KnownMean};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::compare::statistics::estimate::Bounds;
 use crate::compare::statistics::{FAMILY_LEVEL, holm, student};
 
 /// A difference of less than 5 percent is not reported: two runs of the same thing differ by as much, because of the
@@ -89,8 +88,8 @@ impl Change {
     }
 
     /// The change according to an interval of the ratio at `level`.
-    pub(crate) fn of_ratio(ratio: Bounds, level: f64) -> Change {
-        let Bounds { low, value, high } = ratio;
+    pub(crate) fn of_ratio(ratio: Interval, level: f64) -> Change {
+        let Interval { low, value, high } = ratio;
         let (answer, unknown) = if low > LEAST_EFFECT {
             (Answer::Higher, None)
         } else if high < 1.0 / LEAST_EFFECT {
@@ -154,7 +153,7 @@ fn paired(logarithms: &[f64], level: f64) -> Change {
     }
     let half = student::two_sided(level, logarithms.len() as f64 - 1.0) * variance_of_mean(logarithms).sqrt();
     let bounds =
-        Bounds { low: libm::exp(middle - half), value: libm::exp(middle), high: libm::exp(middle + half) };
+        Interval { low: libm::exp(middle - half), value: libm::exp(middle), high: libm::exp(middle + half) };
     Change::of_ratio(bounds, level)
 }
 
@@ -207,18 +206,18 @@ pub(crate) fn compare_runs(first: &[f64], other: &[f64], level: f64) -> Change {
         return Change::of_difference(bounds, mean(first) == 0.0 && mean(other) == 0.0, level);
     };
     let logarithms = |values: &[f64]| values.iter().map(|value| libm::log(*value)).collect::<Vec<f64>>();
-    let Bounds { low, high, .. } = welch(&logarithms(first), &logarithms(other), level);
-    Change::of_ratio(Bounds { low: libm::exp(low), value: ratio, high: libm::exp(high) }, level)
+    let Interval { low, high, .. } = welch(&logarithms(first), &logarithms(other), level);
+    Change::of_ratio(Interval { low: libm::exp(low), value: ratio, high: libm::exp(high) }, level)
 }
 
 impl Change {
     /// The change according to an interval of the difference. It is for values with a 0 among them, for which a ratio
     /// is meaningless.
-    pub(crate) fn of_difference(difference: Bounds, both_zero: bool, level: f64) -> Change {
+    pub(crate) fn of_difference(difference: Interval, both_zero: bool, level: f64) -> Change {
         let answer = match difference {
             _ if both_zero => Answer::NoDifference,
-            Bounds { low, .. } if low > 0.0 => Answer::Higher,
-            Bounds { high, .. } if high < 0.0 => Answer::Lower,
+            Interval { low, .. } if low > 0.0 => Answer::Higher,
+            Interval { high, .. } if high < 0.0 => Answer::Lower,
             _ => Answer::Unknown,
         };
         let unknown = (answer == Answer::Unknown).then_some(Unknown::TooWide);
@@ -227,10 +226,9 @@ impl Change {
 }
 
 /// The mean of `other` minus that of `first`, with Welch's interval.
-fn welch(first: &[f64], other: &[f64], level: f64) -> Bounds {
+fn welch(first: &[f64], other: &[f64], level: f64) -> Interval {
     let known = |runs: &[f64]| KnownMean::of(runs).expect("three runs or more");
-    let Interval { low, value, high } = known(first).difference(&known(other), level);
-    Bounds { low, value, high }
+    known(first).difference(&known(other), level)
 }
 
 fn mean(values: &[f64]) -> f64 {
@@ -274,7 +272,7 @@ mod tests {
 
     #[test]
     fn answers() {
-        let of = |low, high| Change::of_ratio(Bounds { low, value: 1.0, high }, 0.05);
+        let of = |low, high| Change::of_ratio(Interval { low, value: 1.0, high }, 0.05);
         for (low, high, answer) in [
             (1.06, 1.5, Answer::Higher),
             (1.04, 1.5, Answer::NoDifference),
@@ -322,7 +320,7 @@ mod tests {
 
     #[test]
     fn a_difference_must_lie_beyond_nothing() {
-        let of = |low, high| Change::of_difference(Bounds { low, value: 0.0, high }, false, 0.05).answer;
+        let of = |low, high| Change::of_difference(Interval { low, value: 0.0, high }, false, 0.05).answer;
         assert_eq!((of(-2.0, 0.0), of(0.0, 2.0)), (Answer::Unknown, Answer::Unknown));
         assert_eq!((of(-2.0, -0.1), of(0.1, 2.0)), (Answer::Lower, Answer::Higher));
     }

@@ -7,11 +7,11 @@
 //! after every pair simultaneously, so the test may stop at any time
 //! ([`statistics`](crate::compare::statistics), `sequential`).
 
+use fonio_core::statistics::welch::Interval;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::compare::interval::{self, LEAST_EFFECT, RUNS_MIN};
-use crate::compare::statistics::estimate::Bounds;
 use crate::compare::statistics::{FAMILY_LEVEL, sequential};
 
 /// The ratio of an effect that is worth knowing: a reduction by 20 percent. Ours.
@@ -92,7 +92,7 @@ pub fn compare_pairs(pairs: &[(f64, f64)]) -> Paired {
     if ratios.is_empty() {
         return paired;
     }
-    let Bounds { low, value, high } = sequential::interval(&ratios, FAMILY_LEVEL);
+    let Interval { low, value, high } = sequential::interval(&ratios, FAMILY_LEVEL);
     paired.ratio = Some(libm::exp(value));
     paired.low = low.is_finite().then(|| libm::exp(low));
     paired.high = high.is_finite().then(|| libm::exp(high));

@@ -91,7 +91,7 @@ impl FilterOptions {
 
     /// The time range on the clock of a recording that began at `began`.
     pub(crate) fn range(&self, began: Timestamp) -> (Timestamp, Timestamp) {
-        let until = self.until_ns.map_or(Timestamp(u64::MAX), |until| began + Nanos(until));
+        let until = self.until_ns.map_or(Timestamp::MAX, |until| began + Nanos(until));
         (began + Nanos(self.from_ns.unwrap_or(0)), until)
     }
 }

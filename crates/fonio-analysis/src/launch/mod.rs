@@ -11,11 +11,12 @@
 //! equation (1) computes the storage part from the interval's own rates, which gives the interval; this module uses the
 //! measured time.
 
-use fonio_core::{Timestamp, WaitReason};
+use fonio_core::{Nanos, Timestamp, Unit, WaitReason};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::figures::facts::Facts;
 use crate::question::context::{Context, Ending};
 use crate::question::threads::Threads;
 use crate::question::{Question, Row};
@@ -85,6 +86,14 @@ pub struct ProgramTime {
     pub path: Parts,
 }
 
+impl Launch {
+    /// Adds the figure that only comparisons have.
+    pub(crate) fn compared_figures(launch: Option<&Launch>, facts: &mut Facts) {
+        let blocked = launch.map(|launch| launch.path.storage_ns as f64);
+        facts.felt("launch.storage", "time blocked on storage", Unit::Ns, blocked);
+    }
+}
+
 impl Parts {
     /// The part that counts waits for `reason`.
     fn of(&mut self, reason: WaitReason) -> &mut u64 {
@@ -137,8 +146,8 @@ impl Parts {
 
 #[derive(Clone, Copy, Debug)]
 struct Interval {
-    began: u64,
-    ended: u64,
+    began: Timestamp,
+    ended: Timestamp,
     reason: WaitReason,
     waker: Option<u32>,
     has_request: bool,
@@ -147,7 +156,7 @@ struct Interval {
 /// Collects the waits and the mark.
 #[derive(Debug, Default)]
 pub(crate) struct LaunchTally {
-    mark: Option<(u64, Option<u64>, Option<u32>)>,
+    mark: Option<(Timestamp, Option<Timestamp>, Option<u32>)>,
     threads: FxHashMap<u32, Vec<Interval>>,
     count: usize,
 }
@@ -158,14 +167,14 @@ impl Question for LaunchTally {
     fn row(&mut self, row: Row, _: &mut Context) {
         match row {
             Row::Mark(row) if row.name == MARK && self.mark.is_none() => {
-                self.mark = Some((row.at.0, row.until.map(|until| until.0), row.tid));
+                self.mark = Some((row.at, row.until, row.tid));
             }
             Row::Wait(row) => {
                 self.count += 1;
                 if self.count <= WAITS_MAX {
                     self.threads.entry(row.tid).or_default().push(Interval {
-                        began: row.began.0,
-                        ended: row.ended.map_or(u64::MAX, |ended| ended.0),
+                        began: row.began,
+                        ended: row.ended.unwrap_or(Timestamp::MAX),
                         reason: row.reason,
                         waker: row.waker_tid,
                         has_request: row.request_id.is_some(),
@@ -178,7 +187,7 @@ impl Question for LaunchTally {
 
     /// `None` without a launch, or if it has too many waits to remember.
     fn finish(mut self, end_of_rows: &mut Ending) -> Option<Launch> {
-        let (meta, span_began) = (end_of_rows.meta, end_of_rows.began().0);
+        let (meta, span_began) = (end_of_rows.meta, end_of_rows.began());
         let names = &mut end_of_rows.context.threads;
         let (began, until, root) = self.mark?;
         let (until, root) = (until?, root?);
@@ -194,15 +203,15 @@ impl Question for LaunchTally {
             .and_then(|(user, system)| (user + system > 0).then(|| user as f64 / (user + system) as f64));
         let (end, last) = self.last_active(root, began, until);
         let mut launch = Launch {
-            began_ns: began.saturating_sub(span_began),
-            duration_ns: end - began,
+            began_ns: (began - span_began).0,
+            duration_ns: (end - began).0,
             user_share,
             threads: self.threads.len() as u64,
             ..Launch::default()
         };
         for interval in self.threads.values().flatten() {
-            let covered = interval.ended.min(end).saturating_sub(interval.began.max(began));
-            *launch.all_threads.of(interval.reason) += covered;
+            let covered = interval.ended.min(end) - interval.began.max(began);
+            *launch.all_threads.of(interval.reason) += covered.0;
         }
         self.follow(&mut launch, (began, end), last, names);
         launch.verdict = launch.path.verdict();
@@ -213,7 +222,7 @@ impl Question for LaunchTally {
 impl LaunchTally {
     /// The end of the path: the first thread at its end, if it ended; else the last thread of the launch that was
     /// active before the launch became quiet, at the moment when it began to wait.
-    fn last_active(&self, root: u32, began: u64, until: u64) -> (u64, u32) {
+    fn last_active(&self, root: u32, began: Timestamp, until: Timestamp) -> (Timestamp, u32) {
         let waits_at_end = self.threads[&root].iter().any(|i| i.began < until && until < i.ended);
         if !waits_at_end {
             return (until, root);
@@ -227,21 +236,27 @@ impl LaunchTally {
                 let active = if before.ended < until { until } else { before.began };
                 Some((active, std::cmp::Reverse(*tid)))
             });
-        last.max().map_or((until, root), |(at, tid)| (at.max(began + 1), tid.0))
+        last.max().map_or((until, root), |(at, tid)| (at.max(began + Nanos(1)), tid.0))
     }
 
-    fn follow(&self, launch: &mut Launch, (began, end): (u64, u64), last: u32, names: &mut Threads) {
+    fn follow(
+        &self,
+        launch: &mut Launch,
+        (began, end): (Timestamp, Timestamp),
+        last: u32,
+        names: &mut Threads,
+    ) {
         let mut programs: FxHashMap<u32, Parts> = FxHashMap::default();
         let (mut at, mut tid) = (end, last);
         // A path that jumps between threads without going back in time is cut.
         let mut jumps = 0;
         while at > began {
-            let program = names.name_at(Some(tid), Timestamp(at));
+            let program = names.name_at(Some(tid), at);
             let parts = programs.entry(program).or_default();
-            let mut spend = |part: &dyn Fn(&mut Parts) -> &mut u64, from: u64, at: &mut u64| {
+            let mut spend = |part: &dyn Fn(&mut Parts) -> &mut u64, from: Timestamp, at: &mut Timestamp| {
                 let from = from.max(began);
-                *part(&mut launch.path) += *at - from;
-                *part(parts) += *at - from;
+                *part(&mut launch.path) += (*at - from).0;
+                *part(parts) += (*at - from).0;
                 *at = from;
             };
             let intervals = self.threads.get(&tid).map_or(&[][..], Vec::as_slice);
@@ -281,6 +296,7 @@ impl LaunchTally {
             spend(&|parts| parts.of(interval.reason), interval.began, &mut at);
             jumps = 0;
         }
+        assert!(launch.path.sum_ns() == launch.duration_ns, "each moment of a launch counts once");
         let mut programs: Vec<ProgramTime> = programs
             .into_iter()
             .map(|(program, path)| ProgramTime { name: names.name(program).to_owned(), path })

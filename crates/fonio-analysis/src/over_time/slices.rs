@@ -1,6 +1,6 @@
 //! Slices of equal time with sums for each: the basis of the intervals when two recordings are compared.
 
-use fonio_core::{ByteCount, Nanos, Request, Timestamp};
+use fonio_core::{ByteCount, Nanos, Request, Timestamp, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -64,15 +64,43 @@ pub struct SliceTimes {
 
 use fonio_core::statistics::steps::Steps;
 
+use crate::figures::facts::Facts;
 use crate::over_time::bins::{Bins, Fold};
 use crate::question::Question;
 use crate::question::context::Ending;
+use crate::question::ratio::per_second;
 use crate::question::seen::Seen;
 use crate::requests::class::Class;
 use crate::waits::outstanding::{LONG, may_be_waited_for};
 
 /// Maximum number of slices: autocorrelation becomes visible from a hundredth of the span on.
 const SLICES: usize = 128;
+
+/// A figure that is a sum over the slices, divided by their time: its name, the value of each slice, and the number of
+/// nanoseconds in its unit of time.
+type Rate = (&'static str, fn(&Slices) -> &[u64], f64);
+
+/// The rate of long responses.
+pub(crate) const LONG_RATE: &str = "long.per_s";
+
+pub(crate) const RATES: [Rate; 7] = [
+    (LONG_RATE, |slices| &slices.long, 1e9),
+    ("io_share.busy_union", |slices| &slices.busy_ns, 1.0),
+    ("io_share.latency_sum", |slices| &slices.service_sum_ns, 1.0),
+    ("flushes.per_s", |slices| &slices.flushes, 1e9),
+    ("totals.requests_per_s", |slices| &slices.requests, 1e9),
+    ("totals.read_bytes_per_s", |slices| &slices.read_bytes, 1e9),
+    ("totals.write_bytes_per_s", |slices| &slices.write_bytes, 1e9),
+];
+
+impl Slices {
+    /// Adds the figure that only comparisons have.
+    pub(crate) fn compared_figures(&self, has_responses: bool, facts: &mut Facts) {
+        let rate = per_second(self.long.iter().sum::<u64>(), Nanos(self.covered_ns.iter().sum()));
+        let rate = rate.filter(|_| has_responses);
+        facts.felt(LONG_RATE, "responses of 100 ms or longer, rate", Unit::PerS, rate);
+    }
+}
 
 /// Collects slices.
 #[derive(Debug, Default)]

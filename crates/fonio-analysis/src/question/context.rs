@@ -70,7 +70,7 @@ impl Context {
             filter: options.filter.clone(),
             flushes: FlushFinder::new(options.fua_counts_as_flush),
             began: None,
-            cut: Timestamp(u64::MAX),
+            cut: Timestamp::MAX,
             first: None,
             last: Timestamp(0),
             at: Timestamp(0),
@@ -87,7 +87,7 @@ impl Context {
         self.began = Some(at);
         let (from, until) = match &self.filter {
             Some(filter) => filter.range(at),
-            None => (at, Timestamp(u64::MAX)),
+            None => (at, Timestamp::MAX),
         };
         self.cut = until;
         from

@@ -5,7 +5,7 @@
 //! slowest ones of any group. If anything was lost, requests that were seen without a value (because their completion
 //! was lost, or a gap cut them off) are missing too.
 
-use fonio_core::Meta;
+use fonio_core::{Meta, Nanos};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -57,7 +57,7 @@ pub(crate) struct LostInSpan {
     pub(crate) events: u64,
     /// Gaps of unknown size, and the sum of their lengths.
     pub(crate) uncounted: u64,
-    pub(crate) uncounted_ns: u64,
+    pub(crate) uncounted_time: Nanos,
     /// The number of all gaps.
     pub(crate) gaps: u64,
     /// The largest gaps, in time order.
@@ -79,11 +79,11 @@ impl LostInSpan {
             events: gap.count,
         });
         let mut places: Vec<LostPlace> = places.collect();
-        let uncounted_ns = places
+        let uncounted_time = places
             .iter()
             .filter(|place| place.events.is_none())
-            .map(|place| place.before_ns.saturating_sub(place.after_ns))
-            .fold(0, u64::saturating_add);
+            .map(|place| Nanos(place.before_ns.saturating_sub(place.after_ns)))
+            .sum();
         // Gaps of unknown size come first.
         places.sort_by_key(|place| std::cmp::Reverse(place.events.unwrap_or(u64::MAX)));
         places.truncate(PLACES_MAX);
@@ -94,7 +94,7 @@ impl LostInSpan {
             events: if located { known } else { lost.events },
             // A gap without a number whose events were counted by other means is not one of the uncounted gaps.
             uncounted: if lost.gaps_beyond == 0 { lost.uncounted.min(unnumbered) } else { lost.uncounted },
-            uncounted_ns,
+            uncounted_time,
             gaps: gaps.len() as u64 + lost.gaps_beyond,
             places,
         }

@@ -3,7 +3,6 @@
 pub(crate) mod context;
 pub(crate) mod flush;
 pub(crate) mod loss;
-pub(crate) mod mix;
 pub(crate) mod options;
 pub(crate) mod ratio;
 pub(crate) mod seen;

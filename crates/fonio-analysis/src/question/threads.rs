@@ -146,14 +146,14 @@ impl Threads {
                 self.row_count += 1;
                 self.rows.insert(tid, vec![(Timestamp(0), number)]);
             }
-            return Slot { tid, from: Timestamp(0), until: Timestamp(u64::MAX), name: number };
+            return Slot { tid, from: Timestamp(0), until: Timestamp::MAX, name: number };
         }
         let rows = &self.rows[&tid];
         let next = rows.partition_point(|(from, _)| *from <= time);
         Slot {
             tid,
             from: if next <= 1 { Timestamp(0) } else { rows[next - 1].0 },
-            until: rows.get(next.max(1)).map_or(Timestamp(u64::MAX), |(from, _)| *from),
+            until: rows.get(next.max(1)).map_or(Timestamp::MAX, |(from, _)| *from),
             name: rows[next.saturating_sub(1)].1,
         }
     }

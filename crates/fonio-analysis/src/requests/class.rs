@@ -130,55 +130,36 @@ impl Group {
         Group::Other,
     ];
 
+    /// The name in JSON and in figures; its requests in the plural; the group before a noun.
+    fn words(self) -> [&'static str; 3] {
+        match self {
+            Group::All => ["all", "requests", "request"],
+            Group::Reads => ["reads", "reads", "read"],
+            Group::Read => ["read", "reads without readahead", "read (without readahead)"],
+            Group::Readahead => ["readahead", "readahead", "readahead"],
+            Group::Writes => ["writes", "writes", "write"],
+            Group::WriteSync => ["write_sync", "synchronous writes", "sync write"],
+            Group::WriteAsync => ["write_async", "write-back", "write-back"],
+            Group::WriteUnknown => ["write_unknown", "writes of unknown kind", "write (of unknown kind)"],
+            Group::Flush => ["flush", "flushes", "flush"],
+            Group::Discard => ["discard", "discards", "discard"],
+            Group::Other => ["other", "other requests", "other"],
+        }
+    }
+
     /// The name in JSON and in figures.
     pub fn name(self) -> &'static str {
-        match self {
-            Group::All => "all",
-            Group::Reads => "reads",
-            Group::Read => "read",
-            Group::Readahead => "readahead",
-            Group::Writes => "writes",
-            Group::WriteSync => "write_sync",
-            Group::WriteAsync => "write_async",
-            Group::WriteUnknown => "write_unknown",
-            Group::Flush => "flush",
-            Group::Discard => "discard",
-            Group::Other => "other",
-        }
+        self.words()[0]
     }
 
     /// Its requests, in the plural, as labels of figures say it.
     pub(crate) fn requests(self) -> &'static str {
-        match self {
-            Group::All => "requests",
-            Group::Reads => "reads",
-            Group::Read => "reads without readahead",
-            Group::Readahead => "readahead",
-            Group::Writes => "writes",
-            Group::WriteSync => "synchronous writes",
-            Group::WriteAsync => "write-back",
-            Group::WriteUnknown => "writes of unknown kind",
-            Group::Flush => "flushes",
-            Group::Discard => "discards",
-            Group::Other => "other requests",
-        }
+        self.words()[1]
     }
 
     /// The group before a noun, as labels of figures say it: `sync write response`.
     pub(crate) fn adjective(self) -> &'static str {
-        match self {
-            Group::All => "request",
-            Group::Reads => "read",
-            Group::Read => "read (without readahead)",
-            Group::Readahead => "readahead",
-            Group::Writes => "write",
-            Group::WriteSync => "sync write",
-            Group::WriteAsync => "write-back",
-            Group::WriteUnknown => "write (of unknown kind)",
-            Group::Flush => "flush",
-            Group::Discard => "discard",
-            Group::Other => "other",
-        }
+        self.words()[2]
     }
 
     /// The classes of its requests.

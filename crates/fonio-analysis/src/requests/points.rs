@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use fonio_core::{Nanos, Request};
+use fonio_core::{Nanos, Random, Request};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +22,6 @@ pub struct Points {
 
 use crate::question::Question;
 use crate::question::context::Ending;
-use crate::question::mix::mix;
 use crate::question::options::AnalysisOptions;
 use crate::question::seen::Seen;
 
@@ -54,6 +53,7 @@ impl PointTally {
             self.bound = first_dropped.0;
             self.sample.truncate(self.sample_max);
         }
+        assert!(self.sample.len() <= self.sample_max, "the half with the smaller hashes is left");
     }
 }
 
@@ -67,7 +67,7 @@ impl Question for PointTally {
     #[inline]
     fn request(&mut self, _: &Request, seen: &Seen) {
         self.of_requests += 1;
-        let hash = mix(seen.id);
+        let hash = Random::new(seen.id).next_u64();
         if hash < self.bound {
             self.sample.push((hash, Point::of(seen)));
             if self.sample.len() > 2 * self.sample_max {
@@ -115,7 +115,7 @@ mod tests {
         let points = analyse_with(options, &rows, &Meta::default()).points;
 
         let mut by_hash: Vec<u64> = (0..5000).collect();
-        by_hash.sort_by_key(|id| mix(*id));
+        by_hash.sort_by_key(|id| Random::new(*id).next_u64());
         let mut expected = by_hash[..100].to_vec();
         expected.sort_unstable();
         assert_eq!(points.sample.iter().map(|point| point.request_id).collect::<Vec<_>>(), expected);

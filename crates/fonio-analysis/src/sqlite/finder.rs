@@ -9,7 +9,7 @@
 //! With `journal_mode=OFF` or `MEMORY`, nothing but writes to the database is visible. They are counted, but
 //! cannot be assigned to transactions.
 
-use fonio_core::SqliteWrite;
+use fonio_core::{ByteCount, SqliteWrite};
 
 /// A file of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,8 +42,7 @@ pub(super) struct Step {
     pub act: Act,
     pub offset: u64,
     /// The bytes read or written.
-    pub bytes: u64,
-    pub entered: u64,
+    pub bytes: ByteCount,
 }
 
 /// The journal with which a transaction was committed, by its mode.
@@ -83,7 +82,7 @@ pub(super) enum Event {
 }
 
 /// The smallest read of a journal that is one of its pages. Headers and numbers are read in smaller parts.
-const PAGE_BYTES_MIN: u64 = 512;
+const PAGE_MIN: ByteCount = ByteCount(512);
 
 /// Follows the calls on one database.
 #[derive(Clone, Copy, Debug, Default)]
@@ -134,7 +133,7 @@ impl Finder {
                 }
                 self.has_read_journal = false;
             }
-            Act::Read => self.has_read_journal |= step.bytes >= PAGE_BYTES_MIN,
+            Act::Read => self.has_read_journal |= step.bytes >= PAGE_MIN,
             Act::Truncate(0) => self.end_journal(Mode::Truncate, give),
             Act::Delete => self.end_journal(Mode::Delete, give),
             Act::Sync | Act::Truncate(_) | Act::Other => {}

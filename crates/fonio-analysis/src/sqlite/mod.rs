@@ -16,7 +16,7 @@ mod statements;
 mod tests;
 
 use fonio_core::meta::{LOST_CALLS, LOST_STATEMENTS, SHOWS_BLOCKED, SHOWS_CALLS, SHOWS_STATEMENTS};
-use fonio_core::{BlockedCount, Call, Content, Op, Request, Wait};
+use fonio_core::{BlockedCount, ByteCount, Call, Content, Nanos, Op, Request, Timestamp, Wait};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -113,7 +113,7 @@ pub(crate) struct SqliteTally {
     has_statements: bool,
     statements_lost: u64,
     /// Time for which each thread was blocked in waits without rows.
-    counted: FxHashMap<u32, u64>,
+    counted: FxHashMap<u32, Nanos>,
 }
 
 /// Maximum number of threads whose counted waits are kept.
@@ -127,7 +127,7 @@ struct State {
 }
 
 impl SqliteTally {
-    fn cost_at(&mut self, tid: u32, time: u64) -> Option<&mut Cost> {
+    fn cost_at(&mut self, tid: u32, time: Timestamp) -> Option<&mut Cost> {
         let database = self.spans.at(tid, time)?;
         self.states.get_mut(database)?.slots.at(time)
     }
@@ -140,7 +140,7 @@ impl SqliteTally {
         if result < 0 {
             return;
         }
-        let (entered, act) = (row.entered.0, act(row, result));
+        let (entered, act) = (row.entered, act(row, result));
         let file = row.file_id;
         if let (Some(file), Some(_)) = (file, row.sqlite_write) {
             self.databases.is_of_sqlite(file);
@@ -152,26 +152,26 @@ impl SqliteTally {
         };
         let Some((database, role)) = of.or_else(of_folder) else {
             if act == Act::Sync {
-                self.spans.add(row.tid, entered, exited.0, None);
+                self.spans.add(row.tid, entered, exited, None);
             }
             return;
         };
-        self.spans.add(row.tid, entered, exited.0, Some(database));
+        self.spans.add(row.tid, entered, exited, Some(database));
         let state = at(&mut self.states, database);
-        let bytes = u64::try_from(result).unwrap_or(0);
-        let step = Step { role, act, offset: row.offset.map_or(0, |at| at), bytes, entered };
+        let bytes = ByteCount(u64::try_from(result).unwrap_or(0));
+        let step = Step { role, act, offset: row.offset.unwrap_or(0), bytes };
         let (slots, count) = (&mut state.slots, &mut self.slots_count);
         state.finder.step(&step, &mut |event| {
             *count += usize::from(slots.event(event, (row.tid, entered), *count < SLOTS_MAX));
         });
-        slots.until(exited.0);
+        slots.until(exited);
         let Some(cost) = slots.at(entered) else { return };
         match act {
             Act::Sync => {
                 cost.syncs += 1;
-                cost.sync_ns += exited.0.saturating_sub(entered);
+                cost.sync += exited - entered;
             }
-            Act::Write(_) => cost.written = cost.written.saturating_add(bytes),
+            Act::Write(_) => cost.written += bytes,
             _ => {}
         }
     }
@@ -184,8 +184,8 @@ impl SqliteTally {
         if !operation.is_for_storage(row.reason) {
             return;
         }
-        if let Some(cost) = self.cost_at(row.tid, row.began.0) {
-            cost.blocked_ns = cost.blocked_ns.saturating_add(ended.0.saturating_sub(row.began.0));
+        if let Some(cost) = self.cost_at(row.tid, row.began) {
+            cost.blocked += ended - row.began;
         }
     }
 
@@ -195,8 +195,7 @@ impl SqliteTally {
         if row.blocked_in.is_for_storage(row.reason)
             && (self.counted.len() < THREADS_MAX || self.counted.contains_key(&row.tid))
         {
-            let sum = self.counted.entry(row.tid).or_default();
-            *sum = sum.saturating_add(row.total.0);
+            *self.counted.entry(row.tid).or_default() += row.total;
         }
     }
 }
@@ -227,7 +226,7 @@ impl Question for SqliteTally {
         if !self.has_calls || !matches!(row.op, Op::Write | Op::WriteZeroes | Op::ZoneAppend | Op::Flush) {
             return;
         }
-        let time = row.queued.unwrap_or(row.order_time()).0;
+        let time = row.queued.unwrap_or(row.order_time());
         let of_file = row.file_id.and_then(|file| self.databases.of(file));
         let of = match (of_file, row.file_id) {
             (Some((database, role)), _) => Some((database, bytes_of(row.content, Some(role)))),
@@ -245,8 +244,7 @@ impl Question for SqliteTally {
             cost.flushes += 1;
         } else {
             cost.writes += 1;
-            let sum = &mut cost.bytes[kind as usize];
-            *sum = sum.saturating_add(row.bytes.0);
+            cost.bytes[kind as usize] += row.bytes;
         }
     }
 
@@ -263,9 +261,9 @@ impl Question for SqliteTally {
             state.slots.slots.iter().for_each(|slot| sum.slot(slot));
             sums.push(sum);
         }
-        for (tid, ns) in &self.counted {
+        for (tid, time) in &self.counted {
             if let Some(sum) = self.spans.only(*tid).and_then(|database| sums.get_mut(database)) {
-                sum.counted_blocked(*ns);
+                sum.counted_blocked += *time;
             }
         }
         let mut all = Sums::default();

@@ -1,6 +1,6 @@
 //! Sums up the costs of transactions.
 
-use fonio_core::Unit;
+use fonio_core::{ByteCount, Nanos, Unit};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -90,7 +90,7 @@ pub(super) struct Sums {
     all: Cost,
     counts: FxHashMap<(u64, u64, u64), u64>,
     /// Time blocked in waits that were only counted.
-    counted_blocked_ns: u64,
+    pub(super) counted_blocked: Nanos,
 }
 
 /// Maximum number of combinations of counts.
@@ -113,10 +113,6 @@ impl Sums {
         }
     }
 
-    pub(super) fn counted_blocked(&mut self, ns: u64) {
-        self.counted_blocked_ns = self.counted_blocked_ns.saturating_add(ns);
-    }
-
     pub(super) fn absorb(&mut self, other: &Sums) {
         self.commits += other.commits;
         self.rollbacks += other.rollbacks;
@@ -125,12 +121,12 @@ impl Sums {
         for (counts, transactions) in &other.counts {
             *self.counts.entry(*counts).or_default() += transactions;
         }
-        self.counted_blocked(other.counted_blocked_ns);
+        self.counted_blocked += other.counted_blocked;
     }
 
     /// Whether the time blocked is that of waits with rows of their own, up to 5 %. The others belong to no transaction.
     pub(super) fn is_blocked_by_rows(&self) -> bool {
-        self.counted_blocked_ns <= self.committed.blocked_ns / 20
+        self.counted_blocked.0 <= self.committed.blocked.0 / 20
     }
 
     /// Whether requests show that the device was recorded: calls that sync cause some.
@@ -143,15 +139,15 @@ impl Sums {
         let per = |sum: u64| sum as f64 / self.commits as f64;
         let on_device = |sum: u64| has_device.then(|| per(sum));
         let committed = &self.committed;
-        let bytes = |kind: Bytes| on_device(committed.bytes[kind as usize]);
-        let blocked = committed.blocked_ns.saturating_add(self.counted_blocked_ns);
+        let bytes = |kind: Bytes| on_device(committed.bytes[kind as usize].0);
+        let blocked = committed.blocked + self.counted_blocked;
         let mean = (self.commits > 0).then(|| MeanCost {
             syncs: per(committed.syncs),
-            sync_ns: per(committed.sync_ns),
-            blocked_ns: has_blocked.then(|| per(blocked)),
+            sync_ns: per(committed.sync.0),
+            blocked_ns: has_blocked.then(|| per(blocked.0)),
             writes: on_device(committed.writes),
             flushes: on_device(committed.flushes),
-            bytes: on_device(committed.device_bytes()),
+            bytes: on_device(committed.device_bytes().0),
             database_bytes: bytes(Bytes::Database),
             journal_bytes: bytes(Bytes::Journal),
             fs_journal_bytes: bytes(Bytes::FsJournal),
@@ -169,13 +165,12 @@ impl Sums {
         });
         let written = self.all.written;
         let part = |kinds: &[Bytes]| {
-            let sum =
-                kinds.iter().fold(0, |sum: u64, kind| sum.saturating_add(self.all.bytes[*kind as usize]));
+            let sum: ByteCount = kinds.iter().map(|kind| self.all.bytes[*kind as usize]).sum();
             has_device.then(|| ratio(sum, written)).flatten()
         };
         let amplification = Amplification {
-            written_bytes: written,
-            device_bytes: has_device.then(|| self.all.device_bytes()),
+            written_bytes: written.0,
+            device_bytes: has_device.then(|| self.all.device_bytes().0),
             total: has_device.then(|| ratio(self.all.device_bytes(), written)).flatten(),
             data: part(&[Bytes::Database, Bytes::Journal]),
             fs_metadata: part(&[Bytes::FsMetadata]),

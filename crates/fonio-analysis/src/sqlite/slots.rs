@@ -3,6 +3,8 @@
 //! The costs of a transaction are those from its first write to the first write of the next one, so a checkpoint and the
 //! calls after a commit count for the transaction before them.
 
+use fonio_core::{ByteCount, Nanos, Timestamp};
+
 use super::finder::{Event, Mode};
 
 /// The kinds of bytes written to the device.
@@ -23,32 +25,32 @@ pub(super) const KINDS: usize = 5;
 pub(super) struct Cost {
     /// Calls that sync, and the time in them.
     pub syncs: u64,
-    pub sync_ns: u64,
-    /// Bytes that the calls wrote, and those into the database alone.
-    pub written: u64,
+    pub sync: Nanos,
+    /// Bytes that the calls wrote.
+    pub written: ByteCount,
     /// Requests.
     pub writes: u64,
     pub flushes: u64,
-    pub bytes: [u64; KINDS],
+    pub bytes: [ByteCount; KINDS],
     /// Time that threads were blocked on storage, in waits with rows of their own.
-    pub blocked_ns: u64,
+    pub blocked: Nanos,
 }
 
 impl Cost {
     pub(super) fn add(&mut self, other: &Cost) {
         self.syncs += other.syncs;
-        self.sync_ns = self.sync_ns.saturating_add(other.sync_ns);
-        self.written = self.written.saturating_add(other.written);
+        self.sync += other.sync;
+        self.written += other.written;
         self.writes += other.writes;
         self.flushes += other.flushes;
         for (sum, bytes) in self.bytes.iter_mut().zip(other.bytes) {
-            *sum = sum.saturating_add(bytes);
+            *sum += bytes;
         }
-        self.blocked_ns = self.blocked_ns.saturating_add(other.blocked_ns);
+        self.blocked += other.blocked;
     }
 
-    pub(super) fn device_bytes(&self) -> u64 {
-        self.bytes.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes))
+    pub(super) fn device_bytes(&self) -> ByteCount {
+        self.bytes.iter().copied().sum()
     }
 }
 
@@ -63,12 +65,12 @@ pub(super) enum Outcome {
 /// A transaction with its costs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
-    pub begun: u64,
+    pub begun: Timestamp,
     pub outcome: Outcome,
     /// The thread that committed it, and the time at which it began the committing call.
-    pub committed: Option<(u32, u64)>,
+    pub committed: Option<(u32, Timestamp)>,
     /// The end of the last call.
-    pub until: u64,
+    pub until: Timestamp,
     pub cost: Cost,
 }
 
@@ -80,7 +82,7 @@ pub(super) struct Slots {
     pub before: Cost,
     /// The beginning of the first transaction without a slot. Its costs and those of later ones are not
     /// counted.
-    pub full_at: Option<u64>,
+    pub full_at: Option<Timestamp>,
     pub checkpoints: u64,
     /// Writes to the database without a journal.
     pub unjournaled: u64,
@@ -89,7 +91,7 @@ pub(super) struct Slots {
 impl Slots {
     /// Takes an event of the finder, with the thread and the time of the call. Returns whether a slot was
     /// taken; without room, no slot is taken.
-    pub(super) fn event(&mut self, event: Event, (tid, at): (u32, u64), has_room: bool) -> bool {
+    pub(super) fn event(&mut self, event: Event, (tid, at): (u32, Timestamp), has_room: bool) -> bool {
         match event {
             Event::Begin => {
                 self.end(Outcome::Rollback, None);
@@ -113,7 +115,7 @@ impl Slots {
         false
     }
 
-    fn end(&mut self, outcome: Outcome, committed: Option<(u32, u64)>) {
+    fn end(&mut self, outcome: Outcome, committed: Option<(u32, Timestamp)>) {
         if let (None, Some(slot)) = (self.full_at, self.slots.last_mut())
             && slot.outcome == Outcome::Open
         {
@@ -122,14 +124,14 @@ impl Slots {
     }
 
     /// Notes the end of a call that begins now.
-    pub(super) fn until(&mut self, exited: u64) {
+    pub(super) fn until(&mut self, exited: Timestamp) {
         if let (None, Some(slot)) = (self.full_at, self.slots.last_mut()) {
             slot.until = slot.until.max(exited);
         }
     }
 
     /// The costs of the transaction to which an instant belongs; `None` after the last one that has a slot.
-    pub(super) fn at(&mut self, time: u64) -> Option<&mut Cost> {
+    pub(super) fn at(&mut self, time: Timestamp) -> Option<&mut Cost> {
         if self.full_at.is_some_and(|full| time >= full) {
             return None;
         }

@@ -1,6 +1,7 @@
 //! The times at which each thread worked on each database. When the kernel writes journals and metadata for a
 //! thread, it shows no file; the thread's calls at that time identify the database.
 
+use fonio_core::Timestamp;
 use rustc_hash::FxHashMap;
 
 /// Maximum number of spans of all threads: 24 bytes each.
@@ -9,8 +10,8 @@ const SPANS_MAX: usize = 1 << 20;
 /// A thread made calls on one database only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
-    from: u64,
-    until: u64,
+    from: Timestamp,
+    until: Timestamp,
     /// `None` for calls that make other files durable.
     database: Option<u32>,
 }
@@ -26,7 +27,7 @@ pub(super) struct Spans {
 
 impl Spans {
     /// Notes a call. Calls come in the order of their beginnings.
-    pub(super) fn add(&mut self, tid: u32, from: u64, until: u64, database: Option<usize>) {
+    pub(super) fn add(&mut self, tid: u32, from: Timestamp, until: Timestamp, database: Option<usize>) {
         let database = database.map(|database| database as u32);
         let spans = self.threads.entry(tid).or_default();
         if let Some(last) = spans.last_mut()
@@ -44,7 +45,7 @@ impl Spans {
     }
 
     /// The database on which a thread worked at an instant.
-    pub(super) fn at(&self, tid: u32, time: u64) -> Option<usize> {
+    pub(super) fn at(&self, tid: u32, time: Timestamp) -> Option<usize> {
         let spans = self.threads.get(&tid)?;
         let span = spans.get(spans.partition_point(|span| span.from <= time).checked_sub(1)?)?;
         span.database.filter(|_| time <= span.until).map(|database| database as usize)
@@ -73,12 +74,12 @@ mod tests {
         for (from, until, database) in
             [(10, 20, Some(1)), (30, 40, Some(1)), (50, 60, None), (70, 80, Some(2)), (90, 95, Some(1))]
         {
-            spans.add(7, from, until, database);
+            spans.add(7, Timestamp(from), Timestamp(until), database);
         }
-        spans.add(8, 10, 90, Some(3));
-        let at = [5, 10, 25, 40, 45, 55, 75, 85, 92, 96].map(|time| spans.at(7, time));
+        spans.add(8, Timestamp(10), Timestamp(90), Some(3));
+        let at = [5, 10, 25, 40, 45, 55, 75, 85, 92, 96].map(|time| spans.at(7, Timestamp(time)));
         assert_eq!(at, [None, Some(1), Some(1), Some(1), None, None, Some(2), None, Some(1), None]);
-        assert_eq!((spans.at(8, 15), spans.at(9, 15)), (Some(3), None));
+        assert_eq!((spans.at(8, Timestamp(15)), spans.at(9, Timestamp(15))), (Some(3), None));
         assert_eq!((spans.only(7), spans.only(8), spans.only(9)), (None, Some(3), None));
     }
 }

@@ -64,6 +64,7 @@ pub(crate) mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
+    use crate::analyser::tests::{analyse_rows, everything, request};
     use fonio_core::Better;
 
     #[test]
@@ -80,34 +81,27 @@ pub(crate) mod tests {
     }
 
     fn everything_twice() -> [Analysis; 2] {
-        use crate::analyser::tests::everything;
         [everything(0), everything(60_000)]
     }
 
     /// The names of the figures and words of a recording that has everything.
     pub(crate) fn names_of_everything() -> BTreeSet<String> {
-        use crate::analyser::tests::{analyse_rows, everything, request};
         // Some words name values that a recording does not show.
         let mut bare = request(0, "W 0+8 d0 c10");
         bare.flags_known = fonio_core::Flags::NONE;
         let bare = analyse_rows(&[bare], &fonio_core::Meta::default());
-        let words = [everything(0), everything(60_000), bare].map(|analysis| facts(&analysis).words);
-        figures_of_everything().into_iter().chain(words.into_iter().flat_map(BTreeMap::into_keys)).collect()
+        let all = everything_twice().into_iter().chain([bare]).map(|analysis| facts(&analysis));
+        all.flat_map(|facts| facts.figures.into_keys().chain(facts.words.into_keys())).collect()
     }
 
     /// The names of the figures alone.
     pub(crate) fn figures_of_everything() -> BTreeSet<String> {
-        use crate::analyser::tests::everything;
-        [everything(0), everything(60_000)]
-            .iter()
-            .flat_map(|analysis| facts(analysis).figures.into_keys())
-            .collect()
+        everything_twice().iter().flat_map(|analysis| facts(analysis).figures.into_keys()).collect()
     }
 
     /// Checks `docs/figures.md`; `UPDATE_EXPECT=1 cargo test` regenerates it.
     #[test]
     fn the_published_list_is_up_to_date() {
-        use crate::analyser::tests::everything;
         const INTRODUCTION: &str = "\
 # Figures
 
@@ -123,7 +117,7 @@ recording does not show is *unknown*.
 |---|---|---|---|
 ";
         let mut all: BTreeMap<String, Figure> = BTreeMap::new();
-        for analysis in [everything(0), everything(60_000)] {
+        for analysis in everything_twice() {
             let figures = facts(&analysis).figures;
             for figure in figures.values() {
                 // One subject represents all subjects, and the median represents all statistics of a distribution.

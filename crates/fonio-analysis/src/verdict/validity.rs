@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use fonio_core::meta::SOURCE_PROCFS;
-use fonio_core::{Diagnostic, EventKind, Meta, Request, Severity, Unit};
+use fonio_core::{Diagnostic, EventKind, Meta, Nanos, Request, Severity, Timestamp, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -76,7 +76,7 @@ const INCOMPLETE_SHARE_MAX: f64 = 0.1;
 const QUEUE_FULL: u64 = 64;
 /// A device may pause for this long, for example in garbage collection, before the completion of a request in flight
 /// counts as missed.
-const PAUSE_MAX_NS: u64 = 1_000_000_000;
+const PAUSE_MAX: Nanos = Nanos(1_000_000_000);
 /// Maximum number of incomplete requests whose times are kept; if there are more, only the latest are judged.
 const INCOMPLETE_MAX: usize = 64 * 1024;
 /// Minimum number of events of a request in a trace: issue and completion.
@@ -102,8 +102,8 @@ pub(crate) struct ValidityTally {
     without_completion: u64,
     unissued: u64,
     /// Issue times of the latest requests without completion.
-    incomplete: VecDeque<u64>,
-    service_max: u64,
+    incomplete: VecDeque<Timestamp>,
+    service_max: Nanos,
     out_of_order_times: u64,
     out_of_order_rows: u64,
     errors: u64,
@@ -133,7 +133,7 @@ impl Question for ValidityTally {
         self.with_requeues += u64::from(row.requeues.is_some());
         self.without_issue += u64::from(row.issued.is_none());
         self.without_completion += u64::from(row.completed.is_none());
-        self.service_max = self.service_max.max(row.service().map_or(0, |service| service.0));
+        self.service_max = self.service_max.max(row.service().unwrap_or_default());
         if row.completed.is_none() {
             self.add_incomplete(row);
         }
@@ -181,12 +181,12 @@ impl Question for ValidityTally {
                 self.requests
             ));
         } else if lost.uncounted > 0
-            && ratio(lost.uncounted_ns, span.duration_ns).is_none_or(|share| share >= LOST_SHARE_MAX)
+            && ratio(lost.uncounted_time, end.duration()).is_none_or(|share| share >= LOST_SHARE_MAX)
         {
             problems.push(format!(
                 "{} were lost while recording, over {} of {}.",
                 sentence_case(&lost_in_words(lost.events, lost.uncounted)),
-                Unit::Ns.format(lost.uncounted_ns as f64),
+                Unit::Ns.format(lost.uncounted_time.0 as f64),
                 Unit::Ns.format(span.duration_ns as f64)
             ));
         }
@@ -267,14 +267,14 @@ impl ValidityTally {
         if self.incomplete.len() == INCOMPLETE_MAX {
             self.incomplete.pop_front();
         }
-        self.incomplete.push_back(issued.0);
+        self.incomplete.push_back(issued);
     }
 
     /// Requests that may have been in flight when the recording ended.
     fn in_flight_at_end(&self, meta: &Meta) -> u64 {
         let Some(ended) = meta.ended else { return 0 };
-        let since = ended.0.saturating_sub(self.service_max.max(PAUSE_MAX_NS));
-        self.incomplete.iter().filter(|issued| **issued >= since).count() as u64
+        let pause = self.service_max.max(PAUSE_MAX);
+        self.incomplete.iter().filter(|issued| ended - **issued <= pause).count() as u64
     }
 
     fn unknown(&self, end: &Ending) -> Vec<String> {
@@ -347,12 +347,17 @@ fn sentence(row: &Diagnostic) -> String {
 #[cfg(test)]
 mod tests {
     use fonio_core::meta::Lost;
-    use fonio_core::{LostEvents, Meta, RowSink, Timestamp};
+    use fonio_core::{LostEvents, Meta, Request, RowSink, Timestamp};
 
     use crate::analyser::Analyser;
     use crate::analyser::tests::{analyse_rows, request, rows};
     use crate::filter::FilterOptions;
     use crate::question::options::AnalysisOptions;
+
+    /// A thousand reads of 1 µs each.
+    fn reads() -> Vec<Request> {
+        (0..1000).map(|id| request(id, &format!("R 0+8 d{id} c{}", id + 1))).collect()
+    }
 
     fn gap(count: Option<u64>, after: u64, before: u64) -> LostEvents {
         LostEvents { cpu: Some(0), count, after: Timestamp(after), before: Timestamp(before) }
@@ -366,7 +371,7 @@ mod tests {
 
     #[test]
     fn what_makes_a_measurement_invalid() {
-        let whole: Vec<_> = (0..1000).map(|id| request(id, &format!("R 0+8 d{id} c{}", id + 1))).collect();
+        let whole = reads();
         let mut cut = whole.clone();
         cut[880..].iter_mut().for_each(|row| row.completed = None);
         let mut open = whole.clone();
@@ -406,7 +411,7 @@ mod tests {
 
     #[test]
     fn what_is_in_flight_at_the_end_is_not_lost() {
-        let mut rows: Vec<_> = (0..1000).map(|id| request(id, &format!("R 0+8 d{id} c{}", id + 1))).collect();
+        let mut rows = reads();
         rows[500..].iter_mut().for_each(|row| row.completed = None);
         let ended = |at| Meta { ended: Some(fonio_core::Timestamp(at)), ..Meta::default() };
         let validity = analyse_rows(&rows, &ended(1_000_000)).validity;
@@ -419,7 +424,7 @@ mod tests {
 
     #[test]
     fn loss_of_unknown_size_is_neither_one_nor_nothing() {
-        let rows: Vec<_> = (0..1000).map(|id| request(id, &format!("R 0+8 d{id} c{}", id + 1))).collect();
+        let rows = reads();
         // The rows span 1 ms. The number of events lost in the gap of 1 us, or of 100 us, is unknown.
         for (until, ok) in [(501_000, true), (600_000, false)] {
             let mut meta = Meta::default();
@@ -444,7 +449,7 @@ mod tests {
 
     #[test]
     fn what_was_lost_outside_a_time_range_does_not_matter() {
-        let rows: Vec<_> = (0..1000).map(|id| request(id, &format!("R 0+8 d{id} c{}", id + 1))).collect();
+        let rows = reads();
         let mut meta =
             Meta { began: Some(Timestamp(0)), ended: Some(Timestamp(1_000_000)), ..Meta::default() };
         meta.lost.add(gap(Some(700), 900_000, 1_000_000));

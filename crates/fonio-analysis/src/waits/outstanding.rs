@@ -186,6 +186,7 @@ impl Union {
         if until <= from {
             return;
         }
+        assert!(self.settled <= from, "settled time counts once");
         self.total += until - from;
         self.open.push_back((from, until));
         if self.open.len() > OPEN

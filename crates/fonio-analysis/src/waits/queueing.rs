@@ -154,7 +154,7 @@ impl InFlight {
     }
 
     fn finish(&mut self, device: u32, span: Nanos) -> DeviceDepth {
-        self.advance(Timestamp(u64::MAX));
+        self.advance(Timestamp::MAX);
         let busy: Nanos = self.time_at_depth[1..].iter().copied().sum();
         let deepest = self.time_at_depth.iter().rposition(|time| *time > Nanos(0)).unwrap_or(0);
         let mut time_at_depth_ns: Vec<u64> =

@@ -15,6 +15,37 @@ pub struct Interval {
     pub high: f64,
 }
 
+impl Interval {
+    /// `other` over `self`, with the interval that follows from both intervals: the method of variance estimates
+    /// recovery on the logarithm (Donner and Zou 2012). `None` if one of the values is 0.
+    pub fn ratio_of(self, other: Interval) -> Option<Interval> {
+        if self.value <= 0.0 || other.value <= 0.0 {
+            return None;
+        }
+        let apart = |a: f64, b: f64| {
+            let (a, b) = (libm::log(a), libm::log(b));
+            libm::exp((a * a + b * b).sqrt())
+        };
+        let value = other.value / self.value;
+        Some(Interval {
+            low: value / apart(other.value / other.low, self.high / self.value),
+            value,
+            high: value * apart(other.high / other.value, self.value / self.low),
+        })
+    }
+
+    /// `other` minus `self`, by the same method.
+    pub fn difference_to(self, other: Interval) -> Interval {
+        let apart = |a: f64, b: f64| (a * a + b * b).sqrt();
+        let value = other.value - self.value;
+        Interval {
+            low: value - apart(other.value - other.low, self.high - self.value),
+            value,
+            high: value + apart(other.high - other.value, self.value - self.low),
+        }
+    }
+}
+
 /// A mean, and how precisely it is known.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct KnownMean {

@@ -1,7 +1,5 @@
 //! An amount as users write it: a number and a unit.
 
-use std::fmt;
-
 use fonio_core::{Quantity, QuantityError, Unit};
 
 /// A number with its unit.
@@ -36,11 +34,5 @@ impl Amount {
             (Some(Unit::Share), Unit::Ratio | Unit::Number) => Some(value),
             (Some(stated), unit) => (stated == unit).then_some(value),
         }
-    }
-}
-
-impl fmt::Display for Amount {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
     }
 }

@@ -2,10 +2,10 @@
 
 use fonio_analysis::Analysis;
 use fonio_analysis::waits::blocked::doing;
-use fonio_analysis::waits::blocked::{Behind, Blocked, BlockedProgram, LongWait, Role as Kind, Through};
+use fonio_analysis::waits::blocked::{Behind, Blocked, BlockedProgram, Role as Kind, Through};
 
-use super::{About, seconds};
-use crate::document::{Axis, Cell, Chart, Column, Fact, Plot, Role, Section, Series, Table};
+use super::{About, maybe, seconds};
+use crate::document::{Axis, Cell, Chart, Fact, Plot, Role, Section, Series, Table};
 use fonio_core::Unit;
 
 /// Number of programs in the timeline, and in the table.
@@ -139,108 +139,89 @@ fn role(program: &BlockedProgram) -> &'static str {
 }
 
 fn programs(blocked: &Blocked) -> Table {
-    let rows = blocked.programs.iter().take(LISTED).map(|program| {
-        let most = program.operations.first().map(|row| operation(&row.blocked_in)).unwrap_or_default();
-        vec![
-            Cell::Name(program.full_name()),
-            Cell::words(role(program)),
-            Cell::Bar(program.worst.share),
-            Cell::count(program.worst.ns, Unit::Ns),
-            Cell::count(program.waits, Unit::Count),
-            program.longest_ns.map_or(Cell::Unknown, |ns| Cell::count(ns, Unit::Ns)),
-            Cell::words(most),
-            file(program.file.as_ref().map(|file| &file.path), program.through.as_ref()),
-            behind(&program.behind),
-        ]
-    });
-    Table {
-        caption: "Programs that waited".into(),
-        columns: vec![
-            Column::noted("Program", "The threads' name, with the systemd unit or container.").whose(),
-            Column::noted(
-                "Kind",
-                "Only programs (of the recorded command, if there is one) count for the verdict.",
-            ),
-            Column::noted(
-                "Blocked",
-                "The share of the time for which the thread that waited longest was blocked.",
-            ),
-            Column::noted("Time", "The time for which that thread was blocked."),
-            Column::noted("Waits", "Of all its threads, short ones too."),
-            Column::noted("Longest", "The longest wait; a dash if all were short."),
-            Column::noted(
-                "Mostly in",
-                "The operation with the longest time; names are open, stat, rename, unlink and similar calls.",
-            ),
-            Column::noted(
-                "For",
-                "The file for which it waited longest; or the other thread, and what that one did.",
-            )
-            .or_drop()
-            .whose(),
-            Column::noted(
-                "Behind",
-                "Whose requests were outstanding during its longest waits: shares of their summed time.",
-            )
-            .or_drop(),
-        ],
-        rows: rows.collect(),
-        left_out: blocked.programs.len().saturating_sub(LISTED) as u64 + blocked.programs_beyond_cap,
-        ..Table::default()
-    }
+    let most = |program: &BlockedProgram| {
+        program.operations.first().map(|row| operation(&row.blocked_in).to_owned()).unwrap_or_default()
+    };
+    let table = Table::of("Programs that waited", blocked.programs.iter().take(LISTED))
+        .column("Program", "The threads' name, with the systemd unit or container.", |program| {
+            Cell::Name(program.full_name())
+        })
+        .whose()
+        .column(
+            "Kind",
+            "Only programs (of the recorded command, if there is one) count for the verdict.",
+            |program| Cell::words(role(program)),
+        )
+        .column(
+            "Blocked",
+            "The share of the time for which the thread that waited longest was blocked.",
+            |program| Cell::Bar(program.worst.share),
+        )
+        .column("Time", "The time for which that thread was blocked.", |program| {
+            Cell::count(program.worst.ns, Unit::Ns)
+        })
+        .column("Waits", "Of all its threads, short ones too.", |program| {
+            Cell::count(program.waits, Unit::Count)
+        })
+        .column("Longest", "The longest wait; a dash if all were short.", |program| {
+            maybe(program.longest_ns, Unit::Ns)
+        })
+        .column(
+            "Mostly in",
+            "The operation with the longest time; names are open, stat, rename, unlink and similar calls.",
+            |program| Cell::words(most(program)),
+        )
+        .column(
+            "For",
+            "The file for which it waited longest; or the other thread, and what that one did.",
+            |program| file(program.file.as_ref().map(|file| &file.path), program.through.as_ref()),
+        )
+        .or_drop()
+        .whose()
+        .column(
+            "Behind",
+            "Whose requests were outstanding during its longest waits: shares of their summed time.",
+            |program| behind(&program.behind),
+        )
+        .or_drop()
+        .table;
+    let left_out = blocked.programs.len().saturating_sub(LISTED) as u64 + blocked.programs_beyond_cap;
+    Table { left_out, ..table }
 }
 
 fn longest(blocked: &Blocked) -> Table {
-    let row = |wait: &LongWait| {
-        vec![
-            Cell::Number(wait.at_ns as f64, Unit::Ns),
-            Cell::Name(wait.program.clone()),
-            Cell::count(wait.time_ns, Unit::Ns),
-            Cell::words(operation(&wait.blocked_in)),
-            file(wait.file.as_ref(), wait.through.as_ref()),
-            behind(&wait.behind),
-        ]
-    };
-    Table {
-        caption: "The longest waits".into(),
-        columns: vec![
-            Column::noted("At", "Since the beginning."),
-            Column::new("Program").whose(),
-            Column::new("Took"),
-            Column::new("In"),
-            Column::noted("For", "The file; or the other thread, and what that one did.").whose(),
-            Column::noted("Behind", "Whose requests were outstanding: shares of their summed time."),
-        ],
-        rows: blocked.long.longest.iter().map(row).collect(),
-        left_out: blocked.long.count.saturating_sub(blocked.long.longest.len() as u64),
-        ..Table::default()
-    }
+    let table = Table::of("The longest waits", &blocked.long.longest)
+        .column("At", "Since the beginning.", |wait| Cell::count(wait.at_ns, Unit::Ns))
+        .column("Program", "", |wait| Cell::Name(wait.program.clone()))
+        .whose()
+        .column("Took", "", |wait| Cell::count(wait.time_ns, Unit::Ns))
+        .column("In", "", |wait| Cell::words(operation(&wait.blocked_in)))
+        .column("For", "The file; or the other thread, and what that one did.", |wait| {
+            file(wait.file.as_ref(), wait.through.as_ref())
+        })
+        .whose()
+        .column("Behind", "Whose requests were outstanding: shares of their summed time.", |wait| {
+            behind(&wait.behind)
+        })
+        .table;
+    let left_out = blocked.long.count.saturating_sub(blocked.long.longest.len() as u64);
+    Table { left_out, ..table }
 }
 
 fn files(blocked: &Blocked) -> Table {
     let known: Vec<_> = blocked.files.iter().filter(|file| file.path.is_some()).collect();
-    let rows = known.iter().take(FILES).map(|file| {
-        vec![
-            Cell::Name(file.path.clone().unwrap_or_default()),
-            Cell::count(file.time_ns, Unit::Ns),
-            Cell::count(file.waits, Unit::Count),
-            Cell::count(file.longest_ns, Unit::Ns),
-            Cell::Name(file.program.clone()),
-        ]
-    });
-    Table {
-        caption: "Files that were waited for".into(),
-        columns: vec![
-            Column::new("File").whose(),
-            Column::noted("Time", "Summed over all threads; only waits whose file is known."),
-            Column::new("Waits"),
-            Column::new("Longest"),
-            Column::noted("Mostly", "The program that waited longest for it.").whose(),
-        ],
-        rows: rows.collect(),
-        left_out: known.len().saturating_sub(FILES) as u64,
-        ..Table::default()
-    }
+    let table = Table::of("Files that were waited for", known.iter().take(FILES))
+        .column("File", "", |file| Cell::Name(file.path.clone().unwrap_or_default()))
+        .whose()
+        .column("Time", "Summed over all threads; only waits whose file is known.", |file| {
+            Cell::count(file.time_ns, Unit::Ns)
+        })
+        .column("Waits", "", |file| Cell::count(file.waits, Unit::Count))
+        .column("Longest", "", |file| Cell::count(file.longest_ns, Unit::Ns))
+        .column("Mostly", "The program that waited longest for it.", |file| Cell::Name(file.program.clone()))
+        .whose()
+        .table;
+    Table { left_out: known.len().saturating_sub(FILES) as u64, ..table }
 }
 
 fn timeline(about: &About<'_>, blocked: &Blocked) -> Option<Chart> {

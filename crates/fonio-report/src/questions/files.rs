@@ -3,7 +3,7 @@
 use fonio_analysis::causes::files::{FileUse, Files};
 
 use super::{About, listed};
-use crate::document::{Cell, Column, Section, Table};
+use crate::document::{Cell, Section, Table};
 use fonio_core::Unit;
 
 /// Number of files in the table.
@@ -73,36 +73,24 @@ fn name(file: &FileUse) -> Cell {
 }
 
 fn table(files: &Files) -> Table {
-    let rows = files.files.iter().take(LISTED).map(|file| {
-        vec![
-            name(file),
-            Cell::words(content(&file.content)),
-            Cell::count(file.write_bytes, Unit::Bytes),
-            Cell::count(file.read_bytes, Unit::Bytes),
-            Cell::count(file.requests, Unit::Count),
-            who(file).map_or(Cell::Unknown, Cell::Name),
-            file.cause_share.map_or(Cell::Unknown, Cell::Bar),
-        ]
-    });
-    Table {
-        caption: "Files".into(),
-        columns: vec![
-            Column::new("File").whose(),
-            Column::new("Content"),
-            Column::new("Written"),
-            Column::new("Read"),
-            Column::new("Requests").or_drop(),
-            Column::noted(
-                "Caused by",
-                "The process that caused most of the bytes, with its systemd unit or container.",
-            )
-            .whose(),
-            Column::noted("Its share", "The share of the bytes that this process caused.").or_drop(),
-        ],
-        rows: rows.collect(),
-        left_out: files.files.len().saturating_sub(LISTED) as u64 + files.files_beyond_cap,
-        ..Table::default()
-    }
+    let caused_by = "The process that caused most of the bytes, with its systemd unit or container.";
+    let table = Table::of("Files", files.files.iter().take(LISTED))
+        .column("File", "", |file| name(file))
+        .whose()
+        .column("Content", "", |file| Cell::words(content(&file.content)))
+        .column("Written", "", |file| Cell::count(file.write_bytes, Unit::Bytes))
+        .column("Read", "", |file| Cell::count(file.read_bytes, Unit::Bytes))
+        .column("Requests", "", |file| Cell::count(file.requests, Unit::Count))
+        .or_drop()
+        .column("Caused by", caused_by, |file| who(file).map_or(Cell::Unknown, Cell::Name))
+        .whose()
+        .column("Its share", "The share of the bytes that this process caused.", |file| {
+            file.cause_share.map_or(Cell::Unknown, Cell::Bar)
+        })
+        .or_drop()
+        .table;
+    let left_out = files.files.len().saturating_sub(LISTED) as u64 + files.files_beyond_cap;
+    Table { left_out, ..table }
 }
 
 fn notes(files: &Files) -> Vec<String> {

@@ -28,33 +28,25 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         }
         answer + "."
     };
-    let mut tables = vec![Table {
-        caption: "Flushes".into(),
-        columns: vec![
-            Column::new("Device"),
-            Column::new("Flushes"),
-            Column::new("Write requests"),
-            Column::noted("Median gap", "Median time between two flushes."),
-            Column::noted("Requests in it", "Median number of reads and writes between two flushes."),
-            Column::noted("Bytes in it", "Median bytes read and written between two flushes."),
-        ],
-        rows: flushes
-            .devices
-            .iter()
-            .map(|device| {
-                let gaps = device.gaps.as_ref();
-                vec![
-                    Cell::Name(about.device(device.device)),
-                    Cell::count(device.flushes, Unit::Count),
-                    Cell::count(device.writes, Unit::Count),
-                    quantile(gaps.map(|gaps| &gaps.time_ns), Quantile::P50, Unit::Ns),
-                    quantile(gaps.map(|gaps| &gaps.requests), Quantile::P50, Unit::Count),
-                    quantile(gaps.map(|gaps| &gaps.bytes), Quantile::P50, Unit::Bytes),
-                ]
+    let devices = flushes.devices.iter().map(|device| (device, device.gaps.as_ref()));
+    let mut tables = vec![
+        Table::of("Flushes", devices)
+            .column("Device", "", |(device, _)| Cell::Name(about.device(device.device)))
+            .column("Flushes", "", |(device, _)| Cell::count(device.flushes, Unit::Count))
+            .column("Write requests", "", |(device, _)| Cell::count(device.writes, Unit::Count))
+            .column("Median gap", "Median time between two flushes.", |(_, gaps)| {
+                quantile(gaps.map(|gaps| &gaps.time_ns), Quantile::P50, Unit::Ns)
             })
-            .collect(),
-        ..Table::default()
-    }];
+            .column(
+                "Requests in it",
+                "Median number of reads and writes between two flushes.",
+                |(_, gaps)| quantile(gaps.map(|gaps| &gaps.requests), Quantile::P50, Unit::Count),
+            )
+            .column("Bytes in it", "Median bytes read and written between two flushes.", |(_, gaps)| {
+                quantile(gaps.map(|gaps| &gaps.bytes), Quantile::P50, Unit::Bytes)
+            })
+            .table,
+    ];
     let mut figures = Vec::new();
     if let Some(gaps) = &flushes.gaps {
         tables.push(gap_table(gaps));

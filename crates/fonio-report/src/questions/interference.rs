@@ -3,7 +3,7 @@
 use fonio_analysis::device::interference::{EqualDepth, Slowdown, SlowdownSide};
 
 use super::About;
-use crate::document::{Cell, Column, Section, Table};
+use crate::document::{Cell, Section, Table};
 use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
@@ -12,58 +12,20 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     if pairs.iter().all(|(_, _, slowdown)| slowdown.with.requests == 0 || slowdown.without.requests == 0) {
         return None;
     }
-    let mut met = Vec::new();
-    for (own, other, slowdown) in pairs {
-        met.push(side(format!("{own}, no {other} outstanding"), &slowdown.without));
-        met.push(side(format!("{own}, {other} outstanding"), &slowdown.with));
-    }
-    let compared: Vec<Vec<Cell>> = pairs
-        .into_iter()
-        .filter_map(|(own, _, slowdown)| Some(equal(own, slowdown.equal_depth.as_ref()?)))
-        .collect();
-    let mut tables = Vec::new();
-    if !compared.is_empty() {
-        tables.push(Table {
-            caption: "At equal depth".into(),
-            columns: vec![
-                Column::new("Requests"),
-                Column::noted(
-                    "Met the other",
-                    "Requests with the other kind outstanding that could be matched.",
-                ),
-                Column::noted(
-                    "Met their own",
-                    "Requests with only their own kind outstanding that could be matched.",
-                ),
-                Column::noted("With", "Weighted mean time to completion with the other kind outstanding."),
-                Column::noted(
-                    "Without",
-                    "Weighted mean time to completion with only the own kind outstanding.",
-                ),
-                Column::noted("Slowdown", "Ratio of the means, with its 99 % interval."),
-            ],
-            rows: compared,
-            ..Table::default()
-        });
-    }
-    tables.push(Table {
-        caption: "What requests found outstanding".into(),
-        columns: vec![
-            Column::new("Requests"),
-            Column::new("Count"),
-            Column::noted("Found", "Mean number of other requests outstanding when the request was queued."),
-            Column::noted("Response", "Mean, queued to completion."),
-            Column::noted("Service", "Mean, issue to completion.").or_drop(),
-            Column::noted("Size", "Mean.").or_drop(),
-        ],
-        rows: met,
-        ..Table::default()
+    let sides = pairs.into_iter().flat_map(|(own, other, slowdown)| {
+        [
+            (format!("{own}, no {other} outstanding"), &slowdown.without),
+            (format!("{own}, {other} outstanding"), &slowdown.with),
+        ]
     });
+    let compared =
+        pairs.into_iter().filter_map(|(own, _, slowdown)| Some((own, slowdown.equal_depth.as_ref()?)));
+    let tables = [at_equal_depth(compared), found_outstanding(sides)];
     Some(Section {
         id: "interference".into(),
         question: "Do reads wait for writes?".into(),
         answer: answer(&interference.read),
-        tables,
+        tables: tables.into_iter().filter(|table| !table.rows.is_empty()).collect(),
         notes: vec![
             "Requests that meet the other kind also meet more requests, so plain means differ even without interference. \
              The slowdown compares requests of similar size that found equally many requests outstanding. It is an \
@@ -93,30 +55,51 @@ fn answer(reads: &Slowdown) -> String {
     }
 }
 
-fn equal(name: &str, equal: &EqualDepth) -> Vec<Cell> {
-    vec![
-        Cell::words(name),
-        Cell::count(equal.with_requests, Unit::Count),
-        Cell::count(equal.without_requests, Unit::Count),
-        Cell::Number(equal.with_mean_ns, Unit::Ns),
-        Cell::Number(equal.without_mean_ns, Unit::Ns),
-        Cell::Range {
-            low: equal.low,
-            point: Some(equal.slowdown),
-            high: equal.high,
-            unit: Unit::Ratio,
-            change: false,
-        },
-    ]
+fn at_equal_depth<'a>(compared: impl Iterator<Item = (&'a str, &'a EqualDepth)>) -> Table {
+    Table::of("At equal depth", compared)
+        .column("Requests", "", |(name, _)| Cell::words(*name))
+        .column(
+            "Met the other",
+            "Requests with the other kind outstanding that could be matched.",
+            |(_, equal)| Cell::count(equal.with_requests, Unit::Count),
+        )
+        .column(
+            "Met their own",
+            "Requests with only their own kind outstanding that could be matched.",
+            |(_, equal)| Cell::count(equal.without_requests, Unit::Count),
+        )
+        .column("With", "Weighted mean time to completion with the other kind outstanding.", |(_, equal)| {
+            Cell::Number(equal.with_mean_ns, Unit::Ns)
+        })
+        .column(
+            "Without",
+            "Weighted mean time to completion with only the own kind outstanding.",
+            |(_, equal)| Cell::Number(equal.without_mean_ns, Unit::Ns),
+        )
+        .column("Slowdown", "Ratio of the means, with its 99 % interval.", |(_, equal)| {
+            let (low, point, high) = (equal.low, Some(equal.slowdown), equal.high);
+            Cell::Range { low, point, high, unit: Unit::Ratio, change: false }
+        })
+        .table
 }
 
-fn side(name: String, side: &SlowdownSide) -> Vec<Cell> {
-    vec![
-        Cell::Text(name),
-        Cell::count(side.requests, Unit::Count),
-        Cell::known(side.mean_depth, Unit::Number),
-        Cell::known(side.mean_response_ns, Unit::Ns),
-        Cell::known(side.mean_service_ns, Unit::Ns),
-        Cell::known(side.mean_bytes, Unit::Bytes),
-    ]
+fn found_outstanding<'a>(sides: impl Iterator<Item = (String, &'a SlowdownSide)>) -> Table {
+    Table::of("What requests found outstanding", sides)
+        .column("Requests", "", |(name, _)| Cell::words(name))
+        .column("Count", "", |(_, side)| Cell::count(side.requests, Unit::Count))
+        .column(
+            "Found",
+            "Mean number of other requests outstanding when the request was queued.",
+            |(_, side)| Cell::known(side.mean_depth, Unit::Number),
+        )
+        .column("Response", "Mean, queued to completion.", |(_, side)| {
+            Cell::known(side.mean_response_ns, Unit::Ns)
+        })
+        .column("Service", "Mean, issue to completion.", |(_, side)| {
+            Cell::known(side.mean_service_ns, Unit::Ns)
+        })
+        .or_drop()
+        .column("Size", "Mean.", |(_, side)| Cell::known(side.mean_bytes, Unit::Bytes))
+        .or_drop()
+        .table
 }

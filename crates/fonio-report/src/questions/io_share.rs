@@ -1,11 +1,10 @@
 //! How much of the time is storage?
 
-use std::collections::BTreeMap;
-
 use fonio_analysis::device::io_share::{Level, Share};
+use fonio_analysis::waits::queueing::DeviceDepth;
 
-use super::{About, bin_times};
-use crate::document::{Axis, Cell, Chart, Column, Plot, Role, Section, Series, Table};
+use super::{About, bin_times, maybe};
+use crate::document::{Axis, Cell, Chart, Plot, Role, Section, Series, Table};
 use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
@@ -57,46 +56,45 @@ fn level_words(level: Level) -> &'static str {
 
 fn table(about: &About<'_>, all: &Share) -> Table {
     let analysis = about.analysis;
-    let row = |name: Cell, share: &Share, depth: Option<&fonio_analysis::waits::queueing::DeviceDepth>| {
-        vec![
-            name,
-            Cell::Bar(share.busy_union_share),
-            Cell::count(share.busy_union_ns, Unit::Ns),
-            Cell::known(depth.and_then(|depth| depth.mean_depth_when_busy), Unit::Number),
-            depth.map_or(Cell::Unknown, |depth| Cell::count(depth.max_depth, Unit::Count)),
-            Cell::known(depth.and_then(|depth| depth.busy_per_request_ns), Unit::Ns),
-            Cell::Number(share.latency_sum_share, Unit::Share),
-        ]
-    };
-    let mut rows = Vec::new();
-    let depths: BTreeMap<_, _> =
-        analysis.queueing.devices.iter().map(|depth| (depth.device, depth)).collect();
+    let depths = &analysis.queueing.devices;
+    let mut rows: Vec<(Cell, &Share, Option<&DeviceDepth>)> = Vec::new();
     for device in &analysis.io_share.devices {
-        let depth = depths.get(&device.device).copied();
-        rows.push(row(Cell::Name(about.device(device.device)), &device.share, depth));
+        let depth = depths.iter().find(|depth| depth.device == device.device);
+        rows.push((Cell::Name(about.device(device.device)), &device.share, depth));
     }
     if rows.len() != 1 {
-        rows.push(row(Cell::words("all together"), all, None));
+        rows.push((Cell::words("all together"), all, None));
     }
-    Table {
-        caption: "Devices".into(),
-        columns: vec![
-            Column::new("Device"),
-            Column::noted("Busy", "Time with at least one request in flight, over the time recorded."),
-            Column::noted("Busy time", "Time with at least one request in flight."),
-            Column::noted("Depth when busy", "Mean number of requests in flight while the device is busy."),
-            Column::noted("Deepest", "Most requests in flight at once.").or_drop(),
-            Column::noted("One every", "Busy time over requests: the time per completed request while the device is busy."),
-            Column::noted(
-                "Summed service",
-                "Summed service time over the time recorded, the block-trace study's I/O share; exceeds 100 % where \
-                 requests overlap.",
-            )
-            .or_drop(),
-        ],
-        rows,
-        ..Table::default()
-    }
+    Table::of("Devices", rows)
+        .column("Device", "", |(name, ..)| name.clone())
+        .column("Busy", "Time with at least one request in flight, over the time recorded.", |(_, share, _)| {
+            Cell::Bar(share.busy_union_share)
+        })
+        .column("Busy time", "Time with at least one request in flight.", |(_, share, _)| {
+            Cell::count(share.busy_union_ns, Unit::Ns)
+        })
+        .column(
+            "Depth when busy",
+            "Mean number of requests in flight while the device is busy.",
+            |(_, _, depth)| Cell::known(depth.and_then(|depth| depth.mean_depth_when_busy), Unit::Number),
+        )
+        .column("Deepest", "Most requests in flight at once.", |(_, _, depth)| {
+            maybe(depth.map(|depth| depth.max_depth), Unit::Count)
+        })
+        .or_drop()
+        .column(
+            "One every",
+            "Busy time over requests: the time per completed request while the device is busy.",
+            |(_, _, depth)| Cell::known(depth.and_then(|depth| depth.busy_per_request_ns), Unit::Ns),
+        )
+        .column(
+            "Summed service",
+            "Summed service time over the time recorded, the block-trace study's I/O share; exceeds 100 % where \
+             requests overlap.",
+            |(_, share, _)| Cell::Number(share.latency_sum_share, Unit::Share),
+        )
+        .or_drop()
+        .table
 }
 
 /// The queue of the devices over time.

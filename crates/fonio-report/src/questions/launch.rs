@@ -2,8 +2,8 @@
 
 use fonio_analysis::launch::{Launch, Parts};
 
-use super::{About, seconds};
-use crate::document::{Cell, Column, Section, Table};
+use super::{About, maybe, seconds};
+use crate::document::{Cell, Section, Table};
 use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
@@ -60,54 +60,35 @@ fn named(launch: &Launch) -> Vec<(&'static str, f64, Option<u64>)> {
 
 fn parts(launch: &Launch) -> Table {
     let whole = launch.duration_ns.max(1) as f64;
-    let rows = named(launch).into_iter().map(|(name, ns, all)| {
-        vec![
-            Cell::words(name),
-            Cell::Bar(ns / whole),
-            Cell::Number(ns, Unit::Ns),
-            all.map_or(Cell::Unknown, |all| Cell::count(all, Unit::Ns)),
-        ]
-    });
-    Table {
-        caption: "Parts of the launch".into(),
-        columns: vec![
-            Column::new("Part"),
-            Column::noted("Share", "Share of the launch. Each moment of the critical path counts once."),
-            Column::new("Time"),
-            Column::noted(
-                "All threads",
-                "Waits of all threads, summed; threads wait at the same time and for each other.",
-            )
-            .or_drop(),
-        ],
-        rows: rows.collect(),
-        ..Table::default()
-    }
+    Table::of("Parts of the launch", named(launch))
+        .column("Part", "", |(name, ..)| Cell::words(*name))
+        .column(
+            "Share",
+            "Share of the launch. Each moment of the critical path counts once.",
+            |(_, ns, _)| Cell::Bar(ns / whole),
+        )
+        .column("Time", "", |(_, ns, _)| Cell::Number(*ns, Unit::Ns))
+        .column(
+            "All threads",
+            "Waits of all threads, summed; threads wait at the same time and for each other.",
+            |(_, _, all)| maybe(*all, Unit::Ns),
+        )
+        .or_drop()
+        .table
 }
 
 fn programs(launch: &Launch) -> Table {
-    let rows = launch.programs.iter().map(|program| {
-        let path = &program.path;
-        vec![
-            Cell::Name(program.name.clone()),
-            Cell::count(path.sum_ns(), Unit::Ns),
-            Cell::count(path.running_ns, Unit::Ns),
-            Cell::count(path.storage_ns, Unit::Ns),
-            Cell::count(path.network_ns, Unit::Ns),
-            Cell::count(path.cpu_ns, Unit::Ns),
-        ]
-    });
-    Table {
-        caption: "Programs on the critical path".into(),
-        columns: vec![
-            Column::new("Program"),
-            Column::noted("Time", "Share of the critical path in this program."),
-            Column::new("Running"),
-            Column::new("Storage"),
-            Column::new("Network"),
-            Column::noted("No processor", "Ready to run while other threads used the processors."),
-        ],
-        rows: rows.collect(),
-        ..Table::default()
-    }
+    let paths = launch.programs.iter().map(|program| (&program.name, &program.path));
+    Table::of("Programs on the critical path", paths)
+        .column("Program", "", |(name, _)| Cell::Name((*name).clone()))
+        .column("Time", "Share of the critical path in this program.", |(_, path)| {
+            Cell::count(path.sum_ns(), Unit::Ns)
+        })
+        .column("Running", "", |(_, path)| Cell::count(path.running_ns, Unit::Ns))
+        .column("Storage", "", |(_, path)| Cell::count(path.storage_ns, Unit::Ns))
+        .column("Network", "", |(_, path)| Cell::count(path.network_ns, Unit::Ns))
+        .column("No processor", "Ready to run while other threads used the processors.", |(_, path)| {
+            Cell::count(path.cpu_ns, Unit::Ns)
+        })
+        .table
 }

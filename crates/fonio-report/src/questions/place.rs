@@ -1,12 +1,11 @@
 //! The question where on the device the I/O is: addresses over time, sequential and random, and rewritten
 //! places.
 
-use fonio_analysis::addresses::locality::PlaceCounts;
 use fonio_analysis::addresses::sequentiality::SequentialShare;
 use fonio_core::units::SECTOR_BYTES;
 
 use super::{About, by_class, seconds};
-use crate::document::{Axis, Cell, Chart, Column, Plot, Role, Section, Series, Table};
+use crate::document::{Axis, Cell, Chart, Plot, Role, Section, Series, Table};
 use fonio_core::Unit;
 
 /// Number of devices with their own chart.
@@ -31,34 +30,22 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         figures.extend(addresses(about, device).into_iter().flatten());
     }
     figures.extend(cumulative(about));
-    let row = |name: &str, share: &SequentialShare| {
-        vec![
-            Cell::words(name),
-            Cell::count(share.sequential_requests, Unit::Count),
-            Cell::count(share.random_requests, Unit::Count),
-            Cell::count(share.sequential_bytes, Unit::Bytes),
-            Cell::count(share.random_bytes, Unit::Bytes),
-            share.sequential_bytes_share.map_or(Cell::Unknown, Cell::Bar),
-        ]
-    };
+    let table = Table::of("Sequential and random", [("reads", read), ("writes", write)])
+        .column("", "", |(name, _)| Cell::words(*name))
+        .column("Sequential", "", |(_, share)| Cell::count(share.sequential_requests, Unit::Count))
+        .column("Random", "", |(_, share)| Cell::count(share.random_requests, Unit::Count))
+        .column("Sequential bytes", "", |(_, share)| Cell::count(share.sequential_bytes, Unit::Bytes))
+        .column("Random bytes", "", |(_, share)| Cell::count(share.random_bytes, Unit::Bytes))
+        .column("Sequential, of bytes", "Share of the bytes that are sequential.", |(_, share)| {
+            share.sequential_bytes_share.map_or(Cell::Unknown, Cell::Bar)
+        })
+        .table;
     Some(Section {
         id: "place".into(),
         question: "Which addresses are accessed, and in what order?".into(),
         answer: if parts.is_empty() { String::new() } else { format!("{}.", super::listed(&parts)) },
         figures,
-        tables: vec![Table {
-            caption: "Sequential and random".into(),
-            columns: vec![
-                Column::new(""),
-                Column::new("Sequential"),
-                Column::new("Random"),
-                Column::new("Sequential bytes"),
-                Column::new("Random bytes"),
-                Column::noted("Sequential, of bytes", "Share of the bytes that are sequential."),
-            ],
-            rows: vec![row("reads", read), row("writes", write)],
-            ..Table::default()
-        }],
+        tables: vec![table],
         hints: Vec::new(),
         notes: vec![match sequentiality.window {
             1 => "Sequential: starts where the last request of the same op on the same device ended."
@@ -182,60 +169,46 @@ pub fn again(about: &About<'_>) -> Option<Section> {
         }
         None => "Nothing was written.".to_owned(),
     };
-    let row = |name: &str, counts: &PlaceCounts| {
-        let count = |value: u64| Cell::count(value, Unit::Count);
-        vec![
-            Cell::words(name),
-            count(counts.touches),
-            count(counts.places),
-            count(counts.again_places),
-            counts.again_share.map_or(Cell::Unknown, Cell::Bar),
-            Cell::known(counts.top_10_share, Unit::Share),
-            count(counts.most),
-            count(counts.covering_50),
-            count(counts.covering_90),
-        ]
-    };
-    let mut tables = vec![Table {
-        caption: "Pages of 4 KiB".into(),
-        columns: vec![
-            Column::new(""),
-            Column::noted("Touches", "A request counts once for each page that it covers."),
-            Column::noted("Places", "Distinct places."),
-            Column::noted("More than once", "Pages accessed more than once.").or_drop(),
-            Column::noted("Again", "Share of the accesses to a page that was accessed before."),
-            Column::noted("Top ten", "Share of the accesses that go to the ten most accessed pages."),
-            Column::noted("Most", "Accesses to the most accessed page.").or_drop(),
-            Column::noted("Half", "Smallest number of pages that take half of the accesses."),
-            Column::noted("90 %", "Smallest number of pages that take 90 % of the accesses.").or_drop(),
-        ],
-        rows: vec![row("writes", &locality.written), row("reads", &locality.read)],
-        ..Table::default()
-    }];
+    let count = |value: u64| Cell::count(value, Unit::Count);
+    let mut tables = vec![
+        Table::of("Pages of 4 KiB", [("writes", &locality.written), ("reads", &locality.read)])
+            .column("", "", |(name, _)| Cell::words(*name))
+            .column("Touches", "A request counts once for each page that it covers.", |(_, counts)| {
+                count(counts.touches)
+            })
+            .column("Places", "Distinct places.", |(_, counts)| count(counts.places))
+            .column("More than once", "Pages accessed more than once.", |(_, counts)| {
+                count(counts.again_places)
+            })
+            .or_drop()
+            .column("Again", "Share of the accesses to a page that was accessed before.", |(_, counts)| {
+                counts.again_share.map_or(Cell::Unknown, Cell::Bar)
+            })
+            .column(
+                "Top ten",
+                "Share of the accesses that go to the ten most accessed pages.",
+                |(_, counts)| Cell::known(counts.top_10_share, Unit::Share),
+            )
+            .column("Most", "Accesses to the most accessed page.", |(_, counts)| count(counts.most))
+            .or_drop()
+            .column("Half", "Smallest number of pages that take half of the accesses.", |(_, counts)| {
+                count(counts.covering_50)
+            })
+            .column("90 %", "Smallest number of pages that take 90 % of the accesses.", |(_, counts)| {
+                count(counts.covering_90)
+            })
+            .or_drop()
+            .table,
+    ];
     let places = &locality.most_written;
     if !places.is_empty() {
-        tables.push(Table {
-            caption: "Most written places".into(),
-            columns: vec![
-                Column::new("Device"),
-                Column::noted("Sector", "In units of 512 bytes."),
-                Column::new("Writes"),
-            ],
-            rows: places
-                .iter()
-                .take(100)
-                .map(|place| {
-                    vec![
-                        Cell::Name(about.device(place.device)),
-                        Cell::count(place.sector, Unit::Count),
-                        Cell::count(place.writes, Unit::Count),
-                    ]
-                })
-                .collect(),
-            left_out: places.len().saturating_sub(100) as u64,
-            detail: true,
-            ..Table::default()
-        });
+        let table = Table::of("Most written places", places.iter().take(100))
+            .column("Device", "", |place| Cell::Name(about.device(place.device)))
+            .column("Sector", "In units of 512 bytes.", |place| count(place.sector))
+            .column("Writes", "", |place| count(place.writes))
+            .table;
+        let left_out = places.len().saturating_sub(100) as u64;
+        tables.push(Table { left_out, detail: true, ..table });
     }
     let ranks = (places.len() > 1).then(|| Chart {
         id: "rank".into(),

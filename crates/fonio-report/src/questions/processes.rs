@@ -4,7 +4,7 @@ use fonio_analysis::causes::process::Process;
 use fonio_analysis::waits::outstanding::OutstandingProcess;
 
 use super::{About, maybe};
-use crate::document::{Axis, Cell, Chart, Column, Plot, Role, Section, Series, Table};
+use crate::document::{Axis, Cell, Chart, Plot, Role, Section, Series, Table};
 use fonio_core::Unit;
 
 /// Number of processes in the chart; the table has more.
@@ -92,53 +92,43 @@ fn bars(lines: &[Line<'_>]) -> Option<Chart> {
 fn table(about: &About<'_>, lines: &[Line<'_>]) -> Table {
     let processes = &about.analysis.processes;
     let (lead, lossy) = (about.lead(), about.analysis.validity.has_loss());
-    let rows = lines.iter().take(LISTED).map(|(process, delay)| {
-        vec![
-            Cell::Name(process.full_name()),
-            delay.and_then(|delay| delay.of_waited_share).map_or(Cell::Unknown, Cell::Bar),
-            maybe(delay.map(|delay| delay.time.ns), Unit::Ns),
-            match delay.map(|delay| delay.longest_ns) {
-                Some(seen) if lossy => Cell::AtLeast(seen as f64, Unit::Ns),
-                longest => maybe(longest, Unit::Ns),
-            },
-            match delay.map(|delay| delay.long) {
-                Some(seen) if lossy => Cell::AtLeast(seen as f64, Unit::Count),
-                long => maybe(long, Unit::Count),
-            },
-            Cell::count(process.requests, Unit::Count),
-            Cell::count(process.reads, Unit::Count),
-            Cell::count(process.writes, Unit::Count),
-            Cell::count(process.sync_writes, Unit::Count),
-            Cell::count(process.read_bytes, Unit::Bytes),
-            Cell::count(process.write_bytes, Unit::Bytes),
-        ]
-    });
-    Table {
-        caption: "Processes".into(),
-        columns: vec![
-            Column::new("Process"),
-            Column::noted("Of the wait", "The time outstanding of this process over that of all processes."),
-            Column::noted(
-                "Outstanding",
-                "Time with at least one read, synchronous write or flush of the process outstanding.",
-            ),
-            Column::noted(
-                lead.pick("Longest", "Longest service"),
-                lead.pick(
-                    "Longest response: queued to completion.",
-                    "Issue to completion; queueing was not recorded.",
-                ),
-            ),
-            Column::noted("Long", "Responses of 100 ms and longer.").or_drop(),
-            Column::new("Requests"),
-            Column::new("Reads").or_drop(),
-            Column::new("Writes").or_drop(),
-            Column::noted("Sync writes", "Synchronous writes (fsync, O_SYNC).").or_drop(),
-            Column::new("Read"),
-            Column::new("Written"),
-        ],
-        rows: rows.collect(),
-        left_out: processes.processes.len().saturating_sub(LISTED) as u64 + processes.names_beyond_cap,
-        ..Table::default()
-    }
+    let seen = |value: Option<u64>, unit: Unit| match value {
+        Some(seen) if lossy => Cell::AtLeast(seen as f64, unit),
+        value => maybe(value, unit),
+    };
+    let longest = lead
+        .pick("Longest response: queued to completion.", "Issue to completion; queueing was not recorded.");
+    let table = Table::of("Processes", lines.iter().take(LISTED))
+        .column("Process", "", |(process, _)| Cell::Name(process.full_name()))
+        .column(
+            "Of the wait",
+            "The time outstanding of this process over that of all processes.",
+            |(_, delay)| delay.and_then(|delay| delay.of_waited_share).map_or(Cell::Unknown, Cell::Bar),
+        )
+        .column(
+            "Outstanding",
+            "Time with at least one read, synchronous write or flush of the process outstanding.",
+            |(_, delay)| maybe(delay.map(|delay| delay.time.ns), Unit::Ns),
+        )
+        .column(lead.pick("Longest", "Longest service"), longest, |(_, delay)| {
+            seen(delay.map(|delay| delay.longest_ns), Unit::Ns)
+        })
+        .column("Long", "Responses of 100 ms and longer.", |(_, delay)| {
+            seen(delay.map(|delay| delay.long), Unit::Count)
+        })
+        .or_drop()
+        .column("Requests", "", |(process, _)| Cell::count(process.requests, Unit::Count))
+        .column("Reads", "", |(process, _)| Cell::count(process.reads, Unit::Count))
+        .or_drop()
+        .column("Writes", "", |(process, _)| Cell::count(process.writes, Unit::Count))
+        .or_drop()
+        .column("Sync writes", "Synchronous writes (fsync, O_SYNC).", |(process, _)| {
+            Cell::count(process.sync_writes, Unit::Count)
+        })
+        .or_drop()
+        .column("Read", "", |(process, _)| Cell::count(process.read_bytes, Unit::Bytes))
+        .column("Written", "", |(process, _)| Cell::count(process.write_bytes, Unit::Bytes))
+        .table;
+    let left_out = processes.processes.len().saturating_sub(LISTED) as u64 + processes.names_beyond_cap;
+    Table { left_out, ..table }
 }

@@ -1,7 +1,7 @@
 //! Do requests wait before the device sees them?
 
 use super::{About, Quantile, cdf, greatest, group_name, group_role, is_single, quantile};
-use crate::document::{Axis, Cell, Chart, Column, Plot, Role, Section, Series, Table};
+use crate::document::{Axis, Cell, Chart, Plot, Role, Section, Series, Table};
 use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
@@ -39,61 +39,34 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         });
     }
     figures.extend(depths(about));
-    let waits = Table {
-        caption: "Queue time".into(),
-        columns: vec![
-            Column::new("Requests of"),
-            Column::new("Count"),
-            Column::new("Mean"),
-            Column::new("Median"),
-            Column::new("95 %").or_drop(),
-            Column::new("99 %"),
-            Column::new("Longest"),
-        ],
-        rows: queueing
-            .groups
-            .iter()
-            .map(|row| {
-                let queue = &row.queue_ns;
-                vec![
-                    Cell::words(group_name(row.group)),
-                    Cell::count(queue.count, Unit::Count),
-                    Cell::Number(queue.mean, Unit::Ns),
-                    quantile(Some(queue), Quantile::P50, Unit::Ns),
-                    quantile(Some(queue), Quantile::P95, Unit::Ns),
-                    quantile(Some(queue), Quantile::P99, Unit::Ns),
-                    greatest(Some(queue), Unit::Ns),
-                ]
-            })
-            .collect(),
-        ..Table::default()
-    };
-    let depth = Table {
-        caption: "Requests in flight".into(),
-        columns: vec![
-            Column::new("Device"),
-            Column::noted("Busy", "Busy time over the time recorded."),
-            Column::noted("Mean", "Mean number of requests in flight, over the time recorded."),
-            Column::noted("Mean when busy", "Mean number of requests in flight while the device is busy."),
-            Column::noted("Found at issue", "Mean number of requests already in flight when one was issued."),
-            Column::new("Most"),
-        ],
-        rows: queueing
-            .devices
-            .iter()
-            .map(|device| {
-                vec![
-                    Cell::Name(about.device(device.device)),
-                    device.busy_share.map_or(Cell::Unknown, Cell::Bar),
-                    Cell::known(device.mean_depth, Unit::Number),
-                    Cell::known(device.mean_depth_when_busy, Unit::Number),
-                    Cell::known(device.mean_depth_at_issue, Unit::Number),
-                    Cell::count(device.max_depth, Unit::Count),
-                ]
-            })
-            .collect(),
-        ..Table::default()
-    };
+    let waits = Table::of("Queue time", &queueing.groups)
+        .column("Requests of", "", |row| Cell::words(group_name(row.group)))
+        .column("Count", "", |row| Cell::count(row.queue_ns.count, Unit::Count))
+        .column("Mean", "", |row| Cell::Number(row.queue_ns.mean, Unit::Ns))
+        .column("Median", "", |row| quantile(Some(&row.queue_ns), Quantile::P50, Unit::Ns))
+        .column("95 %", "", |row| quantile(Some(&row.queue_ns), Quantile::P95, Unit::Ns))
+        .or_drop()
+        .column("99 %", "", |row| quantile(Some(&row.queue_ns), Quantile::P99, Unit::Ns))
+        .column("Longest", "", |row| greatest(Some(&row.queue_ns), Unit::Ns))
+        .table;
+    let depth = Table::of("Requests in flight", &queueing.devices)
+        .column("Device", "", |device| Cell::Name(about.device(device.device)))
+        .column("Busy", "Busy time over the time recorded.", |device| {
+            device.busy_share.map_or(Cell::Unknown, Cell::Bar)
+        })
+        .column("Mean", "Mean number of requests in flight, over the time recorded.", |device| {
+            Cell::known(device.mean_depth, Unit::Number)
+        })
+        .column("Mean when busy", "Mean number of requests in flight while the device is busy.", |device| {
+            Cell::known(device.mean_depth_when_busy, Unit::Number)
+        })
+        .column(
+            "Found at issue",
+            "Mean number of requests already in flight when one was issued.",
+            |device| Cell::known(device.mean_depth_at_issue, Unit::Number),
+        )
+        .column("Most", "", |device| Cell::count(device.max_depth, Unit::Count))
+        .table;
     Some(Section {
         id: "queueing".into(),
         question: "Do requests wait before the device sees them?".into(),

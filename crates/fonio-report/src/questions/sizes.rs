@@ -4,7 +4,7 @@ use fonio_analysis::Group;
 use fonio_analysis::requests::sizes::SizeRow;
 
 use super::{About, Quantile, cdf, greatest, group_name, group_role, is_single, quantile};
-use crate::document::{Axis, Cell, Chart, Column, Plot, Section, Series, Table};
+use crate::document::{Axis, Cell, Chart, Plot, Section, Series, Table};
 use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
@@ -107,64 +107,32 @@ fn latency_by_size(about: &About<'_>) -> Option<Chart> {
 }
 
 fn size_table(rows: &[SizeRow]) -> Table {
-    Table {
-        caption: "Sizes".into(),
-        columns: vec![
-            Column::new("Requests of"),
-            Column::new("Count"),
-            Column::new("Mean"),
-            Column::new("Median"),
-            Column::new("90 %").or_drop(),
-            Column::new("Largest"),
-            Column::noted("≤ 4 KiB", "Share of the requests."),
-            Column::noted("< 16 KiB", "Share of the requests.").or_drop(),
-            Column::noted("< 64 KiB", "Share of the requests.").or_drop(),
-        ],
-        rows: rows
-            .iter()
-            .map(|row| {
-                vec![
-                    Cell::words(group_name(row.group)),
-                    Cell::count(row.bytes.count, Unit::Count),
-                    Cell::Number(row.bytes.mean, Unit::Bytes),
-                    quantile(Some(&row.bytes), Quantile::P50, Unit::Bytes),
-                    quantile(Some(&row.bytes), Quantile::P90, Unit::Bytes),
-                    greatest(Some(&row.bytes), Unit::Bytes),
-                    Cell::Bar(row.up_to_4k_share),
-                    Cell::Number(row.below_16k_share, Unit::Share),
-                    Cell::Number(row.below_64k_share, Unit::Share),
-                ]
-            })
-            .collect(),
-        ..Table::default()
-    }
+    let at = |row: &SizeRow, which: Quantile| quantile(Some(&row.bytes), which, Unit::Bytes);
+    Table::of("Sizes", rows)
+        .column("Requests of", "", |row| Cell::words(group_name(row.group)))
+        .column("Count", "", |row| Cell::count(row.bytes.count, Unit::Count))
+        .column("Mean", "", |row| Cell::Number(row.bytes.mean, Unit::Bytes))
+        .column("Median", "", |row| at(row, Quantile::P50))
+        .column("90 %", "", |row| at(row, Quantile::P90))
+        .or_drop()
+        .column("Largest", "", |row| greatest(Some(&row.bytes), Unit::Bytes))
+        .column("≤ 4 KiB", "Share of the requests.", |row| Cell::Bar(row.up_to_4k_share))
+        .column("< 16 KiB", "Share of the requests.", |row| Cell::Number(row.below_16k_share, Unit::Share))
+        .or_drop()
+        .column("< 64 KiB", "Share of the requests.", |row| Cell::Number(row.below_64k_share, Unit::Share))
+        .or_drop()
+        .table
 }
 
 fn latency_table(about: &About<'_>) -> Table {
-    Table {
-        caption: "Service time by size".into(),
-        columns: ["Requests of", "Size", "Count", "Mean", "Median", "99 %", "Longest"]
-            .map(Column::new)
-            .into(),
-        rows: about
-            .analysis
-            .size_latency
-            .rows
-            .iter()
-            .map(|row| {
-                let service = &row.service_ns;
-                vec![
-                    Cell::words(group_name(row.group)),
-                    Cell::Text(class_name(row.over_bytes, row.up_to_bytes)),
-                    Cell::count(service.count, Unit::Count),
-                    Cell::Number(service.mean, Unit::Ns),
-                    quantile(Some(service), Quantile::P50, Unit::Ns),
-                    quantile(Some(service), Quantile::P99, Unit::Ns),
-                    greatest(Some(service), Unit::Ns),
-                ]
-            })
-            .collect(),
-        detail: true,
-        ..Table::default()
-    }
+    let table = Table::of("Service time by size", &about.analysis.size_latency.rows)
+        .column("Requests of", "", |row| Cell::words(group_name(row.group)))
+        .column("Size", "", |row| Cell::Text(class_name(row.over_bytes, row.up_to_bytes)))
+        .column("Count", "", |row| Cell::count(row.service_ns.count, Unit::Count))
+        .column("Mean", "", |row| Cell::Number(row.service_ns.mean, Unit::Ns))
+        .column("Median", "", |row| quantile(Some(&row.service_ns), Quantile::P50, Unit::Ns))
+        .column("99 %", "", |row| quantile(Some(&row.service_ns), Quantile::P99, Unit::Ns))
+        .column("Longest", "", |row| greatest(Some(&row.service_ns), Unit::Ns))
+        .table;
+    Table { detail: true, ..table }
 }

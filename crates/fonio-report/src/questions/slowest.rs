@@ -3,7 +3,7 @@
 use fonio_analysis::{Class, Group};
 
 use super::{About, group_name, maybe};
-use crate::document::{Cell, Column, Section, Table};
+use crate::document::{Cell, Section, Table};
 use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
@@ -17,19 +17,22 @@ pub fn section(about: &About<'_>) -> Option<Section> {
         (None, None) => return None,
     };
     let lossy = about.analysis.validity.has_loss();
-    let rows = slowest.iter().map(|point| {
-        vec![
-            Cell::Number(point.at_ns as f64, Unit::Ns),
-            Cell::words(group_name(Group::from(point.class))),
-            about.process(point.process),
-            Cell::Name(about.device(point.device)),
-            maybe(point.sector, Unit::Count),
-            Cell::count(point.bytes, Unit::Bytes),
-            maybe(point.response_ns, Unit::Ns),
-            maybe(point.service_ns, Unit::Ns),
-            Cell::count(point.request_id, Unit::Count),
-        ]
-    });
+    let table = Table::of("Slowest requests", slowest)
+        .column("At", "Since the beginning.", |point| Cell::count(point.at_ns, Unit::Ns))
+        .column("What", "", |point| Cell::words(group_name(Group::from(point.class))))
+        .column("Process", "", |point| about.process(point.process))
+        .column("Device", "", |point| Cell::Name(about.device(point.device)))
+        .or_drop()
+        .column("Sector", "First sector, in units of 512 bytes.", |point| maybe(point.sector, Unit::Count))
+        .or_drop()
+        .column("Size", "", |point| Cell::count(point.bytes, Unit::Bytes))
+        .column("Response", "Queued to completion.", |point| maybe(point.response_ns, Unit::Ns))
+        .column("Service", "Issue to completion.", |point| maybe(point.service_ns, Unit::Ns))
+        .column("Request", "The request's number in the recording.", |point| {
+            Cell::count(point.request_id, Unit::Count)
+        })
+        .or_drop()
+        .table;
     let all = if felt.is_some() { "The slowest read, synchronous write or flush" } else { "The slowest" };
     Some(Section {
         id: "slowest".into(),
@@ -42,22 +45,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
             Unit::Ns.format(first.at_ns as f64),
             Unit::Ns.format(took as f64)
         ),
-        tables: vec![Table {
-            caption: "Slowest requests".into(),
-            columns: vec![
-                Column::noted("At", "Since the beginning."),
-                Column::new("What"),
-                Column::new("Process"),
-                Column::new("Device").or_drop(),
-                Column::noted("Sector", "First sector, in units of 512 bytes.").or_drop(),
-                Column::new("Size"),
-                Column::noted("Response", "Queued to completion."),
-                Column::noted("Service", "Issue to completion."),
-                Column::noted("Request", "The request's number in the recording.").or_drop(),
-            ],
-            rows: rows.collect(),
-            ..Table::default()
-        }],
+        tables: vec![table],
         ..Section::default()
     })
 }

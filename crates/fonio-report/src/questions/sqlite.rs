@@ -1,11 +1,13 @@
 //! What does a transaction of an SQLite database cost?
 
-use fonio_analysis::sqlite::{Amplification, Database, MeanCost, Receipt, Sqlite};
+use fonio_analysis::sqlite::{Database, MeanCost, Receipt, Sqlite, UsualCost};
 use fonio_core::Unit;
 
-use super::{About, count, listed, statements};
-use crate::document::{Cell, Column, Section, Table};
+use super::{About, count, listed, maybe, statements};
+use crate::document::{Cell, Section, Table};
 
+const MOST_FREQUENT: &str = "The most frequent number of syncs, writes and flushes, and how many transactions had \
+    exactly these.";
 /// Number of databases in a table.
 const LISTED: usize = 20;
 
@@ -69,120 +71,93 @@ fn left_out(sqlite: &Sqlite) -> u64 {
 }
 
 fn costs(sqlite: &Sqlite) -> Table {
-    let rows = shown(sqlite).map(|database| {
-        let Receipt { transactions, mean, usual, .. } = &database.receipt;
-        let per = |cost: fn(&MeanCost) -> Option<f64>| mean.as_ref().and_then(cost);
+    let mean = |database: &Database, cost: fn(&MeanCost) -> Option<f64>, unit: Unit| {
+        Cell::known(database.receipt.mean.as_ref().and_then(cost), unit)
+    };
+    let journal = |database: &Database| {
         let modes: Vec<String> = database.modes.iter().map(|mode| mode.mode.clone()).collect();
-        vec![
-            Cell::Name(database.path.clone()),
-            if modes.is_empty() { Cell::Unknown } else { Cell::words(listed(&modes)) },
-            Cell::count(*transactions, Unit::Count),
-            Cell::known(per(|mean| Some(mean.syncs)), Unit::Number),
-            Cell::known(per(|mean| mean.writes), Unit::Number),
-            Cell::known(per(|mean| mean.flushes), Unit::Number),
-            Cell::known(per(|mean| mean.bytes), Unit::Bytes),
-            Cell::known(per(|mean| mean.blocked_ns), Unit::Ns),
-            Cell::known(per(|mean| Some(mean.sync_ns)), Unit::Ns),
-            usual.as_ref().map_or(Cell::Unknown, |usual| {
-                Cell::words(format!(
-                    "{} + {} + {} ({} of {})",
-                    usual.syncs,
-                    usual.writes,
-                    usual.flushes,
-                    count(usual.transactions),
-                    count(*transactions)
-                ))
-            }),
-        ]
-    });
-    Table {
-        caption: "The cost of a transaction, on average".into(),
-        columns: vec![
-            Column::new("Database"),
-            Column::noted("Journal", "The journal mode, as far as the calls show it."),
-            Column::new("Transactions"),
-            Column::noted("Syncs", "Calls that sync: fsync, fdatasync, sync_file_range, msync."),
-            Column::noted("Writes", "Write requests to the device, after merging."),
-            Column::noted("Flushes", "Requests that make the device empty its cache."),
-            Column::noted("On device", "Bytes written to the device."),
-            Column::noted("Blocked", "Time for which the threads were blocked on storage."),
-            Column::noted("In syncs", "Time in the calls that sync.").or_drop(),
-            Column::noted(
-                "Most frequent",
-                "The most frequent number of syncs, writes and flushes, and how many transactions had exactly these.",
-            )
-            .or_drop(),
-        ],
-        rows: rows.collect(),
-        left_out: left_out(sqlite),
-        ..Table::default()
-    }
+        if modes.is_empty() { Cell::Unknown } else { Cell::words(listed(&modes)) }
+    };
+    let usual = |Receipt { transactions, usual, .. }: &Receipt| {
+        let Some(UsualCost { syncs, writes, flushes, transactions: same }) = usual else {
+            return Cell::Unknown;
+        };
+        let (same, all) = (count(*same), count(*transactions));
+        Cell::words(format!("{syncs} + {writes} + {flushes} ({same} of {all})"))
+    };
+    let table = Table::of("The cost of a transaction, on average", shown(sqlite))
+        .column("Database", "", |database| Cell::Name(database.path.clone()))
+        .column("Journal", "The journal mode, as far as the calls show it.", |database| journal(database))
+        .column("Transactions", "", |database| Cell::count(database.receipt.transactions, Unit::Count))
+        .column("Syncs", "Calls that sync: fsync, fdatasync, sync_file_range, msync.", |database| {
+            mean(database, |mean| Some(mean.syncs), Unit::Number)
+        })
+        .column("Writes", "Write requests to the device, after merging.", |database| {
+            mean(database, |mean| mean.writes, Unit::Number)
+        })
+        .column("Flushes", "Requests that make the device empty its cache.", |database| {
+            mean(database, |mean| mean.flushes, Unit::Number)
+        })
+        .column("On device", "Bytes written to the device.", |database| {
+            mean(database, |mean| mean.bytes, Unit::Bytes)
+        })
+        .column("Blocked", "Time for which the threads were blocked on storage.", |database| {
+            mean(database, |mean| mean.blocked_ns, Unit::Ns)
+        })
+        .column("In syncs", "Time in the calls that sync.", |database| {
+            mean(database, |mean| Some(mean.sync_ns), Unit::Ns)
+        })
+        .or_drop()
+        .column("Most frequent", MOST_FREQUENT, |database| usual(&database.receipt))
+        .or_drop()
+        .table;
+    Table { left_out: left_out(sqlite), ..table }
 }
 
 fn bytes(sqlite: &Sqlite) -> Table {
-    let rows = shown(sqlite).filter_map(|database| {
-        let mean = database.receipt.mean.as_ref()?;
-        let mut row = vec![Cell::Name(database.path.clone())];
-        row.extend(
-            [
-                mean.bytes,
-                mean.database_bytes,
-                mean.journal_bytes,
-                mean.fs_journal_bytes,
-                mean.fs_metadata_bytes,
-                mean.other_bytes,
-            ]
-            .map(|bytes| Cell::known(bytes, Unit::Bytes)),
-        );
-        Some(row)
-    });
-    Table {
-        caption: "Bytes on the device for each transaction".into(),
-        columns: vec![
-            Column::new("Database"),
-            Column::new("All"),
-            Column::noted("Database", "Pages of the database file."),
-            Column::noted("Journal, WAL", "The rollback journal, the WAL, and the index of the WAL."),
-            Column::noted("fs journal", "The journal of the file system."),
-            Column::noted("Metadata", "Metadata of the file system, outside its journal."),
-            Column::noted("Other", "Writes for the transaction whose kind is unknown.").or_drop(),
-        ],
-        rows: rows.collect(),
-        left_out: left_out(sqlite),
-        ..Table::default()
-    }
+    let costs = shown(sqlite).filter_map(|database| Some((database, database.receipt.mean.as_ref()?)));
+    let bytes = |bytes: Option<f64>| Cell::known(bytes, Unit::Bytes);
+    let table = Table::of("Bytes on the device for each transaction", costs)
+        .column("Database", "", |(database, _)| Cell::Name(database.path.clone()))
+        .column("All", "", |(_, mean)| bytes(mean.bytes))
+        .column("Database", "Pages of the database file.", |(_, mean)| bytes(mean.database_bytes))
+        .column("Journal, WAL", "The rollback journal, the WAL, and the index of the WAL.", |(_, mean)| {
+            bytes(mean.journal_bytes)
+        })
+        .column("fs journal", "The journal of the file system.", |(_, mean)| bytes(mean.fs_journal_bytes))
+        .column("Metadata", "Metadata of the file system, outside its journal.", |(_, mean)| {
+            bytes(mean.fs_metadata_bytes)
+        })
+        .column("Other", "Writes for the transaction whose kind is unknown.", |(_, mean)| {
+            bytes(mean.other_bytes)
+        })
+        .or_drop()
+        .table;
+    Table { left_out: left_out(sqlite), ..table }
 }
 
 fn amplification(sqlite: &Sqlite) -> Table {
-    let rows = shown(sqlite).map(|database| {
-        let Amplification { written_bytes, device_bytes, total, data, fs_metadata, fs_journal } =
-            &database.receipt.amplification;
-        vec![
-            Cell::Name(database.path.clone()),
-            Cell::count(*written_bytes, Unit::Bytes),
-            device_bytes.map_or(Cell::Unknown, |bytes| Cell::count(bytes, Unit::Bytes)),
-            Cell::known(*total, Unit::Ratio),
-            Cell::known(*data, Unit::Ratio),
-            Cell::known(*fs_metadata, Unit::Ratio),
-            Cell::known(*fs_journal, Unit::Ratio),
-        ]
-    });
-    Table {
-        caption: "Write amplification: bytes on the device for each byte that SQLite wrote".into(),
-        columns: vec![
-            Column::new("Database"),
-            Column::noted("Written", "Bytes that calls wrote to the database, its journal and its WAL."),
-            Column::noted("On device", "Bytes written to the device for them."),
-            Column::noted("Amplification", "Bytes on the device for each byte written."),
-            Column::noted("Data", "The part of database, journal and WAL.").or_drop(),
-            Column::noted("Metadata", "The part of the file system's metadata.").or_drop(),
-            Column::noted("fs journal", "The part of the file system's journal.").or_drop(),
-        ],
-        rows: rows.collect(),
-        left_out: left_out(sqlite),
-        detail: true,
-        ..Table::default()
-    }
+    let ratio = |ratio: Option<f64>| Cell::known(ratio, Unit::Ratio);
+    let table = Table::of(
+        "Write amplification: bytes on the device for each byte that SQLite wrote",
+        shown(sqlite).map(|database| (database, &database.receipt.amplification)),
+    )
+    .column("Database", "", |(database, _)| Cell::Name(database.path.clone()))
+    .column("Written", "Bytes that calls wrote to the database, its journal and its WAL.", |(_, bytes)| {
+        Cell::count(bytes.written_bytes, Unit::Bytes)
+    })
+    .column("On device", "Bytes written to the device for them.", |(_, bytes)| {
+        maybe(bytes.device_bytes, Unit::Bytes)
+    })
+    .column("Amplification", "Bytes on the device for each byte written.", |(_, bytes)| ratio(bytes.total))
+    .column("Data", "The part of database, journal and WAL.", |(_, bytes)| ratio(bytes.data))
+    .or_drop()
+    .column("Metadata", "The part of the file system's metadata.", |(_, bytes)| ratio(bytes.fs_metadata))
+    .or_drop()
+    .column("fs journal", "The part of the file system's journal.", |(_, bytes)| ratio(bytes.fs_journal))
+    .or_drop()
+    .table;
+    Table { left_out: left_out(sqlite), detail: true, ..table }
 }
 
 fn notes(sqlite: &Sqlite) -> Vec<String> {

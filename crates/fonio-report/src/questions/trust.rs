@@ -99,24 +99,14 @@ fn places(validity: &Validity) -> Option<Table> {
     if validity.lost_where.is_empty() {
         return None;
     }
-    let row = |place: &fonio_analysis::LostPlace| {
-        vec![
-            place.cpu.map_or(Cell::Unknown, |cpu| Cell::words(cpu.to_string())),
-            Cell::count(place.after_ns, Unit::Ns),
-            Cell::count(place.before_ns, Unit::Ns),
-            maybe(place.events, Unit::Count),
-        ]
-    };
-    Some(Table {
-        caption: "Where events were lost".into(),
-        columns: vec![
-            Column::new("Processor"),
-            Column::noted("From", "End of the last complete period, since the beginning."),
-            Column::noted("Until", "Begin of the next complete period."),
-            Column::noted("Events", "A dash where only the gap is known."),
-        ],
-        rows: validity.lost_where.iter().map(row).collect(),
-        left_out: validity.gaps.saturating_sub(validity.lost_where.len() as u64),
-        ..Table::default()
-    })
+    let table = Table::of("Where events were lost", &validity.lost_where)
+        .column("Processor", "", |place| place.cpu.map_or(Cell::Unknown, |cpu| Cell::words(cpu.to_string())))
+        .column("From", "End of the last complete period, since the beginning.", |place| {
+            Cell::count(place.after_ns, Unit::Ns)
+        })
+        .column("Until", "Begin of the next complete period.", |place| Cell::count(place.before_ns, Unit::Ns))
+        .column("Events", "A dash where only the gap is known.", |place| maybe(place.events, Unit::Count))
+        .table;
+    let left_out = validity.gaps.saturating_sub(validity.lost_where.len() as u64);
+    Some(Table { left_out, ..table })
 }

@@ -1,7 +1,7 @@
 //! When does it happen?
 
-use super::{About, bin_times, by_class, loss_note, seconds};
-use crate::document::{Axis, Cell, Chart, Column, Plot, Role, Section, Series, Table};
+use super::{About, bin_times, by_class, loss_note, maybe, seconds};
+use crate::document::{Axis, Cell, Chart, Plot, Role, Section, Series, Table};
 use fonio_core::Unit;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
@@ -138,41 +138,26 @@ fn busiest(about: &About<'_>) -> String {
 fn table(about: &About<'_>) -> Table {
     let slices = &about.analysis.slices;
     let lead = about.lead();
-    let rows = slices.covered_ns.iter().enumerate().map(|(at, covered)| {
-        let count =
-            |values: &[u64], unit| values.get(at).map_or(Cell::Unknown, |value| Cell::count(*value, unit));
-        let quantile = |values: &[Option<u64>]| super::maybe(values.get(at).copied().flatten(), Unit::Ns);
-        vec![
-            Cell::Number(at as f64 * slices.slice_ns as f64, Unit::Ns),
-            Cell::count(*covered, Unit::Ns),
-            count(&slices.requests, Unit::Count),
-            count(&slices.read_bytes, Unit::Bytes),
-            count(&slices.write_bytes, Unit::Bytes),
-            count(&slices.flushes, Unit::Count),
-            count(&slices.busy_ns, Unit::Ns),
-            quantile(&lead.pick(&slices.read.response, &slices.read.service).p99_ns),
-            quantile(&lead.pick(&slices.write_sync.response, &slices.write_sync.service).p99_ns),
-        ]
-    });
-    Table {
-        caption: "Slices of time".into(),
-        columns: vec![
-            Column::new("From"),
-            Column::new("For").or_drop(),
-            Column::new("Requests"),
-            Column::new("Read"),
-            Column::new("Written"),
-            Column::new("Flushes"),
-            Column::noted("Busy", "Time with a request in flight."),
-            Column::noted("Reads 99 %", &format!("{}: 99th percentile of reads.", lead.title())).or_drop(),
-            Column::noted(
-                "Sync writes 99 %",
-                &format!("{}: 99th percentile of synchronous writes.", lead.title()),
-            )
-            .or_drop(),
-        ],
-        rows: rows.collect(),
-        detail: true,
-        ..Table::default()
-    }
+    let p99 = |what: &str| format!("{}: 99th percentile of {what}.", lead.title());
+    let at = |values: &[u64], at: usize, unit| maybe(values.get(at).copied(), unit);
+    let quantile = |values: &[Option<u64>], at: usize| maybe(values.get(at).copied().flatten(), Unit::Ns);
+    let table = Table::of("Slices of time", slices.covered_ns.iter().enumerate())
+        .column("From", "", |(at, _)| Cell::Number(*at as f64 * slices.slice_ns as f64, Unit::Ns))
+        .column("For", "", |(_, covered)| Cell::count(**covered, Unit::Ns))
+        .or_drop()
+        .column("Requests", "", |(row, _)| at(&slices.requests, *row, Unit::Count))
+        .column("Read", "", |(row, _)| at(&slices.read_bytes, *row, Unit::Bytes))
+        .column("Written", "", |(row, _)| at(&slices.write_bytes, *row, Unit::Bytes))
+        .column("Flushes", "", |(row, _)| at(&slices.flushes, *row, Unit::Count))
+        .column("Busy", "Time with a request in flight.", |(row, _)| at(&slices.busy_ns, *row, Unit::Ns))
+        .column("Reads 99 %", &p99("reads"), |(row, _)| {
+            quantile(&lead.pick(&slices.read.response, &slices.read.service).p99_ns, *row)
+        })
+        .or_drop()
+        .column("Sync writes 99 %", &p99("synchronous writes"), |(row, _)| {
+            quantile(&lead.pick(&slices.write_sync.response, &slices.write_sync.service).p99_ns, *row)
+        })
+        .or_drop()
+        .table;
+    Table { detail: true, ..table }
 }

@@ -1,17 +1,9 @@
 //! Values with intervals from slices of time, and the interval of the ratio of two values.
 
+use fonio_core::statistics::welch::Interval;
+
 use super::dependence::{Spread, autocorrelation_time, spread};
 use super::student;
-
-/// A value and an interval around it: `low <= value <= high`.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Bounds {
-    /// 0 if no value below is ruled out.
-    pub(crate) low: f64,
-    pub(crate) value: f64,
-    /// Infinite if no value above is ruled out.
-    pub(crate) high: f64,
-}
 
 /// A value of one recording, at least 0, with an interval at any level.
 #[derive(Clone, Debug)]
@@ -92,11 +84,11 @@ impl Estimate {
     }
 
     /// The interval of the value; the true value lies outside it with a probability of at most `level`.
-    pub(crate) fn bounds(&self, level: f64) -> Bounds {
+    pub(crate) fn bounds(&self, level: f64) -> Interval {
         match self {
             Estimate::Ratio { value, spread } => {
                 let half = student::two_sided(level, spread.freedom) * spread.variance.sqrt();
-                Bounds { low: (value - half).max(0.0), value: *value, high: value + half }
+                Interval { low: (value - half).max(0.0), value: *value, high: value + half }
             }
             Estimate::Quantile { value, at, effective, freedom, cumulative } => {
                 let t = student::two_sided(level, *freedom);
@@ -109,7 +101,7 @@ impl Estimate {
                 };
                 let low = if low < one { 0.0 } else { read(low) * (1.0 - STEP_ERROR) };
                 let high = if high > 1.0 - one { f64::INFINITY } else { read(high) * (1.0 + STEP_ERROR) };
-                Bounds { low: low.min(*value), value: *value, high: high.max(*value) }
+                Interval { low: low.min(*value), value: *value, high: high.max(*value) }
             }
         }
     }
@@ -135,37 +127,6 @@ fn wilson(share: f64, count: f64, t: f64) -> (f64, f64) {
     (middle - half, middle + half)
 }
 
-impl Bounds {
-    /// `other` over `self`, with the interval that follows from both intervals: the method of variance estimates
-    /// recovery on the logarithm (Donner and Zou 2012). `None` if one of the values is 0.
-    pub(crate) fn ratio_of(self, other: Bounds) -> Option<Bounds> {
-        if self.value <= 0.0 || other.value <= 0.0 {
-            return None;
-        }
-        let apart = |a: f64, b: f64| {
-            let (a, b) = (libm::log(a), libm::log(b));
-            libm::exp((a * a + b * b).sqrt())
-        };
-        let value = other.value / self.value;
-        Some(Bounds {
-            low: value / apart(other.value / other.low, self.high / self.value),
-            value,
-            high: value * apart(other.high / other.value, self.value / self.low),
-        })
-    }
-
-    /// `other` minus `self`, by the same method.
-    pub(crate) fn difference_to(self, other: Bounds) -> Bounds {
-        let apart = |a: f64, b: f64| (a * a + b * b).sqrt();
-        let value = other.value - self.value;
-        Bounds {
-            low: value - apart(other.value - other.low, self.high - self.value),
-            value,
-            high: value + apart(other.high - other.value, self.value - self.low),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -179,7 +140,7 @@ mod tests {
 
     #[test]
     fn ratios_and_differences_of_two_values() {
-        let of = |low, value, high| Bounds { low, value, high };
+        let of = |low, value, high| Interval { low, value, high };
         let ratio = of(9.0, 10.0, 11.0).ratio_of(of(18.0, 20.0, 22.0)).unwrap();
         // ln 1.1111 and ln 1.1 below; ln 1.1 and ln 1.1111 above: together 0.1421 either way.
         assert!((ratio.value - 2.0).abs() < 1e-12);
@@ -217,7 +178,7 @@ mod tests {
         // Binomial variation of the slices: 5 up, 5 down.
         below.iter_mut().enumerate().for_each(|(at, below)| *below += [5.0, -5.0, -5.0, 5.0][at % 4]);
         let estimate = Estimate::quantile(50.0, 0.5, &below, &[100; 100], &steps, 1.0).unwrap();
-        let Bounds { low, value, high } = estimate.bounds(0.05);
+        let Interval { low, value, high } = estimate.bounds(0.05);
         assert!(low < value && value < high && low > 40.0 && high < 60.0, "{low} {value} {high}");
         let strict = estimate.bounds(0.001);
         assert!(strict.low <= low && strict.high >= high);

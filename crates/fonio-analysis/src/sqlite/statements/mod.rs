@@ -4,7 +4,7 @@
 //! begun explicitly, and the statements that change something since BEGIN, on the same connection, made it. Otherwise the
 //! statement committed on its own: an autocommit.
 
-use fonio_core::{Statement, sql};
+use fonio_core::{Nanos, Statement, Timestamp, sql};
 use rustc_hash::FxHashMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ const NAMED_MAX: usize = 4;
 /// Maximum number of groups of transactions of a database.
 const GROUPS_MAX: usize = 256;
 /// A transaction that begins within this time after the one before follows without a pause (our bound).
-const PAUSE_MAX_NS: u64 = 1_000_000;
+const PAUSE_MAX: Nanos = Nanos(1_000_000);
 
 /// What the transactions with the same statements cost.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -52,9 +52,9 @@ pub struct StatementCost {
 /// Consecutive steps of a thread with one statement.
 #[derive(Clone, Copy, Debug)]
 struct Run {
-    entered: u64,
-    exited: u64,
-    stepping_ns: u64,
+    entered: Timestamp,
+    exited: Timestamp,
+    stepping: Nanos,
     /// Its number in `texts`.
     text: Option<u32>,
     connection: Option<u32>,
@@ -79,7 +79,7 @@ pub(super) struct Statements {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Made {
     is_explicit: bool,
-    by: Vec<(u32, u64)>,
+    by: Vec<(u32, Nanos)>,
 }
 
 impl Statements {
@@ -92,9 +92,9 @@ impl Statements {
         let at = self.runs.len() as u32;
         let text = row.text.as_deref().and_then(|text| self.number(text));
         self.runs.push(Run {
-            entered: row.entered.0,
-            exited: row.exited.map_or(u64::MAX, |exited| exited.0),
-            stepping_ns: row.stepping.0,
+            entered: row.entered,
+            exited: row.exited.unwrap_or(Timestamp::MAX),
+            stepping: row.stepping,
             text,
             connection: row.connection,
         });
@@ -120,12 +120,12 @@ impl Statements {
     }
 
     /// The statements of a transaction that a thread committed at an instant; `None` if they are not known.
-    fn made(&self, tid: u32, at: u64) -> Option<Made> {
+    fn made(&self, tid: u32, at: Timestamp) -> Option<Made> {
         let of_thread = self.by_thread.get(&tid)?;
         let runs = &self.runs;
         let run = of_thread.partition_point(|run| runs[*run as usize].entered <= at).checked_sub(1)?;
         let run = of_thread[run];
-        let Run { exited, text, connection, stepping_ns, .. } = runs[run as usize];
+        let Run { exited, text, connection, stepping, .. } = runs[run as usize];
         let text = text?;
         let kind = self.kinds[text as usize];
         // A statement that returns rows, such as INSERT … RETURNING, can commit after its last step, when it is reset.
@@ -135,7 +135,7 @@ impl Statements {
         let is_release = match kind {
             sql::Kind::Commit => false,
             sql::Kind::Release => true,
-            _ => return Some(Made { is_explicit: false, by: vec![(text, stepping_ns)] }),
+            _ => return Some(Made { is_explicit: false, by: vec![(text, stepping)] }),
         };
         let list = connection.and_then(|connection| self.by_connection.get(&connection)).unwrap_or(of_thread);
         let end = list.partition_point(|other| *other < run);
@@ -145,8 +145,8 @@ impl Statements {
 
     /// The statements that change something, from the end of `list` back to the beginning of the transaction; `None` if that
     /// is not there or if a text is unknown. After RELEASE, the savepoint that it ends is the beginning.
-    fn since_begin(&self, list: &[u32], is_release: bool) -> Option<Vec<(u32, u64)>> {
-        let mut by: Vec<(u32, u64)> = Vec::new();
+    fn since_begin(&self, list: &[u32], is_release: bool) -> Option<Vec<(u32, Nanos)>> {
+        let mut by: Vec<(u32, Nanos)> = Vec::new();
         let mut depth = 1;
         for run in list.iter().rev() {
             let run = &self.runs[*run as usize];
@@ -163,8 +163,8 @@ impl Statements {
                 }
                 sql::Kind::Read => {}
                 sql::Kind::Write => match by.iter_mut().find(|(known, _)| *known == text) {
-                    Some((_, sum)) => *sum = sum.saturating_add(run.stepping_ns),
-                    None => by.push((text, run.stepping_ns)),
+                    Some((_, sum)) => *sum += run.stepping,
+                    None => by.push((text, run.stepping)),
                 },
             }
         }
@@ -176,12 +176,12 @@ impl Statements {
 #[derive(Debug, Default)]
 struct Group {
     sums: Sums,
-    sync_ns: u64,
-    worst_sync_ns: u64,
-    blocked_ns: u64,
+    sync: Nanos,
+    worst_sync: Nanos,
+    blocked: Nanos,
     more: usize,
-    /// For how long each of the statements ran.
-    ran: Vec<(u32, u64)>,
+    /// The time for which each of the statements ran.
+    ran: Vec<(u32, Nanos)>,
     without_pause: u64,
 }
 
@@ -201,7 +201,7 @@ impl ByStatement {
     pub(super) fn of(slots: &[Slot], statements: &Statements) -> ByStatement {
         let mut all = ByStatement::default();
         // The thread, the statement and the end of the transaction before, if it was an autocommit.
-        let mut before: Option<(u32, u32, u64)> = None;
+        let mut before: Option<(u32, u32, Timestamp)> = None;
         for slot in slots {
             let last = before.take();
             let (Outcome::Commit(_), Some((tid, at))) = (slot.outcome, slot.committed) else { continue };
@@ -223,7 +223,7 @@ impl ByStatement {
             if !is_explicit {
                 let text = by[0].0;
                 let follows = last.is_some_and(|(thread, other, until)| {
-                    (thread, other) == (tid, text) && slot.begun.saturating_sub(until) <= PAUSE_MAX_NS
+                    (thread, other) == (tid, text) && slot.begun - until <= PAUSE_MAX
                 });
                 group.without_pause += u64::from(follows);
                 before = Some((tid, text, slot.until));
@@ -255,17 +255,17 @@ impl ByStatement {
 }
 
 impl Group {
-    fn add(&mut self, slot: &Slot, by: &[(u32, u64)], more: usize) {
+    fn add(&mut self, slot: &Slot, by: &[(u32, Nanos)], more: usize) {
         self.sums.slot(slot);
-        self.sync_ns = self.sync_ns.saturating_add(slot.cost.sync_ns);
-        self.worst_sync_ns = self.worst_sync_ns.max(slot.cost.sync_ns);
-        self.blocked_ns = self.blocked_ns.saturating_add(slot.cost.blocked_ns);
+        self.sync += slot.cost.sync;
+        self.worst_sync = self.worst_sync.max(slot.cost.sync);
+        self.blocked += slot.cost.blocked;
         self.more = self.more.max(more);
         if self.ran.is_empty() {
-            self.ran = by.iter().map(|(text, _)| (*text, 0)).collect();
+            self.ran = by.iter().map(|(text, _)| (*text, Nanos(0))).collect();
         }
-        for ((_, sum), (_, ns)) in self.ran.iter_mut().zip(by) {
-            *sum = sum.saturating_add(*ns);
+        for ((_, sum), (_, time)) in self.ran.iter_mut().zip(by) {
+            *sum += *time;
         }
     }
 
@@ -276,7 +276,7 @@ impl Group {
         (has_blocked, has_device): (bool, bool),
     ) -> StatementCost {
         let mut ran = self.ran;
-        ran.sort_by_key(|(text, ns)| (std::cmp::Reverse(*ns), *text));
+        ran.sort_by_key(|(text, time)| (std::cmp::Reverse(*time), *text));
         let receipt = self.sums.receipt(has_blocked, has_device);
         StatementCost {
             statements: ran.iter().map(|(text, _)| statements.texts[*text as usize].clone()).collect(),
@@ -284,9 +284,9 @@ impl Group {
             is_explicit,
             transactions: receipt.transactions,
             mean: receipt.mean.unwrap_or_default(),
-            sync_ns: self.sync_ns,
-            worst_sync_ns: self.worst_sync_ns,
-            blocked_ns: has_blocked.then_some(self.blocked_ns),
+            sync_ns: self.sync.0,
+            worst_sync_ns: self.worst_sync.0,
+            blocked_ns: has_blocked.then_some(self.blocked.0),
             without_pause: self.without_pause,
         }
     }

@@ -37,7 +37,7 @@ fn statements(lines: &[&str]) -> Statements {
 
 /// The statements of the transaction that thread 7 commits at an instant, in order: `explicit: a; b`.
 fn made(statements: &Statements, at: u64) -> Option<String> {
-    let Made { is_explicit, mut by } = statements.made(7, at)?;
+    let Made { is_explicit, mut by } = statements.made(7, Timestamp(at))?;
     by.sort_unstable();
     let texts: Vec<&str> = by.iter().map(|(text, _)| statements.texts[*text as usize].as_str()).collect();
     Some(format!("{}{}", if is_explicit { "explicit: " } else { "" }, texts.join("; ")))
@@ -248,7 +248,7 @@ proptest! {
         let mut statements = Statements::default();
         rows.iter().for_each(|(_, line)| statements.add(&row(line)));
         for (thread, at, is_explicit, writes) in expected {
-            let found = statements.made(thread + 7, at).map(|made| {
+            let found = statements.made(thread + 7, Timestamp(at)).map(|made| {
                 let mut texts: Vec<&str> = made.by.iter().map(|(text, _)| &*statements.texts[*text as usize]).collect();
                 texts.sort_unstable();
                 (made.is_explicit, texts)

@@ -220,6 +220,7 @@ mod loads;
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
+    use std::sync::LazyLock;
 
     use super::*;
     use crate::figures::Figure;
@@ -245,53 +246,20 @@ mod tests {
         toml::from_str(include_str!("../findings_fixtures.toml")).unwrap()
     }
 
+    /// The names in sentences that are not figures.
+    static WORDS: LazyLock<Vec<&str>> = LazyLock::new(|| {
+        let figures = crate::verdict::facts::tests::figures_of_everything();
+        let names = RULES.split('{').skip(1).filter_map(|rest| rest.split('}').next());
+        names.filter(|name| !figures.contains(*name)).collect()
+    });
+
     fn facts_of(figures: &BTreeMap<String, f64>) -> Facts {
-        let words = [
-            "process.name",
-            "temperature.zone",
-            "network.interface",
-            "validity.lost",
-            "validity.problem",
-            "long.op",
-            "long.process",
-            "long.device",
-            "long.requests",
-            "source.service_only",
-            "source.sync_unknown",
-            "storage.waited_words",
-            "blocked.program",
-            "blocked.doing",
-            "blocked.file",
-            "blocked.behind",
-            "blocked.behind_program",
-            "blocked.behind_file",
-            "blocked.bulk.program",
-            "blocked.long.waits",
-            "blocked.long.program",
-            "blocked.long.doing",
-            "blocked.long.behind",
-            "fix.scheduler",
-            "fix.read_scheduler",
-            "fix.writers_class",
-            "fix.read_ahead",
-            "fix.requests",
-            "fix.dirty_limit",
-            "fix.commit",
-            "fix.database",
-            "fix.unit_class",
-            "fix.unit_weight",
-            "fix.access_times",
-            "fix.trim",
-            "fix.log_folder",
-            "files.log_folder",
-            "fix.swap",
-        ];
         Facts {
             figures: figures
                 .iter()
                 .map(|(name, value)| (name.clone(), Figure::new(name, name, Unit::Ratio, None, Some(*value))))
                 .collect(),
-            words: words.map(|name| (name.to_owned(), format!("<{name}>"))).into(),
+            words: WORDS.iter().map(|name| ((*name).to_owned(), format!("<{name}>"))).collect(),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use fonio_core::Content;
+use fonio_core::{Content, Nanos, Timestamp};
 use rustc_hash::FxHashMap;
 
 use super::Behind;
@@ -93,12 +93,12 @@ impl Owners {
     }
 
     /// Adds the shares of `other`, weighted by the length of its wait.
-    pub(super) fn absorb(&mut self, other: &Owners, wait_ns: u64) {
+    pub(super) fn absorb(&mut self, other: &Owners, wait: Nanos) {
         let sum = other.sum();
         if sum <= 0.0 {
             return;
         }
-        let weight = wait_ns as f64 / sum;
+        let weight = wait.0 as f64 / sum;
         for (owner, part) in other.sorted() {
             let of_files: f64 = part.files.iter().map(|(_, time)| time).sum();
             for (of, time) in &part.files {
@@ -139,7 +139,7 @@ impl Owners {
 pub(super) struct Watch {
     waits: Vec<Watched>,
     /// For each wait, the latest end of it and of all waits that began earlier.
-    latest: Vec<u64>,
+    latest: Vec<Timestamp>,
     is_ready: bool,
 }
 
@@ -164,11 +164,13 @@ impl Watch {
             .map(|(key, pid, wait)| Watched { key, pid, wait, devices: Vec::new() })
             .collect();
         waits.sort_unstable_by_key(|watched| (watched.wait.began, watched.key));
-        let latest = waits.iter().scan(0, |latest, watched| {
+        let latest = waits.iter().scan(Timestamp(0), |latest, watched| {
             *latest = watched.wait.ended.max(*latest);
             Some(*latest)
         });
-        Watch { latest: latest.collect(), waits, is_ready: true }
+        let latest: Vec<Timestamp> = latest.collect();
+        assert!(latest.is_sorted(), "a wait ends no earlier than those counted before it");
+        Watch { latest, waits, is_ready: true }
     }
 
     pub(super) fn is_ready(&self) -> bool {
@@ -179,7 +181,7 @@ impl Watch {
     #[inline]
     pub(super) fn request(
         &mut self,
-        (start, end): (u64, u64),
+        (start, end): (Timestamp, Timestamp),
         device: usize,
         pid: Option<u32>,
         (owner, of): (Owner, FileContent),
@@ -190,8 +192,8 @@ impl Watch {
                 break;
             }
             let watched = &mut self.waits[at];
-            let overlap = end.min(watched.wait.ended).saturating_sub(start.max(watched.wait.began));
-            if overlap > 0 {
+            let overlap = end.min(watched.wait.ended) - start.max(watched.wait.began);
+            if overlap > Nanos(0) {
                 watched.add(device, Owner { is_own: pid == Some(watched.pid), ..owner }, of, overlap);
             }
         }
@@ -201,7 +203,7 @@ impl Watch {
     /// device it waited.
     ///
     /// It waited for the device on which its own process had requests. Without these, only a single device is certain.
-    pub(super) fn behind(&self, key: (u32, u32), began: u64) -> Option<Owners> {
+    pub(super) fn behind(&self, key: (u32, u32), began: Timestamp) -> Option<Owners> {
         let from = self.waits.partition_point(|watched| (watched.wait.began, watched.key) < (began, key));
         let watched = self.waits.get(from).filter(|found| found.key == key && found.wait.began == began)?;
         let most = watched.devices.iter().map(|(device, owners)| (owners.own(), Reverse(*device), owners));
@@ -211,12 +213,12 @@ impl Watch {
 }
 
 impl Watched {
-    fn add(&mut self, device: usize, owner: Owner, of: FileContent, time: u64) {
+    fn add(&mut self, device: usize, owner: Owner, of: FileContent, time: Nanos) {
         let known = self.devices.iter().position(|(known, _)| *known == device);
         let place = known.unwrap_or_else(|| {
             self.devices.push((device, Owners::default()));
             self.devices.len() - 1
         });
-        self.devices[place].1.add(owner, of, time as f64);
+        self.devices[place].1.add(owner, of, time.0 as f64);
     }
 }

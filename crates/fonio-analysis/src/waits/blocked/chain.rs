@@ -7,7 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use fonio_core::BlockedIn;
+use fonio_core::{BlockedIn, Nanos, Timestamp};
 use rustc_hash::FxHashMap;
 
 /// Maximum number of threads between the one that waits and the one that storage blocked.
@@ -15,6 +15,9 @@ const LENGTH_MAX: usize = 4;
 /// Maximum number of waits open at once, and of places remembered for one wait.
 const OPEN_MAX: usize = 1 << 16;
 const PLACES_MAX: usize = 8;
+
+/// The beginning and the end of a wait.
+type Interval = (Timestamp, Timestamp);
 
 /// The place at which storage blocked a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,24 +37,24 @@ pub(super) struct ForThread {
     pub(super) operation: BlockedIn,
     /// Whether it is counted for its thread, or only explains waits for that thread.
     is_counted: bool,
-    began: u64,
-    ended: u64,
+    began: Timestamp,
+    ended: Timestamp,
     waker: u32,
     /// The time for which the other thread was blocked meanwhile; its beginning and its end.
-    pub(super) time: u64,
-    pub(super) first: u64,
-    pub(super) last: u64,
+    pub(super) time: Nanos,
+    pub(super) first: Timestamp,
+    pub(super) last: Timestamp,
     /// The longest time for which it was blocked without a break.
-    longest: u64,
+    longest: Nanos,
     /// The places at which it was blocked, with the time of each.
-    places: Vec<(Place, u64)>,
+    places: Vec<(Place, Nanos)>,
 }
 
 impl ForThread {
     pub(super) fn new(
         (key, unit): ((u32, u32), Option<u32>),
         operation: BlockedIn,
-        (began, ended): (u64, u64),
+        (began, ended): Interval,
         waker: u32,
     ) -> ForThread {
         ForThread {
@@ -62,10 +65,10 @@ impl ForThread {
             began,
             ended,
             waker,
-            time: 0,
-            first: 0,
-            last: 0,
-            longest: 0,
+            time: Nanos(0),
+            first: Timestamp(0),
+            last: Timestamp(0),
+            longest: Nanos(0),
             places: Vec::new(),
         }
     }
@@ -76,25 +79,27 @@ impl ForThread {
     }
 
     /// Adds the part of an interval that lies within the wait, and gives it.
-    fn add(&mut self, (began, ended): (u64, u64), place: Place) -> Option<(u64, u64)> {
+    fn add(&mut self, (began, ended): Interval, place: Place) -> Option<Interval> {
         // The intervals of a thread come in order. A part that has been counted is not counted again.
         let from = began.max(self.began).max(self.last);
         let until = ended.min(self.ended);
         // If neither wait has ended, both last until the end of the recording. That end is not known here, so
         // this part is missing.
-        if from >= until || until == u64::MAX {
+        if from >= until || until == Timestamp::MAX {
             return None;
         }
-        if self.time == 0 {
+        if self.time == Nanos(0) {
             self.first = from;
         }
-        self.time += until - from;
-        self.longest = self.longest.max(until - from);
+        let part = until - from;
+        self.time += part;
+        self.longest = self.longest.max(part);
         self.last = until;
+        assert!(self.time <= self.ended - self.began, "the parts of a wait lie in it, one after the other");
         if let Some((_, time)) = self.places.iter_mut().find(|(known, _)| *known == place) {
-            *time += until - from;
+            *time += part;
         } else if self.places.len() < PLACES_MAX {
-            self.places.push((place, until - from));
+            self.places.push((place, part));
         }
         Some((from, until))
     }
@@ -102,8 +107,8 @@ impl ForThread {
     /// The time that counts as one wait: the complete blocked time if it is most of the wait, as with an
     /// answer that took several writes. A shell that waits for a program for minutes does not feel the sum of
     /// its waits, but at most each single one.
-    pub(super) fn felt(&self) -> u64 {
-        if self.time.saturating_mul(2) >= self.ended - self.began { self.time } else { self.longest }
+    pub(super) fn felt(&self) -> Nanos {
+        if self.time + self.time >= self.ended - self.began { self.time } else { self.longest }
     }
 
     /// The place of most of the time; the first of equal ones.
@@ -121,16 +126,16 @@ pub(super) struct Chains {
     /// By the thread that was waited for.
     by_waker: FxHashMap<u32, Vec<u64>>,
     /// By end.
-    ends: BinaryHeap<Reverse<(u64, u64)>>,
+    ends: BinaryHeap<Reverse<(Timestamp, u64)>>,
     /// The last interval in which each thread was blocked.
-    last: FxHashMap<u32, ((u64, u64), Place)>,
+    last: FxHashMap<u32, (Interval, Place)>,
     /// Waits that arrived while too many were open.
     pub(super) beyond: u64,
 }
 
 impl Chains {
     /// Returns the counted waits that ended before `time` and were for a thread that was blocked.
-    pub(super) fn ended_before(&mut self, time: u64) -> Vec<ForThread> {
+    pub(super) fn ended_before(&mut self, time: Timestamp) -> Vec<ForThread> {
         let mut ended = Vec::new();
         while let Some(&Reverse((at, id))) = self.ends.peek()
             && at <= time
@@ -143,7 +148,7 @@ impl Chains {
                     self.by_waker.remove(&wait.waker);
                 }
             }
-            if wait.time > 0 && wait.is_counted {
+            if wait.time > Nanos(0) && wait.is_counted {
                 ended.push(wait);
             }
         }
@@ -151,7 +156,7 @@ impl Chains {
     }
 
     /// Takes an interval in which storage blocked a thread.
-    pub(super) fn blocked(&mut self, tid: u32, interval: (u64, u64), place: Place) {
+    pub(super) fn blocked(&mut self, tid: u32, interval: Interval, place: Place) {
         self.thread_blocked(tid, interval, place, 0);
     }
 
@@ -174,7 +179,7 @@ impl Chains {
     }
 
     /// The thread was blocked, directly or behind the thread of `place`.
-    fn thread_blocked(&mut self, tid: u32, interval: (u64, u64), place: Place, length: usize) {
+    fn thread_blocked(&mut self, tid: u32, interval: Interval, place: Place, length: usize) {
         if self.last.len() < OPEN_MAX || self.last.contains_key(&tid) {
             let last = self.last.entry(tid).or_insert((interval, place));
             if interval.1 >= last.0.1 {
@@ -203,9 +208,9 @@ impl Chains {
 const THROUGH_MAX: usize = 16;
 
 /// Adds time to a place of a short list. When the list is full, the file is forgotten.
-pub(super) fn add_place(places: &mut Vec<(Place, u64)>, place: Place, time: u64) {
+pub(super) fn add_place(places: &mut Vec<(Place, Nanos)>, place: Place, time: Nanos) {
     if let Some((_, sum)) = places.iter_mut().find(|(known, _)| *known == place) {
-        *sum = sum.saturating_add(time);
+        *sum += time;
     } else if places.len() >= THROUGH_MAX && place.file.is_some() {
         add_place(places, Place { file: None, ..place }, time);
     } else if places.len() < 2 * THROUGH_MAX {
@@ -219,6 +224,10 @@ mod tests {
 
     const FILE: Option<u32> = Some(5);
 
+    fn interval(began: u64, ended: u64) -> Interval {
+        (Timestamp(began), Timestamp(ended))
+    }
+
     fn place(tid: u32) -> Place {
         Place { name: tid, unit: None, operation: BlockedIn::Fsync, file: FILE }
     }
@@ -229,22 +238,29 @@ mod tests {
         let mut chains = Chains::default();
         let mut ended = Vec::new();
         for row in rows {
-            ended.extend(chains.ended_before(row[1]));
+            ended.extend(chains.ended_before(Timestamp(row[1])));
             match *row {
-                [tid, began, until] => chains.blocked(*tid as u32, (*began, *until), place(*tid as u32)),
+                [tid, began, until] => {
+                    chains.blocked(*tid as u32, interval(*began, *until), place(*tid as u32));
+                }
                 [tid, began, until, waker] => {
                     let key = (*tid as u32, *tid as u32);
-                    let wait =
-                        ForThread::new((key, None), BlockedIn::OtherThread, (*began, *until), *waker as u32);
+                    let wait = ForThread::new(
+                        (key, None),
+                        BlockedIn::OtherThread,
+                        interval(*began, *until),
+                        *waker as u32,
+                    );
                     chains.waited(wait);
                 }
                 _ => unreachable!(),
             }
         }
-        ended.extend(chains.ended_before(u64::MAX));
+        ended.extend(chains.ended_before(Timestamp::MAX));
         assert!(chains.by_waker.is_empty() && chains.open.is_empty());
-        let told =
-            |wait: ForThread| (wait.key.0, wait.time, wait.first, wait.last, wait.place().unwrap().name);
+        let told = |wait: ForThread| {
+            (wait.key.0, wait.time.0, wait.first.0, wait.last.0, wait.place().unwrap().name)
+        };
         ended.into_iter().map(told).collect()
     }
 
@@ -273,26 +289,25 @@ mod tests {
     /// A wait that a filter leaves out explains the waits for its thread, but is not reported itself.
     #[test]
     fn a_link_that_is_not_counted_holds_the_chain() {
-        let wait = |tid: u32, interval, waker| {
-            ForThread::new(((tid, tid), None), BlockedIn::OtherThread, interval, waker)
-        };
+        let wait =
+            |tid: u32, when, waker| ForThread::new(((tid, tid), None), BlockedIn::OtherThread, when, waker);
         let mut chains = Chains::default();
-        chains.waited(wait(1, (10, 90), 2));
-        chains.waited(wait(2, (12, 80), 3).uncounted());
-        chains.blocked(3, (20, 40), place(3));
-        let ended = chains.ended_before(u64::MAX);
+        chains.waited(wait(1, interval(10, 90), 2));
+        chains.waited(wait(2, interval(12, 80), 3).uncounted());
+        chains.blocked(3, interval(20, 40), place(3));
+        let ended = chains.ended_before(Timestamp::MAX);
         assert_eq!(ended.len(), 1);
-        assert_eq!((ended[0].key.0, ended[0].time, ended[0].place()), (1, 20, Some(place(3))));
+        assert_eq!((ended[0].key.0, ended[0].time.0, ended[0].place()), (1, 20, Some(place(3))));
     }
 
     #[test]
     fn short_waits_during_a_long_one_are_not_one_wait() {
         let felt = |until| {
             let mut chains = Chains::default();
-            chains.waited(ForThread::new(((1, 1), None), BlockedIn::OtherThread, (0, until), 2));
-            chains.blocked(2, (10, 30), place(2));
-            chains.blocked(2, (40, 80), place(2));
-            chains.ended_before(u64::MAX)[0].felt()
+            chains.waited(ForThread::new(((1, 1), None), BlockedIn::OtherThread, interval(0, until), 2));
+            chains.blocked(2, interval(10, 30), place(2));
+            chains.blocked(2, interval(40, 80), place(2));
+            chains.ended_before(Timestamp::MAX)[0].felt().0
         };
         assert_eq!((felt(120), felt(121)), (60, 40));
     }

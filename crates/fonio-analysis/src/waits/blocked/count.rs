@@ -1,6 +1,6 @@
 //! The waits of one thread: their sums, and the longest ones.
 
-use fonio_core::BlockedIn;
+use fonio_core::{BlockedIn, Nanos, Timestamp};
 use rustc_hash::FxHashMap;
 
 use super::chain::{Place, add_place};
@@ -22,61 +22,62 @@ pub(super) struct Count {
     pub(super) waits: u64,
     /// The waits with a row of their own.
     pub(super) rows: u64,
-    pub(super) time: u64,
-    pub(super) longest: u64,
+    pub(super) time: Nanos,
+    pub(super) longest: Nanos,
     pub(super) long: u64,
-    pub(super) operations: FxHashMap<BlockedIn, (u64, u64)>,
+    pub(super) operations: FxHashMap<BlockedIn, (u64, Nanos)>,
     /// By file: waits, time and longest.
     pub(super) files: Vec<(u32, FileCount)>,
     pub(super) kept: Vec<Kept>,
     /// For waits for other threads: the places at which those threads were blocked, and the times.
-    pub(super) through: Vec<(Place, u64)>,
+    pub(super) through: Vec<(Place, Nanos)>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FileCount {
     pub(super) waits: u64,
-    pub(super) time: u64,
-    pub(super) longest: u64,
+    pub(super) time: Nanos,
+    pub(super) longest: Nanos,
 }
 
 /// One of the longest waits.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kept {
-    pub(super) began: u64,
-    pub(super) ended: u64,
+    pub(super) began: Timestamp,
+    pub(super) ended: Timestamp,
     pub(super) operation: BlockedIn,
     pub(super) file: Option<u32>,
     /// In a wait for another thread: the time for which that thread was blocked, and the place.
-    pub(super) through: Option<(u64, Place)>,
+    pub(super) through: Option<(Nanos, Place)>,
     /// In a wait for another thread: the part of that time that counts as one wait.
-    pub(super) felt: u64,
+    pub(super) felt: Nanos,
 }
 
 impl Kept {
     #[cfg(test)]
     pub(super) fn new(began: u64, ended: u64) -> Kept {
-        Kept { began, ended, operation: BlockedIn::Read, file: None, through: None, felt: 0 }
+        let (began, ended) = (Timestamp(began), Timestamp(ended));
+        Kept { began, ended, operation: BlockedIn::Read, file: None, through: None, felt: Nanos(0) }
     }
 
-    pub(super) fn time(&self) -> u64 {
+    pub(super) fn time(&self) -> Nanos {
         self.through.map_or(self.ended - self.began, |(time, _)| time)
     }
 
     /// The part of the blocked time that counts as one wait.
-    pub(super) fn felt(&self) -> u64 {
+    pub(super) fn felt(&self) -> Nanos {
         if self.through.is_some() { self.felt } else { self.time() }
     }
 }
 
 impl Count {
-    pub(super) fn add(&mut self, operation: BlockedIn, waits: u64, time: u64) {
+    pub(super) fn add(&mut self, operation: BlockedIn, waits: u64, time: Nanos) {
         self.is_kernel |= operation == BlockedIn::KernelThread;
         self.waits += waits;
-        self.time = self.time.saturating_add(time);
+        self.time += time;
         let (count, sum) = self.operations.entry(operation).or_default();
         *count += waits;
-        *sum = sum.saturating_add(time);
+        *sum += time;
     }
 
     pub(super) fn add_wait(&mut self, wait: &Kept) {
@@ -84,7 +85,7 @@ impl Count {
         self.add(wait.operation, 1, time);
         self.rows += 1;
         self.longest = self.longest.max(wait.felt());
-        self.long += u64::from(wait.felt() >= LONG.0 && is_felt(wait.operation));
+        self.long += u64::from(wait.felt() >= LONG && is_felt(wait.operation));
         if let Some(file) = wait.file {
             self.add_file(file, time);
         }
@@ -94,9 +95,9 @@ impl Count {
     }
 
     /// Ends the waits that have no end.
-    pub(super) fn end_open(&mut self, at: u64) {
+    pub(super) fn end_open(&mut self, at: Timestamp) {
         let mut kept = std::mem::take(&mut self.kept);
-        let is_open = |wait: &&mut Kept| wait.ended == u64::MAX && wait.through.is_none();
+        let is_open = |wait: &&mut Kept| wait.ended == Timestamp::MAX && wait.through.is_none();
         for wait in kept.iter_mut().filter(is_open) {
             wait.ended = at.max(wait.began);
             self.add_wait(wait);
@@ -104,7 +105,7 @@ impl Count {
         self.kept = kept;
     }
 
-    fn add_file(&mut self, file: u32, time: u64) {
+    fn add_file(&mut self, file: u32, time: Nanos) {
         let known = self.files.iter().position(|(known, _)| *known == file);
         let place = known.or_else(|| {
             (self.files.len() < FILES_OF_THREAD).then(|| {

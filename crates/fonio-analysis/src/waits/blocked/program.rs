@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use fonio_core::BlockedIn;
+use fonio_core::{BlockedIn, Nanos};
 use rustc_hash::FxHashMap;
 
 use super::behind::{Owners, Watch};
@@ -22,22 +22,22 @@ pub(super) struct Program {
     pub(super) role: Role,
     pub(super) threads: u64,
     pub(super) waits: u64,
-    pub(super) time: u64,
+    pub(super) time: Nanos,
     /// The time of the thread that was blocked for longest, and that thread.
-    pub(super) worst: (u64, u32),
-    pub(super) longest: u64,
+    pub(super) worst: (Nanos, u32),
+    pub(super) longest: Nanos,
     pub(super) long: u64,
-    pub(super) operations: Vec<(BlockedIn, u64, u64)>,
-    pub(super) files: FxHashMap<u32, u64>,
+    pub(super) operations: Vec<(BlockedIn, u64, Nanos)>,
+    pub(super) files: FxHashMap<u32, Nanos>,
     pub(super) owners: Owners,
-    pub(super) through: Vec<(Place, u64)>,
+    pub(super) through: Vec<(Place, Nanos)>,
 }
 
 impl Program {
     pub(super) fn absorb(&mut self, key: Key, count: &Count, watch: &Watch) {
         self.threads += 1;
         self.waits += count.waits;
-        self.time = self.time.saturating_add(count.time);
+        self.time += count.time;
         if count.time > self.worst.0 {
             self.worst = (count.time, key.0);
         }
@@ -46,7 +46,7 @@ impl Program {
         for (&operation, &(waits, time)) in &count.operations {
             let place = at_operation(&mut self.operations, operation);
             place.1 += waits;
-            place.2 = place.2.saturating_add(time);
+            place.2 += time;
         }
         for (file, of_file) in &count.files {
             *self.files.entry(*file).or_default() += of_file.time;
@@ -63,30 +63,30 @@ impl Program {
 
     pub(super) fn told(
         &self,
-        span_ns: u64,
+        span: Nanos,
         threads: &Threads,
         path: &dyn Fn(u32) -> Option<String>,
         told: &dyn Fn(&Owners) -> Vec<Behind>,
     ) -> BlockedProgram {
         let mut operations = self.operations.clone();
         operations.sort_by_key(|(operation, _, time)| (Reverse(*time), *operation));
-        let worst_ns = self.worst.0.min(span_ns);
+        let worst = self.worst.0.min(span);
         BlockedProgram {
             name: threads.name(self.name).to_owned(),
             unit: self.unit.map(|unit| threads.unit(unit).to_owned()),
             role: self.role,
             threads: self.threads,
             waits: self.waits,
-            time_ns: self.time,
+            time_ns: self.time.0,
             worst_tid: self.worst.1,
-            worst: TimeShare { ns: worst_ns, share: ratio(worst_ns, span_ns).unwrap_or(0.0) },
-            longest_ns: (self.longest > 0).then_some(self.longest),
+            worst: TimeShare { ns: worst.0, share: ratio(worst, span).unwrap_or(0.0) },
+            longest_ns: (self.longest > Nanos(0)).then_some(self.longest.0),
             long: self.long,
             operations: (operations.into_iter())
-                .map(|(operation, waits, time_ns)| OperationTime {
+                .map(|(operation, waits, time)| OperationTime {
                     blocked_in: operation.name().to_owned(),
                     waits,
-                    time_ns,
+                    time_ns: time.0,
                 })
                 .collect(),
             file: self.most_waited_file(path),
@@ -98,18 +98,18 @@ impl Program {
     /// The file for which it waited longest. The files of a database of SQLite count together, since each transaction waits for
     /// several of them.
     fn most_waited_file(&self, path: &dyn Fn(u32) -> Option<String>) -> Option<FileShare> {
-        let all: u64 = self.files.values().sum();
+        let all: Nanos = self.files.values().copied().sum();
         // A file that is deleted and made again has several numbers, and one path.
-        let mut times: BTreeMap<String, u64> = BTreeMap::new();
+        let mut times: BTreeMap<String, Nanos> = BTreeMap::new();
         for (file, time) in &self.files {
             if let Some(path) = path(*file) {
-                *times.entry(path).or_default() += time;
+                *times.entry(path).or_default() += *time;
             }
         }
-        let mut sums: BTreeMap<&str, u64> = BTreeMap::new();
+        let mut sums: BTreeMap<&str, Nanos> = BTreeMap::new();
         for (file, time) in &times {
             let of = database_of(file).filter(|database| times.contains_key(*database)).unwrap_or(file);
-            *sums.entry(of).or_default() += time;
+            *sums.entry(of).or_default() += *time;
         }
         let (file, time) = sums.into_iter().max_by_key(|(file, time)| (*time, Reverse(*file)))?;
         let journal = Some(format!("{file}-journal")).filter(|journal| times.contains_key(journal));
@@ -123,31 +123,31 @@ impl Program {
         if !self.is_through_others() {
             return None;
         }
-        let mut whose: Vec<(Place, u64)> = Vec::new();
+        let mut whose: Vec<(Place, Nanos)> = Vec::new();
         for (place, time) in &self.through {
             let of_any_file = Place { file: None, ..*place };
             match whose.iter_mut().find(|(known, _)| *known == of_any_file) {
-                Some((_, sum)) => *sum = sum.saturating_add(*time),
+                Some((_, sum)) => *sum += *time,
                 None => whose.push((of_any_file, *time)),
             }
         }
         let (most, _) = whose.into_iter().max_by_key(|(place, time)| (*time, Reverse(*place)))?;
         // A file that is deleted and made again has several numbers, and one path.
-        let mut paths: BTreeMap<String, u64> = BTreeMap::new();
+        let mut paths: BTreeMap<String, Nanos> = BTreeMap::new();
         for (place, time) in self.through.iter().filter(|(place, _)| Place { file: None, ..*place } == most) {
             if let Some(path) = told(*place).file {
-                *paths.entry(path).or_default() += time;
+                *paths.entry(path).or_default() += *time;
             }
         }
-        let known: u64 = paths.values().sum();
-        let file = paths.into_iter().find(|(_, time)| 2 * u128::from(*time) >= u128::from(known));
+        let known: Nanos = paths.values().copied().sum();
+        let file = paths.into_iter().find(|(_, time)| *time + *time >= known);
         Some(Through { file: file.map(|(path, _)| path), ..told(most) })
     }
 
     /// Whether it spent at least half of its time in waits for other threads.
     pub(super) fn is_through_others(&self) -> bool {
-        let time: u64 = self.through.iter().map(|(_, time)| time).sum();
-        time > 0 && 2 * u128::from(time) >= u128::from(self.time)
+        let time: Nanos = self.through.iter().map(|(_, time)| *time).sum();
+        time > Nanos(0) && time + time >= self.time
     }
 }
 
@@ -166,12 +166,12 @@ pub(super) fn through(place: Place, threads: &Threads, path: &dyn Fn(u32) -> Opt
 }
 
 fn at_operation(
-    operations: &mut Vec<(BlockedIn, u64, u64)>,
+    operations: &mut Vec<(BlockedIn, u64, Nanos)>,
     wanted: BlockedIn,
-) -> &mut (BlockedIn, u64, u64) {
+) -> &mut (BlockedIn, u64, Nanos) {
     let known = operations.iter().position(|(operation, ..)| *operation == wanted);
     let place = known.unwrap_or_else(|| {
-        operations.push((wanted, 0, 0));
+        operations.push((wanted, 0, Nanos(0)));
         operations.len() - 1
     });
     &mut operations[place]

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use fonio_core::meta::{BLOCKED_PARTLY, BLOCKED_SAMPLED, SHOWS_BLOCKED};
-use fonio_core::{Request, Timestamp, Wait};
+use fonio_core::{ByteCount, Nanos, Request, Timestamp, Wait};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::behind::{Owner, Owners, Watch};
@@ -35,7 +35,7 @@ const INTERVALS_MAX: usize = 4096;
 /// Bulk work: requests of at least this size on average, …
 const BULK_SIZE: u64 = 128 * 1024;
 /// … at least this much in all (more than programs and their libraries read at a start), …
-const BULK_BYTES: u64 = 64 << 20;
+const BULK_BYTES: ByteCount = ByteCount(64 << 20);
 /// … and at least this much in each second of the span. All three thresholds are our choice.
 const BULK_BYTES_PER_S: u64 = 1 << 20;
 
@@ -45,7 +45,7 @@ pub(crate) struct BlockedTally {
     threads: FxHashMap<Key, Count>,
     beyond: u64,
     /// Requests and bytes by the thread that caused them.
-    caused: FxHashMap<u32, (u64, u64)>,
+    caused: FxHashMap<u32, (u64, ByteCount)>,
     /// The process of each thread, and the parent of each process.
     pids: FxHashMap<u32, u32>,
     parents: FxHashMap<u32, u32>,
@@ -58,7 +58,7 @@ pub(crate) struct BlockedTally {
 }
 
 /// The waits for a file, and those of the program that waited longest for it: time, name and unit.
-type OfFile = (FileCount, (u64, u32, Option<u32>));
+type OfFile = (FileCount, (Nanos, u32, Option<u32>));
 
 impl Question for BlockedTally {
     type Answer = Option<Blocked>;
@@ -81,7 +81,7 @@ impl Question for BlockedTally {
                 if row.blocked_in.is_for_storage(row.reason) {
                     let key = (row.tid, threads.name_at(Some(row.tid), row.from));
                     if let Some(count) = self.count(key, || threads.unit_at(row.tid, row.from)) {
-                        count.add(row.blocked_in, row.count, row.total.0);
+                        count.add(row.blocked_in, row.count, row.total);
                     }
                 }
             }
@@ -105,7 +105,7 @@ impl Question for BlockedTally {
         {
             let (requests, bytes) = self.caused.entry(tid).or_default();
             *requests += 1;
-            *bytes = bytes.saturating_add(seen.bytes.0);
+            *bytes += seen.bytes;
         }
         if self.is_filtered {
             return;
@@ -117,12 +117,12 @@ impl Question for BlockedTally {
         let of = (row.file_id, row.content);
         let owner = Owner { process: seen.process, unit: seen.unit, is_own: false };
         let pid = tid.map(|tid| self.pids.get(&tid).copied().unwrap_or(tid));
-        self.watch.request((seen.queued.unwrap_or(start).min(start).0, end.0), seen.device, pid, (owner, of));
+        self.watch.request((seen.queued.unwrap_or(start).min(start), end), seen.device, pid, (owner, of));
     }
 
     /// `None` if the recording does not have the waits of all threads.
     fn finish(mut self, end: &mut Ending) -> Option<Blocked> {
-        let (began, span_ns, meta) = (end.began().0, end.duration().0, end.meta);
+        let (began, span, meta) = (end.began(), end.duration(), end.meta);
         let (threads, files) = (&end.context.threads, &end.context.files);
         // On a quiet machine, no thread is blocked at all.
         let shows = |what: &str| meta.source.shows.iter().any(|shown| shown == what);
@@ -130,9 +130,9 @@ impl Question for BlockedTally {
             return None;
         }
         let command = meta.command_pid;
-        self.end_chains(u64::MAX);
-        self.threads.values_mut().for_each(|count| count.end_open(began + span_ns));
-        let roles = self.roles(span_ns, command);
+        self.end_chains(Timestamp::MAX);
+        self.threads.values_mut().for_each(|count| count.end_open(began + span));
+        let roles = self.roles(span, command);
         let mut sorted: Vec<(&Key, &Count)> = self.threads.iter().collect();
         sorted.sort_unstable_by_key(|(key, _)| **key);
         let mut programs: Vec<Program> = Vec::new();
@@ -159,7 +159,7 @@ impl Question for BlockedTally {
                 }
             }
             if role == Role::OfInterest {
-                let felt = count.kept.iter().filter(|kept| kept.felt() >= LONG.0 && is_felt(kept.operation));
+                let felt = count.kept.iter().filter(|kept| kept.felt() >= LONG && is_felt(kept.operation));
                 long.extend(felt.map(|kept| (key, count.unit, *kept)));
             }
         }
@@ -188,15 +188,15 @@ impl Question for BlockedTally {
             programs: (programs.iter().take(PROGRAMS_MAX))
                 .map(|program| BlockedProgram {
                     through: program.through(|place| through(place, threads, &path)),
-                    ..program.told(span_ns, threads, &path, &told)
+                    ..program.told(span, threads, &path, &told)
                 })
                 .collect(),
             files: (of_files.into_iter())
                 .map(|(file, (count, (_, name, of_unit)))| BlockedFile {
                     path: path(file),
                     waits: count.waits,
-                    time_ns: count.time,
-                    longest_ns: count.longest,
+                    time_ns: count.time.0,
+                    longest_ns: count.longest.0,
                     program: named(threads.name(name), unit(of_unit).as_deref()),
                 })
                 .collect(),
@@ -205,8 +205,8 @@ impl Question for BlockedTally {
                 count: long_count,
                 longest: (long.iter())
                     .map(|(key, of_unit, kept)| LongWait {
-                        at_ns: kept.began.saturating_sub(began),
-                        time_ns: kept.felt(),
+                        at_ns: (kept.began - began).0,
+                        time_ns: kept.felt().0,
                         tid: key.0,
                         program: named(threads.name(key.1), unit(*of_unit).as_deref()),
                         blocked_in: kept.operation.name().to_owned(),
@@ -251,13 +251,13 @@ impl BlockedTally {
         // A wait of a launch does not show the operation.
         let Some(operation) = row.blocked_in else { return };
         self.is_known = true;
-        let began = row.began.max(span.0).0;
+        let began = row.began.max(span.0);
         // The end of the span is known only at the end; a wait without an end lasts until then.
-        let ended = row.ended.map_or(span.1, |ended| ended.min(span.1)).0;
+        let ended = row.ended.map_or(span.1, |ended| ended.min(span.1));
         if ended <= began {
             return;
         }
-        self.end_chains(row.began.0);
+        self.end_chains(row.began);
         let key = (row.tid, threads.name_at(Some(row.tid), row.began));
         let unit = threads.unit_at(row.tid, row.began);
         if !operation.is_for_storage(row.reason) {
@@ -273,15 +273,15 @@ impl BlockedTally {
             return;
         }
         let Some(count) = self.count(key, || unit) else { return };
-        let wait = Kept { began, ended, operation, file: row.file_id, through: None, felt: 0 };
-        if ended != u64::MAX {
+        let wait = Kept { began, ended, operation, file: row.file_id, through: None, felt: Nanos(0) };
+        if ended != Timestamp::MAX {
             count.add_wait(&wait);
         }
         count.keep(wait);
     }
 
     /// Counts the waits for other threads that ended before `time`.
-    fn end_chains(&mut self, time: u64) {
+    fn end_chains(&mut self, time: Timestamp) {
         for wait in self.chains.ended_before(time) {
             let Some(place) = wait.place() else { continue };
             let Some(count) = self.count(wait.key, || wait.unit) else { continue };
@@ -296,7 +296,7 @@ impl BlockedTally {
 
     /// Chooses the waits during which requests are counted: those of the threads that were blocked for longest.
     fn begin_watch(&mut self) {
-        self.end_chains(u64::MAX);
+        self.end_chains(Timestamp::MAX);
         let mut most: Vec<(&Key, &Count)> =
             self.threads.iter().filter(|(_, count)| !count.is_kernel && !count.kept.is_empty()).collect();
         most.sort_unstable_by_key(|(key, count)| (Reverse(count.time), **key));
@@ -326,7 +326,7 @@ impl BlockedTally {
         None
     }
 
-    fn role(&self, key: Key, count: &Count, span_ns: u64, command: Option<u32>) -> Role {
+    fn role(&self, key: Key, count: &Count, span: Nanos, command: Option<u32>) -> Role {
         if count.is_kernel {
             return Role::Kernel;
         }
@@ -336,8 +336,8 @@ impl BlockedTally {
             None => {}
         }
         let (requests, bytes) = self.caused.get(&key.0).copied().unwrap_or_default();
-        let enough = BULK_BYTES.max((span_ns / 1_000_000_000).saturating_mul(BULK_BYTES_PER_S));
-        if requests > 0 && bytes / requests >= BULK_SIZE && bytes >= enough {
+        let enough = BULK_BYTES.max(ByteCount((span.0 / 1_000_000_000).saturating_mul(BULK_BYTES_PER_S)));
+        if requests > 0 && bytes.0 / requests >= BULK_SIZE && bytes >= enough {
             return Role::BulkWork;
         }
         Role::OfInterest
@@ -345,8 +345,8 @@ impl BlockedTally {
 
     /// The role of each thread. A program that only waits for bulk work, such as the shell of a copy, is part
     /// of it.
-    fn roles(&self, span_ns: u64, command: Option<u32>) -> FxHashMap<Key, Role> {
-        let role = |(&key, count): (&Key, &Count)| (key, self.role(key, count, span_ns, command));
+    fn roles(&self, span: Nanos, command: Option<u32>) -> FxHashMap<Key, Role> {
+        let role = |(&key, count): (&Key, &Count)| (key, self.role(key, count, span, command));
         let mut roles: FxHashMap<Key, Role> = self.threads.iter().map(role).collect();
         let is_bulk = |(key, _): &(&Key, &Count)| roles.get(*key) == Some(&Role::BulkWork);
         let bulk: FxHashSet<(u32, Option<u32>)> =
@@ -354,7 +354,7 @@ impl BlockedTally {
         for (key, count) in &self.threads {
             let is_command = || command.is_some_and(|command| self.is_of(key.0, command) == Some(true));
             let of_bulk = count.through.iter().filter(|(place, _)| bulk.contains(&(place.name, place.unit)));
-            if of_bulk.map(|(_, time)| time).sum::<u64>() > count.time / 2
+            if of_bulk.map(|(_, time)| *time).sum::<Nanos>().0 > count.time.0 / 2
                 && roles[key] == Role::OfInterest
                 && !is_command()
             {
@@ -368,7 +368,7 @@ impl BlockedTally {
     fn intervals(
         &self,
         programs: &[Program],
-        began: u64,
+        began: Timestamp,
         roles: &FxHashMap<Key, Role>,
     ) -> (Vec<Interval>, u64) {
         let places: FxHashMap<(u32, Option<u32>, Role), usize> = (programs.iter().take(PROGRAMS_MAX))
@@ -384,8 +384,8 @@ impl BlockedTally {
             };
             rows += count.rows;
             all.extend(count.kept.iter().map(|kept| Interval {
-                at_ns: kept.began.saturating_sub(began),
-                time_ns: kept.time(),
+                at_ns: (kept.began - began).0,
+                time_ns: kept.time().0,
                 program: program as u32,
                 blocked_in: kept.operation.name().to_owned(),
             }));

@@ -14,10 +14,16 @@ use crate::filter::Filter;
 use crate::filter::FilterOptions;
 use crate::question::options::AnalysisOptions;
 
-/// The analysis of waits and requests; each thread is a process of its own, and 8 is the parent of 9.
-fn blocked(waits: &[&str], requests: &[&str], command_pid: Option<u32>) -> Option<Blocked> {
+/// An analyser of a recording that begins at 0.
+fn analyser() -> Analyser {
     let mut analyser = Analyser::new(AnalysisOptions::default());
     analyser.began(Timestamp(0)).unwrap();
+    analyser
+}
+
+/// The analysis of waits and requests; each thread is a process of its own, and 8 is the parent of 9.
+fn blocked(waits: &[&str], requests: &[&str], command_pid: Option<u32>) -> Option<Blocked> {
+    let mut analyser = analyser();
     for (tid, parent) in [(1, 0), (7, 1), (8, 1), (9, 8), (10, 99)] {
         let (pid, comm) = (Some(tid), Some(format!("p{tid}")));
         analyser.thread(&Thread { tid, pid, comm, parent_pid: Some(parent), ..Thread::default() }).unwrap();
@@ -57,8 +63,7 @@ fn without_bpf_the_verdict_says_what_is_missing() {
         Meta { began: Some(Timestamp(0)), ended: Some(Timestamp(20_000_000_000)), ..Meta::default() };
     meta.source.shows = vec![SHOWS_BLOCKED.to_owned(), BLOCKED_PARTLY.to_owned()];
     for (text, is_the_problem) in [("7 fsync 0 10", false), ("7 fsync 0 15000000", true)] {
-        let mut analyser = Analyser::new(AnalysisOptions::default());
-        analyser.began(Timestamp(0)).unwrap();
+        let mut analyser = analyser();
         analyser.wait(&wait(text)).unwrap();
         analyser.request(&request(0, "R 0+8 q0 d0 c10 t7")).unwrap();
         let found = analyser.finish(&meta);
@@ -89,8 +94,7 @@ fn discards_are_no_bulk_work() {
 
 #[test]
 fn short_waits_count_and_a_lock_does_not() {
-    let mut analyser = Analyser::new(AnalysisOptions::default());
-    analyser.began(Timestamp(0)).unwrap();
+    let mut analyser = analyser();
     let count = |blocked_in, reason| BlockedCount {
         tid: 7,
         blocked_in,
@@ -145,8 +149,7 @@ fn behind_whom_on_the_device_of_the_own_requests() {
 fn behind_a_program_with_many_files() {
     let requests: Vec<String> =
         (0..200).map(|at| format!("W {}+8 q0 d0 c{} t8", at * 8, 1000 + at * 10)).collect();
-    let mut analyser = Analyser::new(AnalysisOptions::default());
-    analyser.began(Timestamp(0)).unwrap();
+    let mut analyser = analyser();
     analyser.wait(&wait("7 fsync 0 3000")).unwrap();
     for (id, line) in requests.iter().enumerate() {
         let mut row = request(id as u64, line);
@@ -187,8 +190,7 @@ fn a_filter_leaves_the_chain_whole() {
 /// A shell starts one program after the other, and each of them creates its journal again.
 #[test]
 fn many_files_of_one_path_are_one_place() {
-    let mut analyser = Analyser::new(AnalysisOptions::default());
-    analyser.began(Timestamp(0)).unwrap();
+    let mut analyser = analyser();
     for tid in 7..50 {
         let (pid, comm) = (Some(tid), Some(if tid == 7 { "sh" } else { "sqlite3" }.to_owned()));
         analyser.thread(&Thread { tid, pid, comm, ..Thread::default() }).unwrap();
@@ -215,8 +217,7 @@ fn many_files_of_one_path_are_one_place() {
 #[test]
 fn the_files_of_a_database_count_together() {
     let file = |paths: &[&str]| {
-        let mut analyser = Analyser::new(AnalysisOptions::default());
-        analyser.began(Timestamp(0)).unwrap();
+        let mut analyser = analyser();
         for (file_id, path) in (1..).zip(paths) {
             let (from, path, content) = (Timestamp(0), Some((*path).to_owned()), Content::Data);
             analyser.file(&File { file_id, from, device: None, inode: None, path, content }).unwrap();
@@ -259,7 +260,8 @@ proptest! {
         let mut watch = Watch::new(waits.clone());
         let owner = |process| (Owner { process, unit: None, is_own: false }, (None, Content::Data));
         for &(start, length, process) in &requests {
-            watch.request((start, start + length), 0, Some(process), owner(process));
+            let outstanding = (Timestamp(start), Timestamp(start + length));
+            watch.request(outstanding, 0, Some(process), owner(process));
         }
         for (key, pid, kept) in &waits {
             let same = waits.iter().filter(|(other, _, wait)| other == key && wait.began == kept.began);
@@ -269,7 +271,7 @@ proptest! {
             }
             let mut expected: std::collections::BTreeMap<u32, u64> = std::collections::BTreeMap::new();
             for &(start, length, process) in &requests {
-                let overlap = (start + length).min(kept.ended).saturating_sub(start.max(kept.began));
+                let overlap = (start + length).min(kept.ended.0).saturating_sub(start.max(kept.began.0));
                 if overlap > 0 {
                     *expected.entry(process).or_default() += overlap;
                 }

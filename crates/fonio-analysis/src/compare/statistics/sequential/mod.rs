@@ -19,8 +19,7 @@
 //! The interval contains every ratio that the gamblers who bet against it have not refuted.
 
 use fonio_core::statistics::sample::median;
-
-use super::estimate::Bounds;
+use fonio_core::statistics::welch::Interval;
 
 /// Boldness of the gamblers, and their shares of the capital. At a level of 5 percent, a bold one needs only
 /// six pairs of the same sign, the minimum for any test of signs; a careful one wins with effects smaller
@@ -81,7 +80,7 @@ fn against(values: &[f64], centre: f64) -> f64 {
 /// # Panics
 ///
 /// If there are no values, one is not finite, or `level` is not between 0 and 1.
-pub(crate) fn interval(values: &[f64], level: f64) -> Bounds {
+pub(crate) fn interval(values: &[f64], level: f64) -> Interval {
     assert!(!values.is_empty() && values.iter().all(|value| value.is_finite()), "values are numbers");
     assert!(level > 0.0 && level < 1.0, "a level is a probability");
     let pairs = (0..values.len()).flat_map(|at| (at..values.len()).map(move |other| (at, other)));
@@ -109,7 +108,7 @@ pub(crate) fn interval(values: &[f64], level: f64) -> Bounds {
     let (below, above) = (least - spread, most + spread);
     let low = end(below, above, f64::NEG_INFINITY).min(value);
     let high = end(above, below, f64::INFINITY).max(value);
-    Bounds { low, value, high }
+    Interval { low, value, high }
 }
 
 /// Returns the minimum number of values after which four of five series show that their middle is not 0, if

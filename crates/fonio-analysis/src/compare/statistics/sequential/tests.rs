@@ -174,7 +174,7 @@ proptest! {
         values in prop::collection::vec(-2.0..2.0_f64, 1..25),
         centre in -3.0..3.0_f64,
     ) {
-        let Bounds { low, value, high } = interval(&values, LEVEL);
+        let Interval { low, value, high } = interval(&values, LEVEL);
         prop_assert!(low <= value && value <= high);
         // Between two steps of the search, a narrow hole or island can hide; it is next to an end.
         let step = 12.0 / f64::from(STEPS);

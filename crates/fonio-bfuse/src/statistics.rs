@@ -1,5 +1,5 @@
-//! Counters of a running mount. They are relaxed atomics: each is exact, but two of them can be from slightly different
-//! moments.
+//! Counters of a running mount. They are relaxed atomics: each is exact, but two counters may be read at
+//! slightly different times.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::protocol::Opcode;
 
-/// A number that is increased or set.
+/// A counter or gauge.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -76,7 +76,7 @@ impl Histogram {
         self.sum.get()
     }
 
-    /// The classes as they are now.
+    /// Returns the current classes.
     pub(crate) fn classes(&self) -> Doublings {
         let mut classes = Doublings::default();
         self.of.iter().enumerate().for_each(|(class, count)| classes.add(class, count.get()));
@@ -84,7 +84,7 @@ impl Histogram {
     }
 }
 
-/// A histogram by powers of two, at one moment.
+/// A snapshot of a histogram by powers of two.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Distribution {
@@ -92,11 +92,11 @@ pub struct Distribution {
     pub count: u64,
     /// Sum of all values.
     pub sum: u64,
-    /// Upper bound of the median; `None` without values.
+    /// Upper bound of the median; `None` if there are no values.
     pub median: Option<u64>,
     /// Upper bound of the 99th percentile.
     pub p99: Option<u64>,
-    /// Exclusive upper bounds of the buckets, each with its number of values.
+    /// Buckets: the exclusive upper bound and the number of values.
     pub buckets: Vec<(u64, u64)>,
 }
 
@@ -118,12 +118,12 @@ impl From<&Histogram> for Distribution {
 /// Statistics of one opcode.
 #[derive(Debug, Default)]
 pub(crate) struct OpcodeStatistics {
-    /// Time from receiving a request to its answer.
+    /// Time from receiving a request to its reply.
     pub(crate) time: Histogram,
     pub(crate) errors: Counter,
 }
 
-/// Declares statistics that change while a mount runs, and the report of them at one moment.
+/// Declares the statistics of a running mount, and a struct for a snapshot of them.
 macro_rules! statistics {
     ($(#[$of:meta])* $live:ident, $report:ident: $($(#[$doc:meta])* $name:ident: $counted:ty => $reported:ty,)*) => {
         $(#[$of])*
@@ -154,29 +154,30 @@ statistics! {
     entries: Counter => u64,
     /// Size of one entry.
     entry_bytes: Counter => u64,
-    /// Whether its memory is locked, so that it cannot be swapped out.
+    /// Whether its memory is locked, so it cannot be swapped out.
     is_locked: Counter => bool,
-    /// Bytes that the buffer holds now.
+    /// Bytes in the buffer now.
     fill_bytes: Counter => u64,
     /// Number of buffered writes.
     writes: Counter => u64,
     /// Bytes of buffered writes.
     bytes_in: Counter => u64,
-    /// Writes that bypassed the buffer, because they did not continue an earlier write.
+    /// Writes that bypassed the buffer because they did not continue an earlier write.
     through: Counter => u64,
-    /// Writes that did not continue the pending data, so that these had to be flushed.
+    /// Writes that did not continue the pending data and forced a flush.
     interrupted: Counter => u64,
     /// Reads that had to wait for a flush.
     read_drains: Counter => u64,
-    /// How often a writer waited for a free entry.
+    /// Number of times that a writer waited for a free entry.
     waits: Counter => u64,
-    /// Sizes of the buffer's write calls below. `writes` divided by their number is the degree of coalescing.
+    /// Sizes of the buffer's write calls below. `writes` divided by their number gives the degree of
+    /// coalescing.
     flush_bytes: Histogram => Distribution,
     /// Duration of flushes, in nanoseconds.
     flush_ns: Histogram => Distribution,
     /// Flushes that failed.
     errors: Counter => u64,
-    /// Bytes that were acknowledged and could not be written below; the applications got an error.
+    /// Acknowledged bytes that could not be written below; the applications got an error.
     lost_bytes: Counter => u64,
 }
 
@@ -199,15 +200,15 @@ pub(crate) struct Statistics {
     /// Sizes of write requests.
     pub(crate) write_bytes: Histogram,
     pub(crate) read_bytes: Histogram,
-    /// Write calls to the file system below, without those of the buffer.
+    /// Write calls to the file system below, without the buffer's.
     pub(crate) direct_writes: Counter,
-    /// Opens, by how the file is served; see [`crate::modes::Serving`].
+    /// Number of opens by [`crate::modes::Serving`].
     pub(crate) opened: [Counter; 4],
     /// Files for which the kernel refused passthrough, and its last error.
     pub(crate) passthrough_refused: Counter,
     pub(crate) passthrough_errno: Counter,
     pub(crate) handles: Counter,
-    /// How often the daemon asked the kernel to forget inodes.
+    /// Number of times that the daemon asked the kernel to forget inodes.
     pub(crate) prunes: Counter,
     pub(crate) threads: Counter,
 }

@@ -1,8 +1,8 @@
-//! Reads numbers and names in sequence.
+//! Reads the numbers and names of a record in sequence.
 
 use std::ffi::CStr;
 
-/// The bytes end before the expected value.
+/// The record is too short for the expected value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 

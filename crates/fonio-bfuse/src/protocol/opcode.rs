@@ -2,7 +2,7 @@
 
 macro_rules! opcodes {
     ($($opcode:ident $number:literal $record_bytes:literal $name:literal)*) => {
-        /// An opcode. After `ENOSYS`, the kernel stops sending an unknown one.
+        /// An opcode. After a reply of `ENOSYS`, the kernel stops sending an unknown opcode.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub(crate) enum Opcode {
@@ -86,17 +86,17 @@ impl Opcode {
         BY_NUMBER.get(number as usize).copied().unwrap_or(Self::Unknown)
     }
 
-    /// Its position in the statistics.
+    /// Returns its index in the statistics.
     pub(crate) fn index(self) -> usize {
         self as usize
     }
 
-    /// Length of the record before names and data.
+    /// Returns the length of the record before names and data.
     pub(crate) fn record_bytes(self) -> usize {
         OPCODES[self.index()].2
     }
 
-    /// All opcodes, with their names.
+    /// Returns all opcodes, with their names.
     pub(crate) fn all() -> impl Iterator<Item = (Self, &'static str)> {
         OPCODES.iter().map(|entry| (entry.0, entry.3))
     }

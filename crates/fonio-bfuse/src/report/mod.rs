@@ -25,48 +25,48 @@ pub(crate) use server::{Server, is_served, sweep};
 pub struct Report {
     /// The mode in use.
     pub mode: String,
-    /// Process id of the daemon.
+    /// Process ID of the daemon.
     pub pid: u32,
-    /// Largest size of a request.
+    /// Maximum request size.
     pub io_bytes: u32,
-    /// Statistics by opcode, of opcodes that occurred.
+    /// Statistics of the opcodes that occurred.
     pub requests: Vec<OpcodeReport>,
     /// Sizes of write requests.
     pub write_bytes: Distribution,
     /// Sizes of read requests.
     pub read_bytes: Distribution,
-    /// Write calls to the file system below, including those of the buffer.
+    /// Write calls to the source file system, including the buffer's.
     pub write_calls_below: u64,
     /// The buffer.
     pub buffer: BufferReport,
-    /// Opens, by how the file was served: `through`, `buffered`, `writeback`, `passthrough`.
+    /// Number of opens by kind of serving: `through`, `buffered`, `writeback`, `passthrough`.
     pub opened: Vec<(String, u64)>,
     /// Files for which the kernel refused passthrough.
     pub passthrough_refused: u64,
-    /// Error number of the last refusal, 0 for none.
+    /// Error number of the last refusal; 0 if there was none.
     pub passthrough_errno: u64,
     /// Bytes of passed-through streams whose write-back the daemon started.
     #[serde(default)]
     pub written_behind_bytes: u64,
-    /// Inodes that the kernel remembers.
+    /// Inodes in the kernel's cache.
     pub inodes: u64,
     /// Open files.
     pub open_files: u64,
-    /// Descriptors that inodes and open files hold.
+    /// Descriptors held by inodes and open files.
     pub descriptors: u64,
-    /// Largest number of descriptors of the daemon.
+    /// Maximum number of descriptors of the daemon.
     pub descriptors_max: u64,
-    /// How often the daemon asked the kernel to forget inodes, because descriptors were short.
+    /// Number of times that the daemon asked the kernel to forget inodes, to free descriptors.
     pub prunes: u64,
     /// Threads that serve requests.
     pub threads: u64,
-    /// CPU time of the daemon in user mode, nanoseconds.
+    /// CPU time of the daemon in user mode, in nanoseconds.
     pub cpu_user_ns: u64,
-    /// CPU time of the daemon in the kernel, nanoseconds.
+    /// CPU time of the daemon in the kernel, in nanoseconds.
     pub cpu_system_ns: u64,
-    /// Context switches because the daemon waited.
+    /// Voluntary context switches: the daemon waited.
     pub switches_voluntary: u64,
-    /// Context switches because the kernel took the processor away.
+    /// Involuntary context switches: the kernel preempted the daemon.
     pub switches_involuntary: u64,
 }
 
@@ -76,9 +76,9 @@ pub struct Report {
 pub struct OpcodeReport {
     /// Its name: `lookup`, `write`, …
     pub name: String,
-    /// Number of requests answered with an error. A lookup of a missing name is one.
+    /// Number of requests with an error reply, including lookups of missing names.
     pub errors: u64,
-    /// Time to answer, in nanoseconds.
+    /// Time to reply, in nanoseconds.
     pub time_ns: Distribution,
 }
 
@@ -126,10 +126,10 @@ impl Report {
 /// Reads the statistics of the mount at `dir`.
 ///
 /// # Errors
-/// If there is no fonio mount at `dir`, or its daemon does not answer or belongs to another user.
+/// If there is no fonio mount at `dir`, or its daemon does not reply or belongs to another user.
 pub fn report(dir: &Path) -> Result<Report, MountError> {
     sweep();
-    // Only the parent directory is accessed: access to the mount itself can hang if its daemon hangs.
+    // Accesses only the parent directory: access to the mount itself hangs if its daemon hangs.
     let dir = match (dir.parent().map(Path::canonicalize), dir.file_name()) {
         (Some(Ok(parent)), Some(name)) => parent.join(name),
         _ => dir.canonicalize().map_err(MountError::system("find", dir))?,

@@ -23,12 +23,13 @@ use crate::statistics::BufferStatistics;
 /// Timeout for a client.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The socket of this mount. It is named after the mount's device number, which is unique while the mount exists.
+/// Returns the path of this mount's socket. Its name contains the mount's device number, which is unique
+/// while the mount exists.
 pub(super) fn socket_of(mount: &MountPoint) -> PathBuf {
     state::folder().join(format!("mount-{}.socket", mount.device))
 }
 
-/// Whether a daemon answers for the mount.
+/// Returns whether the mount's daemon responds.
 pub(crate) fn is_served(mount: &MountPoint) -> bool {
     UnixStream::connect(socket_of(mount)).is_ok()
 }
@@ -41,11 +42,11 @@ pub(crate) fn sweep() {
         let name = entry.file_name();
         let is_mounts =
             name.to_str().is_some_and(|name| name.starts_with("mount-") && name.ends_with(".socket"));
-        // A new mount may not listen yet.
+        // A new mount may not be listening yet.
         if !is_mounts || standing.contains(&path) {
             continue;
         }
-        // A daemon in another mount namespace answers; we do not see its mount.
+        // Keep the socket of a daemon in another mount namespace, whose mount we do not see.
         if UnixStream::connect(&path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
             // Another process may have removed it.
             let _ = std::fs::remove_file(&path);
@@ -56,7 +57,7 @@ pub(crate) fn sweep() {
 /// The server. It stops when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// Gives the metrics to Prometheus, if an address was given.
+    /// Serves the metrics to Prometheus, if an address was given.
     _metrics: Option<TextServer>,
     socket: PathBuf,
     stop: OwnedFd,
@@ -77,7 +78,7 @@ impl Server {
         let socket = socket_of(mount);
         let folder = state::folder();
         state::make(&folder).map_err(MountError::system("make the folder", &folder))?;
-        // An interrupted daemon may have left this socket; the device number is ours now.
+        // A killed daemon may have left this socket; the device number is now ours.
         let _ = std::fs::remove_file(&socket);
         let listener = UnixListener::bind(&socket).map_err(MountError::system("listen at", &socket))?;
         let metrics = prometheus.map(|address| serve_metrics(address, file_system, buffer)).transpose()?;
@@ -102,7 +103,7 @@ impl Drop for Server {
     }
 }
 
-/// Answers every request of a scraper with the metrics.
+/// Serves the metrics to scrapers.
 fn serve_metrics(
     address: SocketAddr,
     file_system: &Arc<FileSystem>,
@@ -127,7 +128,7 @@ fn answer(listener: &UnixListener, stopped: &OwnedFd, report: impl Fn() -> Repor
         if stop {
             return;
         }
-        // A client that disconnects early does not need the answer.
+        // An error means that the client has disconnected early.
         if client {
             let _ = listener.accept().and_then(|(stream, _)| answer_json(stream, &report()));
         }

@@ -1,7 +1,7 @@
-//! App workloads as data, and the runner: real files, real SQLite, real HTTP.
+//! App workloads as data, and a runner that uses real files, SQLite and HTTP.
 //!
-//! A [`Workload`](definition::Workload) is a TOML file (`docs/workloads.md`); [`definition::shipped`] lists those that
-//! come with fonio. A [`Runner`] runs it in given directories and knows nothing about the device below them.
+//! A [`Workload`](definition::Workload) is a TOML file (`docs/workloads.md`); [`definition::shipped`] lists
+//! the shipped workloads. A [`Runner`] runs a workload in given directories, on any device.
 //!
 //! ```
 //! use fonio_workload::{Options, Places, Runner, definition::Workload};

@@ -28,7 +28,7 @@ pub(crate) fn clone_device(session: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     use rustix::fs::{Mode, OFlags};
     let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     let original = session.as_raw_fd();
-    // SAFETY: the request reads one u32 through the pointer, which lives across the call.
+    // SAFETY: the ioctl reads one u32 through the pointer, which is valid during the call.
     let outcome = unsafe { libc::ioctl(device.as_raw_fd(), CLONE, &raw const original) };
     if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(device) }
 }

@@ -23,7 +23,7 @@ use super::{
 pub enum Collection {
     /// Fewest valid units first.
     Greedy,
-    /// Space gained times age over cost.
+    /// Largest space gained × age / cost first.
     CostBenefit,
 }
 
@@ -242,7 +242,7 @@ impl<W: Watch> PageMap<W> {
         best
     }
 
-    /// Space gained times age over cost.
+    /// Returns space gained × age / cost.
     fn benefit(&self, block: EraseBlock, valid: u32) -> f64 {
         let used = f64::from(valid) / f64::from(self.geometry.units_per_block);
         let age = (self.writes - self.closed_at[block.0 as usize] + 1) as f64;

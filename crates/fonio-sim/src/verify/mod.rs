@@ -123,7 +123,7 @@ const ONE_DIGIT_MB_S: f64 = 0.1;
 ///
 /// # Errors
 ///
-/// If the profile gives no device.
+/// If no device can be made from the profile.
 pub fn verify(profile: &Profile) -> Result<Vec<Check>, ProfileError> {
     let mut checks = Vec::new();
     if let Some(card) = CARDS.iter().find(|card| card.name == profile.name()) {
@@ -247,7 +247,7 @@ fn desktop(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<()
 ///
 /// # Errors
 ///
-/// If the profile gives no device.
+/// If no device can be made from the profile.
 pub fn address_range(profile: &Profile, ranges: &[ByteCount]) -> Result<Vec<f64>, ProfileError> {
     ranges.iter().map(|range| Protocol::kim_random(Op::Write, *range).run(profile)).collect()
 }
@@ -328,7 +328,7 @@ fn shape_name(shape: Option<Shape>) -> &'static str {
 ///
 /// # Errors
 ///
-/// If the profile gives no device.
+/// If no device can be made from the profile.
 pub fn raid_gain(profile: &Profile, range: ByteCount, depth: u32) -> Result<f64, ProfileError> {
     let protocol = Protocol { depth, ..Protocol::kim_random(Op::Write, range) };
     let alone = protocol.run(profile)?;

@@ -13,7 +13,7 @@ use super::worker::Worker;
 use crate::definition::{Bytes, Order, Sizes, SyncPolicy};
 use crate::error::WorkloadError;
 
-/// A file that stays open for the calls of one step.
+/// A file that stays open during a step.
 struct Open {
     number: u64,
     path: PathBuf,
@@ -29,7 +29,7 @@ enum Access {
 }
 
 impl Worker<'_, '_> {
-    /// Makes one new file.
+    /// Creates a file.
     pub(super) fn write(
         &mut self,
         files: &str,
@@ -45,7 +45,7 @@ impl Worker<'_, '_> {
         Ok(())
     }
 
-    /// Writes the data that were last fetched to a new file.
+    /// Writes the last fetched data to a new file.
     pub(super) fn store(
         &mut self,
         files: &str,
@@ -156,7 +156,7 @@ impl Worker<'_, '_> {
         })
     }
 
-    /// Writes a new version under another name and renames it over the old one.
+    /// Writes a new version of a file and renames it over the old one.
     pub(super) fn replace(
         &mut self,
         files: &str,
@@ -165,7 +165,7 @@ impl Worker<'_, '_> {
     ) -> Result<(), WorkloadError> {
         let bytes = size.draw(&mut self.random);
         let seed = self.random.next_u64();
-        // Replaced round robin: the oldest becomes the newest.
+        // Round robin: the oldest file becomes the newest.
         let number = match self.group(files, |group| group.take_oldest()) {
             Some(entry) => entry.number,
             None => self.group(files, |group| group.number()),
@@ -243,7 +243,7 @@ impl Worker<'_, '_> {
             return Err(self.no_file(files, operation));
         }
         let at = self.random.below(count) as usize;
-        // Another thread may have deleted one since.
+        // Another thread may have deleted a file.
         self.group(files, |group| group.entries.get(at).or(group.entries.back()).copied())
             .ok_or_else(|| self.no_file(files, operation))
     }

@@ -1,4 +1,4 @@
-//! The inodes that the kernel knows.
+//! The inodes known to the kernel.
 //!
 //! A node exists from the first reply that contains it until the kernel has forgotten all its lookups. It
 //! holds a descriptor of its inode (`O_PATH`). So the inode number cannot be reused while the node exists,

@@ -44,7 +44,7 @@ pub struct Options {
     /// Whether other users may access the mount. For users' mounts, `/etc/fuse.conf` must contain
     /// `user_allow_other`.
     pub allow_other: bool,
-    /// Address at which to serve Prometheus, such as `127.0.0.1:9464`.
+    /// Address for Prometheus, such as `127.0.0.1:9464`.
     pub prometheus: Option<SocketAddr>,
     /// The source shown in `/proc/self/mountinfo`; `None` means the path of the source.
     pub name: Option<String>,
@@ -67,7 +67,7 @@ pub enum IoUring {
     No,
 }
 
-/// The write buffer. The defaults are those of the study.
+/// The write buffer. The defaults come from the study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BufferOptions {

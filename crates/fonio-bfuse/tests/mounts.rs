@@ -26,7 +26,7 @@ const MODES: [&str; 7] = [
 ];
 
 fn is_mounted(dir: &Path) -> bool {
-    let text = std::fs::read_to_string("/proc/self/mountinfo").expect("/proc is there");
+    let text = std::fs::read_to_string("/proc/self/mountinfo").expect("/proc is mounted");
     text.contains(&format!(" {} ", dir.display()))
 }
 
@@ -54,17 +54,17 @@ fn shell(mounted: &Mounted, user: u32, script: &str) {
     if user != 0 {
         command.uid(user).gid(user);
     }
-    let status = command.status().expect("there is a shell");
+    let status = command.status().expect("a shell is installed");
     assert!(status.success(), "{}: {script}", mounted.mode);
 }
 
 fn set_mode(path: &Path, mode: u32) {
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("root may do this");
 }
 
 /// The permission bits of a file.
 fn mode_of(path: &Path) -> u32 {
-    path.symlink_metadata().expect("it is there").mode() & 0o7777
+    path.symlink_metadata().expect("the file exists").mode() & 0o7777
 }
 
 /// Looks up to `looks` times, every 10 ms, whether something has become true.
@@ -128,11 +128,11 @@ fn mounts_made_at_the_same_time_wait_for_each_other_and_are_served_over_io_uring
 #[test]
 fn a_signal_leaves_nothing_behind_and_loses_nothing() {
     for (mode, mut mounted) in mounts(&MODES) {
-        let mut open = File::create(mounted.path("open")).expect("it is writable");
+        let mut open = File::create(mounted.path("open")).expect("the mount is writable");
         open.write_all(&piece(0, 300_000)).expect("there is space");
         assert!(mounted.terminate(), "{mode}: the daemon ends well");
         assert!(!is_mounted(&mounted.dir), "{mode}");
-        assert_eq!(std::fs::read(mounted.below("open")).expect("it is there"), piece(0, 300_000), "{mode}");
+        assert_eq!(std::fs::read(mounted.below("open")).expect("the file exists"), piece(0, 300_000), "{mode}");
     }
 }
 
@@ -191,7 +191,7 @@ fn a_killed_daemon_loses_at_most_what_the_options_bound() {
         let whole = if mounted.mode == "writeback" { durable.min(length) } else { length };
         assert!(
             found[..whole as usize] == piece(0, whole),
-            "round {round}, {mode}: what is there is what was written, from the front"
+            "round {round}, {mode}: the file is a prefix of the written data"
         );
         assert!(length >= durable, "round {round}, {mode}: {length} of {durable} bytes that were synced");
         assert!(
@@ -243,7 +243,7 @@ fn a_full_disk_is_told_and_nothing_is_dropped_in_silence() {
         let mut small = Small::new(SPACE);
         let folder = small.folder.take().expect("it was just made");
         let mounted = Mounted::over(folder, small.source.clone(), mode);
-        let mut file = File::create(mounted.path("large")).expect("it is writable");
+        let mut file = File::create(mounted.path("large")).expect("the mount is writable");
         let mut accepted = 0;
         let mut errors = 0;
         for at in 0..2 * SPACE / 65_536 {
@@ -266,23 +266,23 @@ fn a_full_disk_is_told_and_nothing_is_dropped_in_silence() {
         );
         // Before Linux 6.16, pages of the kernel's cache may still be in flight when an fsync fails.
         let more = (0..10).take_while(|_| file.sync_all().is_err()).count();
-        assert!(more == 0 || (mounted.mode == "writeback" && more < 10), "{mode}: told {more} times more");
+        assert!(more == 0 || (mounted.mode == "writeback" && more < 10), "{mode}: the error was reported {more} more times");
         drop(file);
-        let below = std::fs::read(mounted.below("large")).expect("it is there");
+        let below = std::fs::read(mounted.below("large")).expect("the file exists");
         if mounted.mode != "writeback" {
             let length = below.len() as u64;
             assert!(length >= accepted, "{mode}: {length} of {accepted} bytes");
-            assert!(below == piece(0, length), "{mode}: what is there is what was written");
+            assert!(below == piece(0, length), "{mode}: the file contains the written data");
         }
         // Freed space can be used again, after the kernel has told the daemon that it forgot the file.
-        std::fs::remove_file(mounted.path("large")).expect("it is ours");
+        std::fs::remove_file(mounted.path("large")).expect("root may do this");
         let again = || {
             let file = File::create(mounted.path("small"));
             // The kernel's cache notices the error when it writes back.
             file.and_then(|mut file| file.write_all(b"again").and_then(|()| file.sync_all())).is_ok()
         };
         assert!(comes_true(100, again), "{mode}: there is space again");
-        assert_eq!(std::fs::read(mounted.below("small")).expect("it is there"), b"again", "{mode}");
+        assert_eq!(std::fs::read(mounted.below("small")).expect("the file exists"), b"again", "{mode}");
         drop(mounted);
     }
 }
@@ -295,7 +295,7 @@ fn a_busy_mount_says_so_and_can_be_detached() {
             .write(true)
             .create_new(true)
             .open(mounted.path("kept"))
-            .expect("it is writable");
+            .expect("the mount is writable");
         let refused = rustix::mount::unmount(&mounted.dir, UnmountFlags::empty());
         assert_eq!(refused, Err(rustix::io::Errno::BUSY), "{mode}");
         mounted.unmount_lazily();
@@ -306,7 +306,7 @@ fn a_busy_mount_says_so_and_can_be_detached() {
         assert_eq!(text, "still here", "{mode}");
         drop(file);
         assert!(mounted.daemon.wait().expect("our child").success(), "{mode}: it ends with its last user");
-        assert_eq!(std::fs::read(mounted.below("kept")).expect("it is there"), b"still here");
+        assert_eq!(std::fs::read(mounted.below("kept")).expect("the file exists"), b"still here");
     }
 }
 
@@ -322,7 +322,7 @@ fn new_files_belong_to_the_caller() {
             mkdir -m 2770 setgid && touch setgid/inner && ! touch /nowhere 2>/dev/null";
         shell(&mounted, 65534, script);
         for (name, mode_bits) in [("file", 0o640), ("dir", 0o750), ("pipe", 0o640), ("setgid", 0o2770)] {
-            let found = mounted.below(name).symlink_metadata().expect("it was made");
+            let found = mounted.below(name).symlink_metadata().expect("the file was created");
             assert_eq!((found.uid(), found.gid()), (65534, 65534), "{mode} {name}");
             assert_eq!(mode_of(&mounted.below(name)), mode_bits, "{mode} {name}");
         }
@@ -334,11 +334,11 @@ fn a_write_by_a_user_clears_set_user_id() {
     for (mode, mounted) in mounts(&MODES) {
         set_mode(mounted.folder.path(), 0o777);
         let path = mounted.path("program");
-        std::fs::write(&path, b"old").expect("it is writable");
+        std::fs::write(&path, b"old").expect("the mount is writable");
         set_mode(&path, 0o6777);
         shell(&mounted, 65534, "echo new >> program");
         assert_eq!(mode_of(&mounted.below("program")), 0o777, "{mode}");
-        assert_eq!(std::fs::read(mounted.below("program")).expect("it is there"), b"oldnew\n", "{mode}");
+        assert_eq!(std::fs::read(mounted.below("program")).expect("the file exists"), b"oldnew\n", "{mode}");
     }
 }
 
@@ -348,10 +348,10 @@ fn what_changes_below_without_a_request_shows_at_once() {
     for (mode, mounted) in mounts(&MODES) {
         set_mode(mounted.folder.path(), 0o777);
         let path = mounted.path("file");
-        std::fs::write(&path, [0; 4096]).expect("it is writable");
-        let before = path.metadata().expect("it is there").modified().expect("it has one");
+        std::fs::write(&path, [0; 4096]).expect("the mount is writable");
+        let before = path.metadata().expect("the file exists").modified().expect("it has one");
         std::thread::sleep(Duration::from_millis(20));
-        let file = File::options().read(true).write(true).open(&path).expect("it is ours");
+        let file = File::options().read(true).write(true).open(&path).expect("root may do this");
         let both = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping of a file of the same length, which no process truncates; the first byte is
         // written, and nothing refers to the mapping when it is unmapped.
@@ -361,18 +361,18 @@ fn what_changes_below_without_a_request_shows_at_once() {
             munmap(map, 4096).expect("it was mapped");
         }
         drop(file);
-        let written_later = || path.metadata().expect("it is there").modified().expect("it has one") > before;
+        let written_later = || path.metadata().expect("the file exists").modified().expect("it has one") > before;
         // Writes through a mapping of a passed-through file reach the file below without a request. In other modes, the
         // kernel writes the pages when the file is closed; some older versions then read the attributes again only when
         // they have expired.
         let looks = if mounted.mode == "passthrough" { 1 } else { 1000 };
         assert!(comes_true(looks, written_later), "{mode}: the time of a write through a mapping");
-        let below = std::fs::read(mounted.below("file")).expect("it is there");
+        let below = std::fs::read(mounted.below("file")).expect("the file exists");
         assert!(below[0] == 1 && below[1..] == [0; 4095], "{mode}: a write through a mapping");
 
         // Writes and allocations clear the set-user-ID bits of a user's file.
         let file = |name: &str| {
-            std::fs::write(mounted.path(name), b"old").expect("it is writable");
+            std::fs::write(mounted.path(name), b"old").expect("the mount is writable");
             set_mode(&mounted.path(name), 0o6777);
         };
         file("written");
@@ -397,7 +397,7 @@ fn devices_belong_to_the_group_of_a_set_group_id_directory() {
     let Some(mounted) = mount("mode=auto") else { return };
     set_mode(mounted.folder.path(), 0o777);
     shell(&mounted, 0, "mkdir shared && chown 0:7 shared && chmod 2777 shared && mknod shared/null c 1 3");
-    let found = mounted.below("shared/null").symlink_metadata().expect("it was made");
+    let found = mounted.below("shared/null").symlink_metadata().expect("the file was created");
     assert_eq!((found.uid(), found.gid()), (0, 7));
 }
 
@@ -408,15 +408,15 @@ fn flags_of_inodes_reach_the_file_below_and_hold() {
     }
     for mode in MODES {
         let (folder, source) = folder_on_disk();
-        std::fs::write(source.join("file"), b"old, ").expect("it is ours");
-        let below = File::open(source.join("file")).expect("it is there");
+        std::fs::write(source.join("file"), b"old, ").expect("root may do this");
+        let below = File::open(source.join("file")).expect("the file exists");
         let before = match rustix::fs::ioctl_getflags(&below) {
             Err(error) => return skip(Need::InodeFlags, error),
             Ok(before) => before,
         };
         let mounted = Mounted::over(folder, source, mode);
         let path = mounted.path("file");
-        let through = File::open(&path).expect("it is there");
+        let through = File::open(&path).expect("the file exists");
         let append_only = rustix::fs::IFlags::APPEND;
         rustix::fs::ioctl_setflags(&through, before | append_only).expect("root may");
         let set = rustix::fs::ioctl_getflags(&below);
@@ -429,7 +429,7 @@ fn flags_of_inodes_reach_the_file_below_and_hold() {
         assert!(set.expect("it has them").contains(append_only), "{mode}");
         let refused = outcomes.map(|outcome| outcome.err().and_then(|error| error.raw_os_error()));
         assert_eq!(refused, [None, Some(libc::EPERM), Some(libc::EPERM)], "{mode}");
-        assert_eq!(std::fs::read(mounted.below("file")).expect("it is there"), b"old, new", "{mode}");
+        assert_eq!(std::fs::read(mounted.below("file")).expect("the file exists"), b"old, new", "{mode}");
         assert_eq!(rustix::fs::ioctl_getflags(&through).expect("it has them"), before, "{mode}");
     }
 }
@@ -442,7 +442,7 @@ fn access_times_below_follow_the_options() {
     for mode in ["mode=auto", "mode=extended"] {
         for (options, keeps) in [("strictatime", false), ("relatime", true), ("noatime", true)] {
             let (folder, source) = folder_on_disk();
-            std::fs::write(source.join("file"), b"text").expect("it is ours");
+            std::fs::write(source.join("file"), b"text").expect("root may do this");
             // Later than all changes of the file: relatime does not update it.
             let old = std::time::SystemTime::now() + Duration::from_secs(60);
             let times = std::fs::FileTimes::new().set_accessed(old);
@@ -453,9 +453,9 @@ fn access_times_below_follow_the_options() {
                 .set_times(times)
                 .expect("ours");
             let mounted = Mounted::over(folder, source, &format!("{mode},{options}"));
-            assert_eq!(std::fs::read(mounted.path("file")).expect("it is there"), b"text");
+            assert_eq!(std::fs::read(mounted.path("file")).expect("the file exists"), b"text");
             let accessed =
-                |path: &Path| path.metadata().expect("it is there").accessed().expect("it has one");
+                |path: &Path| path.metadata().expect("the file exists").accessed().expect("it has one");
             let below = accessed(&mounted.below("file"));
             assert_eq!(below == old, keeps, "{mode},{options}");
         }
@@ -465,14 +465,14 @@ fn access_times_below_follow_the_options() {
 #[test]
 fn a_source_may_change_underneath() {
     let Some(mounted) = mount("mode=buffered,timeout=0s") else { return };
-    std::fs::create_dir(mounted.path("dir")).expect("it is writable");
-    std::fs::write(mounted.path("dir/file"), b"one").expect("it is writable");
-    std::fs::write(mounted.below("dir/file"), b"changed below").expect("it is ours");
-    assert_eq!(std::fs::read(mounted.path("dir/file")).expect("it is there"), b"changed below");
-    std::fs::rename(mounted.below("dir"), mounted.below("moved")).expect("it is ours");
+    std::fs::create_dir(mounted.path("dir")).expect("the mount is writable");
+    std::fs::write(mounted.path("dir/file"), b"one").expect("the mount is writable");
+    std::fs::write(mounted.below("dir/file"), b"changed below").expect("root may do this");
+    assert_eq!(std::fs::read(mounted.path("dir/file")).expect("the file exists"), b"changed below");
+    std::fs::rename(mounted.below("dir"), mounted.below("moved")).expect("root may do this");
     assert!(!mounted.path("dir/file").exists());
-    let open = File::create(mounted.path("moved/open")).expect("it is writable");
-    std::fs::remove_dir_all(&mounted.source).expect("it is ours");
+    let open = File::create(mounted.path("moved/open")).expect("the mount is writable");
+    std::fs::remove_dir_all(&mounted.source).expect("root may do this");
     open.write_all_at(b"into what is gone", 0).expect("an open file goes on");
     let missing = std::fs::read(mounted.path("moved/file")).expect_err("it is gone");
     assert!(matches!(missing.raw_os_error(), Some(libc::ENOENT | libc::ESTALE)), "{missing}");
@@ -495,9 +495,9 @@ fn deep_trees_and_many_open_files() {
     let mut path = mounted.dir.clone();
     for _ in 0..200 {
         path.push("deeper");
-        std::fs::create_dir(&path).expect("it is writable");
+        std::fs::create_dir(&path).expect("the mount is writable");
     }
-    symlink("nowhere", path.join("link")).expect("it is writable");
+    symlink("nowhere", path.join("link")).expect("the mount is writable");
     let limit = raise_open_files();
     let wanted = std::env::var("FONIO_BFUSE_FILES").ok().and_then(|text| text.parse().ok());
     // The daemon has the same limit, and needs two descriptors for each file: one for the inode, one for the open file.
@@ -522,7 +522,7 @@ fn deep_trees_and_many_open_files() {
     assert_eq!(report.open_files, count);
     assert_eq!(report.mode, mounted.mode);
     drop(open);
-    std::fs::remove_dir_all(mounted.path("deeper")).expect("it is ours");
+    std::fs::remove_dir_all(mounted.path("deeper")).expect("root may do this");
 }
 
 /// Walks over all files with several threads: looks up each name and reads each file.
@@ -552,15 +552,15 @@ fn far_more_inodes_than_descriptors() {
         let mounted = Mounted::new(&format!("{mode},files={LIMIT}"));
         for folder in 0..FOLDERS {
             let folder = mounted.below(&format!("folder{folder}/inner"));
-            std::fs::create_dir_all(&folder).expect("it is ours");
+            std::fs::create_dir_all(&folder).expect("root may do this");
             for file in 0..FILES {
-                File::create(folder.join(file.to_string())).expect("it is ours");
+                File::create(folder.join(file.to_string())).expect("root may do this");
             }
         }
         // The kernel does not forget open files.
         let open: Vec<_> = (0..50)
             .map(|number| {
-                let file = File::create_new(mounted.path(&number.to_string())).expect("it is writable");
+                let file = File::create_new(mounted.path(&number.to_string())).expect("the mount is writable");
                 file.write_all_at(&piece(number, 5000), 0).expect("there is space");
                 file
             })
@@ -583,8 +583,8 @@ fn far_more_inodes_than_descriptors() {
             file.write_all_at(b"x", 5000).expect("there is space");
             let mut wanted = piece(number as u64, 5000);
             wanted.push(b'x');
-            let found = std::fs::read(mounted.path(&number.to_string())).expect("it is there");
-            assert!(found == wanted, "{mode}: file {number} is what was written");
+            let found = std::fs::read(mounted.path(&number.to_string())).expect("the file exists");
+            assert!(found == wanted, "{mode}: file {number} contains the written data");
         }
     }
 }
@@ -619,11 +619,11 @@ fn streams_that_are_passed_through_are_handed_to_the_device_as_they_come() {
             return skip(Need::Passthrough, format!("{options} gives {}", mounted.mode));
         }
         let handed_over = || fonio_bfuse::report(&mounted.dir).expect("it answers").written_behind_bytes;
-        let holes = File::create(mounted.path("holes")).expect("it is writable");
+        let holes = File::create(mounted.path("holes")).expect("the mount is writable");
         holes.set_len(1 << 40).expect("a hole takes no space");
-        let short = File::create(mounted.path("short")).expect("it is writable");
+        let short = File::create(mounted.path("short")).expect("the mount is writable");
         short.write_all_at(&piece(0, MIB), 0).expect("there is space");
-        let stream = File::create(mounted.path("stream")).expect("it is writable");
+        let stream = File::create(mounted.path("stream")).expect("the mount is writable");
         for offset in (0..42 * MIB).step_by(MIB as usize) {
             stream.write_all_at(&piece(offset, MIB), offset).expect("there is space");
         }
@@ -636,7 +636,7 @@ fn streams_that_are_passed_through_are_handed_to_the_device_as_they_come() {
         assert_eq!(handed_over(), expected, "{options}");
         drop((holes, short, stream));
         assert_eq!(
-            std::fs::read(mounted.path("stream")).expect("it is there"),
+            std::fs::read(mounted.path("stream")).expect("the file exists"),
             piece(0, 42 * MIB),
             "{options}"
         );
@@ -646,11 +646,11 @@ fn streams_that_are_passed_through_are_handed_to_the_device_as_they_come() {
 #[test]
 fn the_buffer_coalesces() {
     let Some(mounted) = mount("mode=buffered,flush=10s") else { return };
-    let file = File::create(mounted.path("stream")).expect("it is writable");
+    let file = File::create(mounted.path("stream")).expect("the mount is writable");
     for at in 0..1024 {
         file.write_all_at(&piece(at * 4096, 4096), at * 4096).expect("there is space");
     }
-    assert_eq!(file.metadata().expect("a file").len(), 4 << 20, "the size holds what is in the buffer");
+    assert_eq!(file.metadata().expect("a file").len(), 4 << 20, "the size includes buffered data");
     drop(file);
     let report = fonio_bfuse::report(&mounted.dir).expect("it answers");
     assert_eq!(report.write_bytes.count, 1024);
@@ -729,7 +729,7 @@ fn little_memory_slows_and_does_not_stop() {
             panic!("{mode}: it hangs in little memory");
         }
         assert!(ended.is_some_and(|status| status.success()), "{mode}: {ended:?}");
-        assert_eq!(mounted.below("one").metadata().expect("it is there").len(), BYTES, "{mode}");
+        assert_eq!(mounted.below("one").metadata().expect("the file exists").len(), BYTES, "{mode}");
         assert!(mounted.terminate(), "{mode}");
         drop(mounted);
     }

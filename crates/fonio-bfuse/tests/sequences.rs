@@ -419,7 +419,7 @@ fn without_holes(file: &File, content: &[u8]) -> Result<(), String> {
         copy[from..to].copy_from_slice(&content[from..to]);
         at = hole;
     }
-    same_bytes("what is no hole", &copy, content)
+    same_bytes("data outside holes", &copy, content)
 }
 
 /// Maps the first `bytes` of a file and runs `work` on them. Starts the write-back of written pages before it returns.

@@ -18,7 +18,8 @@ const GIB: ByteCount = ByteCount(1 << 30);
 /// A case: its name, the profile, the jobs' operation, order, range and depth.
 type Case = (&'static str, &'static str, Op, Order, ByteCount, u32);
 
-/// A device whose complete range is used is overwritten once before the clock starts, so that it collects garbage.
+/// If a case uses the complete device, it is overwritten once before the clock starts. It then collects
+/// garbage.
 const CASES: [Case; 7] = [
     ("page map, 16 GB, collecting, depth 1", "emmc51", Op::Write, Order::Random, CAPACITY, 1),
     ("page map, 16 GB, collecting, depth 32", "emmc51", Op::Write, Order::Random, CAPACITY, 32),

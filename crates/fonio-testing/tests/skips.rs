@@ -57,7 +57,7 @@ fn a_skip_is_a_line_and_fails_where_it_is_required() {
             let said = String::from_utf8_lossy(&failed.stdout);
             assert!(!failed.status.success() && said.contains(&says), "{said}");
         }
-        assert!(!folder.path().join("none").exists(), "what failed was not skipped");
+        assert!(!folder.path().join("none").exists(), "the failed test was not skipped");
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) enum Target {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OpenFlags {
-    /// Whether the call makes the file's content: `O_CREAT` with `O_EXCL` or `O_TRUNC`.
+    /// Whether the call creates or truncates the file: `O_CREAT` with `O_EXCL` or `O_TRUNC`.
     pub(crate) makes: bool,
     pub(crate) truncate: bool,
 }

@@ -1,9 +1,9 @@
 //! The management threads of the study. They flush full entries at once, and other data after the flush
 //! interval. They sleep while no data are pending.
 //!
-//! There are two managers: when the device has finished an entry, it always has another one, even if our
-//! threads wait for a CPU. While full entries are being written, old data and flushes that only make room
-//! wait for a while, because their entries may become full in this time.
+//! With two managers, the device always has another entry to write, even if our threads wait for a CPU. Old
+//! data, and flushes that only make room, wait while full entries are being written, because their own
+//! entries may become full in this time.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -95,12 +95,12 @@ impl Buffer {
                 Some(due) => {
                     let until = if due > now { due } else { due + at_last };
                     let waited = self.work.wait_timeout(dirty, until - now);
-                    dirty = waited.expect("no thread panics while it holds the list of what is dirty").0;
+                    dirty = waited.expect("no thread panics while it holds the dirty list").0;
                 }
                 None if dirty.closed => return,
                 None => {
                     let waited = self.work.wait(dirty);
-                    dirty = waited.expect("no thread panics while it holds the list of what is dirty");
+                    dirty = waited.expect("no thread panics while it holds the dirty list");
                 }
             }
         }

@@ -136,7 +136,7 @@ impl Buffer {
             if !state.has_data() {
                 state.begin(offset, file);
             }
-            assert!(state.end == offset, "invariant 1: what is appended continues what is pending");
+            assert!(state.end == offset, "invariant 1: appended data continue the pending data");
             let was_clean = !state.has_data();
             let copied = state.fill(data);
             offset += copied as u64;
@@ -320,7 +320,7 @@ impl Buffer {
     }
 
     fn lock_dirty(&self) -> MutexGuard<'_, Dirty> {
-        self.dirty.lock().expect("no thread panics while it holds the list of what is dirty")
+        self.dirty.lock().expect("no thread panics while it holds the dirty list")
     }
 
     /// Returns the maximum number of sealed entries in one flush. The other entries stay free for writers.
@@ -384,7 +384,7 @@ fn write_entry(file: &OwnedFd, direct: Option<&OwnedFd>, offset: u64, data: &[u8
     write_all(file, offset, data)
 }
 
-/// Sets the modification time to that of the application's last write.
+/// Sets the modification time to the time of the application's last write.
 fn restore_modified(file: &OwnedFd, modified: Option<rustix::fs::Timespec>) {
     if let Some(modified) = modified {
         let omit = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };

@@ -23,7 +23,7 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 /// After this number of unsuccessful passes, the kernel cannot forget any inode.
 const VAIN_MAX: u64 = 2;
 
-const UNPOISONED: &str = "no thread panics while it holds what is wanted of descriptors";
+const UNPOISONED: &str = "no thread panics while it holds the state of the descriptors";
 
 /// The limits on descriptors, and the thread's state.
 #[derive(Debug)]

@@ -92,8 +92,8 @@ fn watch(file_system: &FileSystem, forget: impl Fn(&[u64])) {
     }
 }
 
-/// Asks the kernel to forget inodes until at most `enough` descriptors are in use. Each inode is asked for at
-/// most once.
+/// Asks the kernel to forget inodes until at most `enough` descriptors are in use. Each inode is in at most
+/// one message.
 fn pass(file_system: &FileSystem, enough: u64, forget: impl Fn(&[u64])) {
     file_system.statistics.prunes.add(1);
     let too_many = || file_system.descriptors_used().saturating_sub(enough);

@@ -176,7 +176,7 @@ impl Identity {
     }
 }
 
-/// The capabilities that the kernel removes from a thread whose file-system user is no longer root: the lower word of
+/// The capabilities that a thread loses when its file-system user changes from root: the lower word of
 /// `CAP_FS_MASK` in `include/linux/capability.h`.
 const FILE_SYSTEM_CAPABILITIES: u32 = 0b1_1111 | 1 << 9 | 1 << 27;
 

@@ -136,7 +136,7 @@ impl Session {
             let is_last = running.all == 0;
             drop(running);
             if let Err(error) = outcome {
-                eprintln!("fonio: a thread that serves the mount ended: {error}");
+                eprintln!("fonio: a serving thread of the mount ended: {error}");
             }
             if is_last {
                 session.placement.close();

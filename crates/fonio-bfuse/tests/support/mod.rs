@@ -78,13 +78,13 @@ impl Mounted {
     /// Asks the daemon to end, and returns whether it ended successfully.
     pub fn terminate(&mut self) -> bool {
         let pid = rustix::process::Pid::from_child(&self.daemon);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is our child");
-        self.daemon.wait().expect("it is our child").success()
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is a child process");
+        self.daemon.wait().expect("it is a child process").success()
     }
 
     pub fn kill(&mut self) {
-        self.daemon.kill().expect("it is our child");
-        self.daemon.wait().expect("it is our child");
+        self.daemon.kill().expect("it is a child process");
+        self.daemon.wait().expect("it is a child process");
     }
 
     pub fn unmount_lazily(&self) {

@@ -403,8 +403,7 @@ impl<F: Ftl> FlashDevice<F> {
         self.controller_free
     }
 
-    /// Copies as many pages from the SLC cache to the rest of the flash as fit into the idle time before
-    /// `now`.
+    /// Copies pages from the SLC cache to the rest of the flash during the idle time before `now`.
     fn fold_slc(&mut self, now: u64) {
         let Some(slc) = &self.flash.slc else { return };
         let idle = now.saturating_sub(self.busy_until.max(self.dies.free_at()));

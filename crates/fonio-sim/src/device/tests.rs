@@ -61,7 +61,7 @@ proptest! {
         let last = completions.iter().map(|done| done.0).max().unwrap_or(0);
         prop_assert!(counters.busy.0 <= last, "{}: busy for longer than it ran", name);
         if !limits.volatile_cache {
-            prop_assert!(counters.programmed.0 >= written, "{}: what is written is programmed at once", name);
+            prop_assert!(counters.programmed.0 >= written, "{}: written data are programmed at once", name);
         }
         // The same commands give the same times.
         prop_assert_eq!(drive(name, &commands), (completions, counters));

@@ -48,7 +48,7 @@ pub enum EngineError {
         capacity: ByteCount,
     },
     /// The request arrives before the previous one of its source.
-    #[error("a request at {} ns came behind one at {} ns; sort requests by the instant at which they were queued", .at.0, .last.0)]
+    #[error("a request at {} ns came after one at {} ns; sort requests by queueing time", .at.0, .last.0)]
     OutOfOrder {
         /// When it arrives.
         at: Timestamp,

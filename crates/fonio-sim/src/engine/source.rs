@@ -187,7 +187,7 @@ impl<'a> State<'a> {
     pub(super) fn make(&mut self, now: Timestamp) -> Arrival {
         match self {
             State::Closed { process, progress, .. } => progress.next(process, now),
-            State::Open { next, .. } => next.expect("its instant was given before"),
+            State::Open { next, .. } => next.expect("its time was returned before"),
             State::Linked(thread) => thread.make(now),
         }
     }

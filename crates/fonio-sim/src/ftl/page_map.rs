@@ -210,7 +210,7 @@ impl<W: Watch> PageMap<W> {
         }
         self.valid_units.update(stream.block, ValidUnits::closed);
         self.closed_at[stream.block.0 as usize] = self.writes;
-        // Pacing makes this necessary only if nearly all units are valid.
+        // With pacing, this is necessary only if nearly all units are valid.
         while self.free.len() < 2 && self.victim.is_some() {
             self.collect(self.geometry.units_per_block, work);
         }

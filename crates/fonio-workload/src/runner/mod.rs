@@ -89,8 +89,8 @@ impl Runner {
     /// Checks options and names, and reads the replayed traces. Touches nothing else.
     ///
     /// # Errors
-    /// If a number is out of range, a place has no directory, an override has an unknown name, the workload
-    /// needs a server and none is given, or a trace cannot be read.
+    /// If an option is out of range, a place has no directory, an override has an unknown name, a needed
+    /// server is missing, or a trace cannot be read.
     pub fn new(workload: &Workload, places: &Places, options: Options) -> Result<Self, WorkloadError> {
         let Options { scale, pace, .. } = options;
         for (option, value, is_valid, remedy) in [

@@ -57,7 +57,7 @@ fn mount_directly(name: &str, dir: &Path, options: &Options) -> Result<OwnedFd, 
 /// Changes the flags of the mount at `dir`.
 ///
 /// # Errors
-/// Errors of the kernel, such as `EBUSY` if files are open for writing and the mount should become read-only.
+/// Errors of the kernel, such as `EBUSY` for a change to read-only while files are open for writing.
 pub(crate) fn remount(dir: &Path, options: &Options) -> Result<(), MountError> {
     rustix::mount::mount_remount(dir, options.flags.bits(), c"")
         .map_err(MountError::system("change the mount of", dir))
@@ -107,8 +107,7 @@ fn mount_with_helper(name: &str, dir: &Path, options: &Options) -> Result<OwnedF
 /// process uses it any more.
 ///
 /// # Errors
-/// Errors of the kernel or of `fusermount3`, such as `EBUSY` if the mount is in use and the unmount is not
-/// lazy.
+/// Errors of the kernel or of `fusermount3`, such as `EBUSY` for a mount in use without a lazy unmount.
 pub(crate) fn unmount(dir: &Path, lazy: bool) -> io::Result<()> {
     if rustix::process::geteuid().is_root() {
         let mut flags = UnmountFlags::NOFOLLOW;

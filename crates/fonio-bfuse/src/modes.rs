@@ -72,7 +72,7 @@ impl ChosenMode {
 /// How an open inode is served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Serving {
-    /// Each request is executed as a call below.
+    /// Each request becomes a call below.
     Through,
     /// Our buffer collects writes.
     Buffered,
@@ -121,7 +121,7 @@ impl Mode {
         Self::ALL.iter().find(|(mode, _)| *mode == self).expect("each mode is in the table").1
     }
 
-    /// Chooses the mode of a mount on this machine, with requests of at most `io_bytes` if the user set a size.
+    /// Chooses the mode of a mount on this machine. `io_bytes` is the user's maximum request size, if any.
     ///
     /// # Errors
     /// A message with the missing feature.
@@ -171,7 +171,7 @@ mod tests {
         for (mode, name) in Mode::ALL {
             assert_eq!(Mode::from_name(name), Some(mode));
             let chosen = mode.choose(None, Offers { passthrough: true, source_is_stacked: false });
-            let chosen = chosen.expect("everything is offered");
+            let chosen = chosen.expect("all features are available");
             assert!(!(chosen.passthrough && chosen.writeback()), "{name}");
             assert_ne!(chosen.mode, Mode::Auto);
         }

@@ -223,7 +223,7 @@ impl Drop for Mount {
 }
 
 impl AsFd for Mount {
-    /// Becomes readable when the mount is gone.
+    /// Returns a descriptor that becomes readable when the mount has ended.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ended.as_fd()
     }

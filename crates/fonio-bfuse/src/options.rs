@@ -77,7 +77,7 @@ pub struct BufferOptions {
     pub entry_bytes: usize,
     /// Maximum time of data in the buffer.
     pub flush: Duration,
-    /// Whether threads flush the buffer; otherwise the writers do.
+    /// Whether threads flush the buffer, instead of the writers.
     pub thread: bool,
     /// Whether a stream bypasses the page cache of the file system below after its first entry.
     pub direct: bool,
@@ -162,7 +162,7 @@ impl MountFlags {
 }
 
 impl Default for MountFlags {
-    /// Ignores set-user-ID bits and devices, the default of FUSE.
+    /// Returns the default of FUSE: ignore set-user-ID bits and devices.
     fn default() -> Self {
         Self(Flags::NOSUID | Flags::NODEV)
     }
@@ -217,7 +217,7 @@ impl Options {
     /// one of them, so the mode `auto` must be written as `mode=auto`.
     ///
     /// # Errors
-    /// The first option that is unknown or has an invalid value.
+    /// If an option is unknown or has an invalid value; reports the first such option.
     pub fn parse<'a>(lists: impl IntoIterator<Item = &'a str>) -> Result<Self, OptionError> {
         let mut options = Self::default();
         for word in lists.into_iter().flat_map(|list| list.split(',')).filter(|word| !word.is_empty()) {
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn flags_are_those_of_mount_8_and_later_words_win() {
-        let flags = |list: &str| Options::parse([list]).expect("all are known").flags;
+        let flags = |list: &str| Options::parse([list]).expect("all options are known").flags;
         assert_eq!(flags("").bits(), Flags::NOSUID | Flags::NODEV);
         let all = flags("suid,dev,ro,nodiratime,strictatime,sync,exec,noatime,atime,lazytime,nolazytime");
         assert_eq!(all.bits(), Flags::RDONLY | Flags::NODIRATIME | Flags::STRICTATIME | Flags::SYNCHRONOUS);

@@ -1,7 +1,7 @@
-//! Measures for `cargo xtask bench devices` how fast devices and schedulers are simulated, on one core. Each round prints a line for each
-//! case: its name and its values, separated by tabs; `-` stands for a missing value.
+//! Measures for `cargo xtask bench devices` how fast devices and schedulers are simulated, on one core. Each
+//! round prints a line per case: name and values, separated by tabs; `-` is a missing value.
 //!
-//! All cases run in the same process, one after the other; the memory is the process's maximum so far.
+//! All cases run one after the other in the same process; the memory is the process's peak so far.
 
 use std::time::Instant;
 
@@ -56,7 +56,7 @@ fn measure((name, profile, op, order, range, depth): Case) {
     print(name, [Some(rate), amplification, Some(measured[0].mb_s()), peak_mib()]);
 }
 
-/// Eight processes with 16 requests each, four of which read, on a device that takes two requests.
+/// Runs eight processes with 16 requests each on a device with queue depth 2. Four of the processes read.
 fn schedule(policy: Policy) {
     const PROCESSES: u64 = 8;
     const FILE: ByteCount = ByteCount(128 << 20);
@@ -91,7 +91,7 @@ fn print(name: &str, values: [Option<f64>; 4]) {
     println!("{name}\t{}", values.join("\t"));
 }
 
-/// The peak memory of this process, from the kernel's `VmHWM`.
+/// Returns the peak memory of this process (`VmHWM`).
 fn peak_mib() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -172,7 +172,7 @@ pub enum Gives {
     Iops,
     /// Response time in microseconds: total time divided by the number of requests.
     Response,
-    /// The response time during a process of the other op, in microseconds.
+    /// Response time in microseconds while another process runs the given op.
     ResponseDuring(Op),
     /// Speedup of this number of processes: their time one after the other, divided by their time at once.
     Speedup(u32),

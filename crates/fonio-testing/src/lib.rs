@@ -144,7 +144,8 @@ pub fn has(needs: &[Need]) -> bool {
     }
 }
 
-/// Skips the calling test, which must return, because the machine lacks `need`; `why` gives the details.
+/// Skips the calling test because the machine lacks `need`; the test must then return. `why` gives the
+/// details.
 ///
 /// # Panics
 ///

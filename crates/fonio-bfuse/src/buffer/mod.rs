@@ -13,8 +13,8 @@
 //! 4. No thread waits for a free entry while it holds an inode's lock, because flushing an entry needs this
 //!    lock.
 //! 5. The memory is allocated when the buffer is created. A writer without an entry waits until one is free.
-//! 6. If data cannot be written, they are counted, and the inode's error sequence records the error. Each handle of the
-//!    file gets the error once.
+//! 6. A failed flush is counted, and recorded in the inode's error sequence. Each handle of the file gets the
+//!    error once.
 
 mod error_sequence;
 mod manager;
@@ -376,7 +376,7 @@ fn write_entry(file: &OwnedFd, direct: Option<&OwnedFd>, offset: u64, data: &[u8
     let is_aligned = offset.is_multiple_of(ALIGNMENT as u64) && data.len().is_multiple_of(ALIGNMENT);
     if let Some(direct) = direct.filter(|_| is_aligned && data.len() >= DIRECT_BYTES_MIN) {
         match write_all(direct, offset, data) {
-            // The file system does not support direct I/O here.
+            // The file system does not support direct I/O for this file.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => {}
             outcome => return outcome,
         }

@@ -1,4 +1,4 @@
-//! The memory of the buffer: entries of one size, allocated once.
+//! The memory of the buffer: entries of equal size, allocated once.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 
@@ -89,7 +89,7 @@ impl Pool {
     pub(super) fn give_back(&self, mut entry: Entry) {
         entry.used = 0;
         let mut free = self.lock();
-        assert!(free.len() < self.entries, "invariant 5: an entry is given back once");
+        assert!(free.len() < self.entries, "invariant 5: an entry is returned once");
         free.push(entry);
         drop(free);
         self.freed.notify_one();

@@ -1,4 +1,4 @@
-//! Compares the buffer with one vector per file, on real files.
+//! Compares the buffer on real files with a model: a vector per file.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -66,7 +66,7 @@ impl Oracle {
     }
 
     fn check_below(&self, from: usize, to: usize) {
-        let below = std::fs::read(&self.path).expect("the file exists");
+        let below = std::fs::read(&self.path).expect("it exists");
         let to = to.min(self.content.len());
         if from < to {
             assert_eq!(below.get(from..to), Some(&self.content[from..to]), "drained data are below");
@@ -74,11 +74,11 @@ impl Oracle {
     }
 
     fn check_size(&self) {
-        let below = std::fs::metadata(&self.path).expect("the file exists").len();
+        let below = std::fs::metadata(&self.path).expect("it exists").len();
         let pending = self.pending.end_and_time().map_or(0, |(end, _)| end);
         // Reads in the opposite order of `FileSystem::attributes`, so a flush in between could make `below`
         // outdated.
-        let below = below.max(std::fs::metadata(&self.path).expect("the file exists").len());
+        let below = below.max(std::fs::metadata(&self.path).expect("it exists").len());
         assert_eq!(below.max(pending), self.content.len() as u64, "the size that users see");
     }
 }
@@ -114,7 +114,7 @@ fn run(steps: &[Step], options: BufferOptions) {
     }
     drop(manager);
     for file in &files {
-        assert_eq!(std::fs::read(&file.path).expect("the file exists"), file.content);
+        assert_eq!(std::fs::read(&file.path).expect("it exists"), file.content);
         let mut seen = Seen::default();
         assert_eq!(file.pending.error_for(&mut seen), None);
     }
@@ -162,7 +162,7 @@ fn several_writers_share_fewer_entries() {
         });
         drop(manager);
         for file in &files {
-            assert_eq!(std::fs::read(&file.path).expect("the file exists"), file.content);
+            assert_eq!(std::fs::read(&file.path).expect("it exists"), file.content);
         }
     }
 }
@@ -193,7 +193,7 @@ fn full_entries_go_below_with_the_write_that_fills_them_and_others_stay() {
     let mut file = Oracle::new(dir.path(), 0);
     for (bytes, below) in [(3000, 0), (1000, 0), (96, 4096), (100, 4096), (4095, 8192), (5000, 12_288)] {
         file.write(&buffer, file.end, bytes, bytes as u8);
-        assert_eq!(std::fs::metadata(&file.path).expect("the file exists").len(), below, "after {}", file.end);
+        assert_eq!(std::fs::metadata(&file.path).expect("it exists").len(), below, "after {}", file.end);
         file.check_below(0, usize::try_from(below).expect("small"));
     }
 }
@@ -208,7 +208,7 @@ fn data_younger_than_the_interval_stay_and_older_ones_go() {
         let manager = Manager::start(&buffer).expect("a thread");
         let mut file = Oracle::new(dir.path(), number);
         file.write(&buffer, 0, 100, 1);
-        let length = || std::fs::metadata(&file.path).expect("the file exists").len();
+        let length = || std::fs::metadata(&file.path).expect("it exists").len();
         // Long enough for a manager that flushes at once. If a flush must happen, the test waits for it.
         std::thread::sleep(Duration::from_millis(50));
         let arrived = (0..1000).any(|_| {

@@ -32,7 +32,7 @@ pub(crate) struct Descriptors {
     pub(crate) limit: u64,
     /// Above this number, inodes and open files hold too many descriptors.
     high: u64,
-    /// The number of descriptors that a pass leaves in use.
+    /// Target number of descriptors in use after a pass.
     low: u64,
     /// Whether the thread has already been asked; avoids the lock.
     is_asked: AtomicBool,
@@ -122,7 +122,7 @@ impl Descriptors {
         if let Some(directory) = locked {
             let mut state = self.lock();
             let at = state.locked.iter().position(|known| *known == directory);
-            state.locked.swap_remove(at.expect("it was put there"));
+            state.locked.swap_remove(at.expect("the directory was added before"));
         }
         outcome
     }

@@ -1,4 +1,4 @@
-//! The thread that asks the kernel to forget inodes when descriptors are short.
+//! A thread that asks the kernel to forget inodes when descriptors are scarce.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -113,7 +113,7 @@ fn pass(file_system: &FileSystem, enough: u64, forget: impl Fn(&[u64])) {
     settle(file_system);
 }
 
-/// Waits until the kernel has reported the inodes that it forgot.
+/// Waits for the kernel's reports of forgotten inodes.
 fn settle(file_system: &FileSystem) {
     let mut quiet = 0;
     for _ in 0..SETTLES_MAX {

@@ -1,4 +1,4 @@
-//! Extended attributes, which include ACLs, and the flags that `chattr` sets.
+//! Extended attributes, including ACLs, and the inode flags of `chattr`.
 
 use rustix::io::Errno;
 

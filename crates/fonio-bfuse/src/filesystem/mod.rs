@@ -177,7 +177,7 @@ impl FileSystem {
     }
 
     fn node(&self, id: u64) -> Result<Arc<Node>, Errno> {
-        // The kernel uses only numbers that it has not forgotten.
+        // The kernel uses only IDs that it has not forgotten.
         self.nodes.get(id).ok_or(Errno::STALE)
     }
 

@@ -114,7 +114,7 @@ pub(crate) fn forbid_io_recursion() -> io::Result<()> {
     checked(unsafe { libc::prctl(SET_IO_FLUSHER, 1, 0, 0, 0) })
 }
 
-/// Locks `memory` until the process ends, because swapping it out could go through our own mount.
+/// Locks `memory` until the process ends: its swap file could be on our own mount.
 ///
 /// # Errors
 /// `ENOMEM` or `EPERM` if the user's limit of locked memory is lower.

@@ -10,7 +10,7 @@ macro_rules! opcodes {
             Unknown,
         }
 
-        /// Opcode, its number, the length of its record, its name in lower case.
+        /// Each opcode with its number, the length of its record, and its name in lower case.
         const OPCODES: &[(Opcode, u32, usize, &str)] = &[
             $((Opcode::$opcode, $number, $record_bytes, $name),)*
             (Opcode::Unknown, u32::MAX, 0, "unknown"),
@@ -18,7 +18,7 @@ macro_rules! opcodes {
     };
 }
 
-// Opcode, its number, the length of its record, its name.
+// Opcode, number, length of the record, name.
 opcodes! {
     Lookup 1 0 "lookup"
     Forget 2 8 "forget"

@@ -1,4 +1,4 @@
-//! The statistics of a running mount: as JSON over a socket, and as text for Prometheus.
+//! The statistics of a running mount, as JSON over a socket and as text for Prometheus.
 
 mod prometheus;
 mod server;
@@ -45,7 +45,7 @@ pub struct Report {
     pub passthrough_refused: u64,
     /// Error number of the last refusal; 0 if there was none.
     pub passthrough_errno: u64,
-    /// Bytes of passed-through streams whose write-back the daemon started.
+    /// Bytes of passed-through streams with write-back started by the daemon.
     #[serde(default)]
     pub written_behind_bytes: u64,
     /// Inodes in the kernel's cache.

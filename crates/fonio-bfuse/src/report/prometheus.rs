@@ -10,7 +10,8 @@ pub(super) fn text(report: &Report) -> String {
     let mut text = Text::default();
     let Report { buffer, passthrough_refused, written_behind_bytes, .. } = report;
     text.metric("fonio_mount_info", Kind::Gauge, "The mode in use.").row(&[("mode", &report.mode)], 1);
-    let mut times = text.metric("fonio_mount_request_seconds", Kind::Histogram, "Time to reply to a request.");
+    let mut times =
+        text.metric("fonio_mount_request_seconds", Kind::Histogram, "Time to reply to a request.");
     for request in &report.requests {
         seconds(&mut times, &[("opcode", &request.name)], &request.time_ns);
     }
@@ -32,11 +33,7 @@ pub(super) fn text(report: &Report) -> String {
             "Files for which the kernel refused passthrough.",
             *passthrough_refused,
         ),
-        (
-            "written_behind_bytes_total",
-            "Bytes of streams with early write-back.",
-            *written_behind_bytes,
-        ),
+        ("written_behind_bytes_total", "Bytes of streams with early write-back.", *written_behind_bytes),
         ("buffer_writes_total", "Writes into the buffer.", buffer.writes),
         ("buffer_through_total", "Writes that bypassed the buffer.", buffer.through),
         ("buffer_flushes_total", "Write calls of the buffer.", buffer.flush_bytes.count),

@@ -65,7 +65,8 @@ impl Session {
             // This fails for a CPU that may be added later; it runs no callers.
             let _ = sched_setaffinity(None, &cpus);
         }
-        // Without this, the kernel could free memory for us by writing back through our own mount. It needs a capability.
+        // Otherwise, the kernel could reclaim memory for us by writing back through our own mount. Needs a
+        // capability.
         let _ = kernel::forbid_io_recursion();
         let mut worker = Worker { identity: Identity::of_this_thread()? };
         let mut entry =

@@ -41,7 +41,7 @@ pub struct FlashDevice<F> {
     map: Vec<CachedMap>,
     /// The first unit that does not lie completely on the device.
     whole_units_end: LogicalUnit,
-    /// When all acknowledged data will be in flash.
+    /// The time at which all acknowledged data will be in flash.
     durable_at: u64,
     /// The end of the last flush that blocks all other commands.
     blocked_until: u64,
@@ -390,7 +390,7 @@ impl<F: Ftl> FlashDevice<F> {
     fn discard(&mut self, command: &Command, begin: u64) -> u64 {
         let Bytes { start, end } = Bytes::of(command);
         let first = LogicalUnit::new(start.div_ceil(self.flash.unit_bytes));
-        // A unit that is only partly covered keeps its data.
+        // A partly covered unit keeps its data.
         for unit in first.up_to(LogicalUnit::new(end / self.flash.unit_bytes)) {
             self.gather.forget(unit);
             self.ftl.discard(unit);

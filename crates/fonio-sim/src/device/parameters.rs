@@ -29,7 +29,7 @@ pub struct Flash {
     pub buffer: Option<Buffer>,
     /// A part of the flash used with one bit per cell, for fast writes.
     pub slc: Option<Slc>,
-    /// How far the device reads ahead of a sequential reader.
+    /// Data read ahead for a sequential reader.
     pub read_ahead_bytes: u64,
     /// Map caches in RAM, nearest first.
     pub map_levels: Vec<MapReach>,

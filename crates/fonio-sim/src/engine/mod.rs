@@ -47,7 +47,7 @@ pub enum EngineError {
         /// The size of the device.
         capacity: ByteCount,
     },
-    /// The request arrives before the previous one of its source.
+    /// The request arrives before its source's previous request.
     #[error("a request at {} ns came after one at {} ns; sort requests by queueing time", .at.0, .last.0)]
     OutOfOrder {
         /// When it arrives.
@@ -87,7 +87,7 @@ pub struct Host {
 ///
 /// # Errors
 ///
-/// If a source gives a request that cannot be simulated.
+/// If a source has a request that cannot be simulated.
 ///
 /// # Panics
 ///
@@ -99,7 +99,7 @@ pub fn run(
     from: Timestamp,
     host: Host,
 ) -> Result<Outcome, EngineError> {
-    assert!(host.depth > 0, "a driver gives the device at least one request");
+    assert!(host.depth > 0, "the driver's depth must be at least 1");
     let sources = sources.into_iter().enumerate();
     let sources = sources.map(|(at, source)| State::new(source, host.seed, at, from));
     let mut engine = Engine {
@@ -266,7 +266,7 @@ impl Engine<'_, '_> {
 
     fn issue(&mut self, request: Request, now: Timestamp) {
         let waiting = self.pending.get(request.id);
-        assert!(waiting.issued.is_none(), "a scheduler gives a request once");
+        assert!(waiting.issued.is_none(), "a scheduler dispatches a request once");
         assert_eq!(waiting.request, request, "a scheduler leaves a request unchanged");
         waiting.issued = Some(now);
         let fua = waiting.fua;

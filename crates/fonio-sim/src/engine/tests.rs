@@ -9,7 +9,7 @@ use crate::measure::{self, Job, Order};
 use crate::profile::Profile;
 use crate::scheduler::{Class, Policy, Priority, ProcessId};
 
-/// A device that takes 1 µs for each sector.
+/// Returns a device that takes 1 µs per sector.
 fn memory() -> MemoryDevice {
     let memory =
         Memory { line_bytes: 512, read_line: Nanos(1_000), write_line: Nanos(1_000), command: Nanos(0) };

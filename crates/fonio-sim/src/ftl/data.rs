@@ -48,7 +48,7 @@ impl<W: Watch> DataBlocks<W> {
     }
 
     pub(super) fn take_free(&mut self) -> EraseBlock {
-        self.free.pop_front().expect("data, logs and one spare block are all that is ever in use")
+        self.free.pop_front().expect("only data, log and one spare block are in use")
     }
 
     pub(super) fn erase(&mut self, block: EraseBlock, work: &mut Work) {

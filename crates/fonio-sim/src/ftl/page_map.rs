@@ -157,7 +157,7 @@ impl<W: Watch> PageMap<W> {
         );
         let mut free = shuffled_blocks(total, seed);
         let mut open =
-            || Stream { block: free.pop_front().expect("spare superblocks are many"), next: Offset(0) };
+            || Stream { block: free.pop_front().expect("there are spare superblocks"), next: Offset(0) };
         let (host, copies) = (open(), open());
         PageMap {
             geometry,
@@ -225,7 +225,7 @@ impl<W: Watch> PageMap<W> {
         };
         let (block, valid) = victim.expect("there are superblocks");
         let valid = valid.of_closed().filter(|valid| *valid < self.geometry.units_per_block);
-        (block, valid.expect("spare superblocks leave something to gain"))
+        (block, valid.expect("with spare superblocks, a closed one has space to gain"))
     }
 
     /// Returns the closed superblock with the greatest benefit; the first on a tie.

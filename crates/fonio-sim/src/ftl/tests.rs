@@ -39,8 +39,7 @@ impl Watch for Chip {
         self.store(to, (unit, self.version));
     }
     fn copy(&mut self, from: PhysicalUnit, to: PhysicalUnit) {
-        let content =
-            *self.content.get(&from).unwrap_or_else(|| panic!("{from:?} is copied, but holds nothing"));
+        let content = *self.content.get(&from).unwrap_or_else(|| panic!("{from:?} is copied, but empty"));
         self.store(to, content);
     }
     fn erase(&mut self, block: EraseBlock) {
@@ -220,7 +219,7 @@ fn the_miss_rate_of_bast_is_the_formula() {
         // All merges except those that begin at the first unit copy a complete block.
         assert!(totals.full_merges as f64 > 0.95 * merges as f64);
         let copies = totals.copy_programs as f64 / merges as f64;
-        assert!((copies / 128.0 - 1.0).abs() < 0.02, "{copies} copies a merge");
+        assert!((copies / 128.0 - 1.0).abs() < 0.02, "{copies} copies per merge");
     }
 }
 

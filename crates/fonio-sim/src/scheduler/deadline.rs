@@ -281,7 +281,7 @@ mod tests {
                     let Some(oldest) = waiting.iter_mut().find(|(waits, ..)| waits.op == op) else { continue };
                     if oldest.1 + expire <= now {
                         oldest.2 += 1;
-                        prop_assert!(oldest.2 <= passes_max, "{op:?} was passed {} times", oldest.2);
+                        prop_assert!(oldest.2 <= passes_max, "{op:?} was overtaken {} times", oldest.2);
                     }
                 }
             }

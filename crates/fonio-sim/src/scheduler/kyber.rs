@@ -180,7 +180,7 @@ mod tests {
             let now = 1_000_000_000 * (step as u64 + 1);
             for (op, ms) in [(Op::Write, 5), (Op::Read, read_ms)] {
                 kyber.insert(request(step as u64, op, 0), Timestamp(now));
-                let gone = kyber.dispatch(Timestamp(now), 0).expect("it may go");
+                let gone = kyber.dispatch(Timestamp(now), 0).expect("the request may be dispatched");
                 // The period ends with the read, so both requests count.
                 let end = now + ms * 1_000_000 + if op == Op::Read { 200_000_000 } else { 0 };
                 let issued = end - ms * 1_000_000;

@@ -31,7 +31,7 @@ pub struct ProcessId(pub u32);
 /// The position of a request on the device. Requests at the same sector are in insertion order.
 type Position = (u64, RequestId);
 
-/// A request that waits in a scheduler.
+/// A request waiting in a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// Its ID.

@@ -55,8 +55,8 @@ impl Driver {
     fn dispatch(&mut self) -> Option<(Request, Timestamp)> {
         let given = self.scheduler.dispatch(self.now, self.in_flight.len() as u32);
         let taken = given.map(|request| {
-            let (inserted, at) = self.waiting.remove(&request.id).expect("it waited, and goes once");
-            assert_eq!(request, inserted, "it is unchanged");
+            let (inserted, at) = self.waiting.remove(&request.id).expect("it waits until its dispatch");
+            assert_eq!(request, inserted, "the request is unchanged");
             self.in_flight.push((request, self.now));
             self.gone += 1;
             (request, at)
@@ -93,7 +93,7 @@ impl Driver {
                 true => self.now = self.scheduler.next_timer(self.now).expect("a timer ends the wait"),
             }
         }
-        assert_eq!(self.gone, self.next_id, "every request went");
+        assert_eq!(self.gone, self.next_id, "every request was dispatched");
     }
 }
 
@@ -266,7 +266,7 @@ fn contend(policy: Policy, loops: &[Request], seconds: u64) -> Vec<u64> {
                 next[at].sector = request.end();
                 driver.insert(next[at]);
             }
-            None => driver.now = driver.scheduler.next_timer(driver.now).expect("it only idles"),
+            None => driver.now = driver.scheduler.next_timer(driver.now).expect("the scheduler only idles"),
         }
     }
     completed

@@ -104,7 +104,7 @@ impl State {
                     return Ok(Some("none".to_owned()));
                 };
                 let was_waiting = self.waiting.remove(&gone.id).is_some();
-                assert!(was_waiting, "a scheduler gives each request once");
+                assert!(was_waiting, "a scheduler dispatches each request once");
                 self.issued.insert(gone.id, (gone, now));
                 Ok(Some(gone.id.0.to_string()))
             }

@@ -60,9 +60,9 @@ impl Check {
 /// The result of a check for a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The model agrees with a number that it predicts.
+    /// The model agrees with a predicted number.
     Agrees,
-    /// The model disagrees with a number that it predicts.
+    /// The model disagrees with a predicted number.
     Differs,
     /// The fit used the number.
     Fitted,

@@ -106,7 +106,7 @@ impl<'a> Checker<'a> {
         )
     }
 
-    /// Checks that there are phases and threads, and checks their names.
+    /// Checks that there are phases and threads, and that their names are valid.
     fn phases(&self) -> Checked {
         let is_empty = self.workload.phases.is_empty();
         let nothing = "the workload has no phase; add [[phase]] with a [[phase.thread]]";

@@ -127,7 +127,7 @@ mod tests {
         let mut text = error.to_string();
         let mut cause = std::error::Error::source(error);
         while let Some(source) = cause {
-            // If the message quotes the cause, the text already contains it.
+            // Adds the source error unless the text already contains it.
             if !text.contains(source.to_string().trim()) {
                 write!(text, ": {source}").unwrap();
             }

@@ -13,7 +13,7 @@
 //! - *Budgets.* The first budget is two thirds of [`Tunables::max_budget`]. If a queue used up its budget,
 //!   the next one is four times larger, up to `max_budget`. If it became empty, the next budget is the number
 //!   of sectors that it used, but at least a share of `max_budget`.
-//! - *Asynchronous requests* are charged several times.
+//! - *Asynchronous requests* are charged with a multiple of their size.
 //!
 //! Sources: P. Valente and A. Avanzini, "Evolution of the BFQ storage-I/O scheduler" (MST 2015); P. Valente
 //! and F. Checconi, "High throughput disk scheduling with fair bandwidth distribution" (IEEE Transactions on

@@ -43,7 +43,6 @@ const STACKED: [u64; 3] = [0x794c_7630, 0x6573_5546, 0xf15f];
 const NO_RINGS: &str = "requests through io_uring need Linux 6.14, the parameter fuse.enable_uring (root's mounts enable it), \
      io_uring itself, and io_unit above 64K; use io_uring=auto";
 
-/// The result of the negotiation.
 pub(crate) struct Agreed {
     pub(crate) chosen: ChosenMode,
     /// Whether requests come through io_uring.

@@ -44,7 +44,7 @@ pub(crate) struct Offers {
 pub(crate) struct ChosenMode {
     /// Never [`Mode::Auto`].
     pub(crate) mode: Mode,
-    /// Largest size of a request.
+    /// Maximum size of a request.
     pub(crate) io_bytes: u32,
     /// Whether files may be passed through.
     pub(crate) passthrough: bool,
@@ -93,7 +93,6 @@ impl Serving {
 
 /// The request size of FUSE in 2012, one page: the limit of libfuse before `big_writes`.
 const STOCK_BYTES: u32 = 4096;
-/// The request size in the study.
 const STUDY_BYTES: u32 = 512 << 10;
 /// The request size in all other modes: the kernel's default maximum.
 const LARGE_BYTES: u32 = 1 << 20;

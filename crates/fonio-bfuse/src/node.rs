@@ -54,7 +54,6 @@ pub(crate) struct OpenState {
 /// Values that change with each write: size, modification time, change time.
 pub(crate) type Version = (i64, i64, i64, i64, i64);
 
-/// Returns the version of a file.
 pub(crate) fn version_of(stat: &Stat) -> Version {
     // The width of nanoseconds depends on the processor.
     (stat.st_size, stat.st_mtime, stat.st_mtime_nsec as i64, stat.st_ctime, stat.st_ctime_nsec as i64)
@@ -103,7 +102,6 @@ impl Node {
 /// Nodes by device and inode number, each with its lookup count.
 type Shard = HashMap<(u64, u64), (Arc<Node>, u64)>;
 
-/// All nodes.
 #[derive(Debug)]
 pub(crate) struct Nodes {
     by_id: Slab<Node>,
@@ -167,7 +165,6 @@ impl Nodes {
         self.shard(device, inode).get(&(device, inode)).map(|(node, _)| Arc::clone(node))
     }
 
-    /// Returns the number of nodes.
     pub(crate) fn count(&self) -> u64 {
         self.by_id.count()
     }

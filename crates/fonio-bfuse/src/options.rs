@@ -138,7 +138,6 @@ const FLAGS: [(&str, Flags, bool); 24] = [
 const USERS: [&str; 6] = ["ro", "noexec", "noatime", "nodiratime", "sync", "dirsync"];
 
 impl MountFlags {
-    /// Returns the flags for `mount(2)`.
     pub(crate) fn bits(self) -> Flags {
         self.0
     }

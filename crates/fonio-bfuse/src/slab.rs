@@ -44,7 +44,6 @@ impl<T> Slab<T> {
         self.slots.read().expect(UNPOISONED).values.get(at)?.clone()
     }
 
-    /// Number of values.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }

@@ -76,7 +76,6 @@ impl Histogram {
         self.sum.get()
     }
 
-    /// Returns the current classes.
     pub(crate) fn classes(&self) -> Doublings {
         let mut classes = Doublings::default();
         self.of.iter().enumerate().for_each(|(class, count)| classes.add(class, count.get()));
@@ -193,11 +192,9 @@ impl BufferStatistics {
     }
 }
 
-/// Statistics of the whole mount.
 #[derive(Debug, Default)]
 pub(crate) struct Statistics {
     opcodes: OfOpcodes,
-    /// Sizes of write requests.
     pub(crate) write_bytes: Histogram,
     pub(crate) read_bytes: Histogram,
     /// Write calls to the file system below, without the buffer's.
@@ -213,7 +210,6 @@ pub(crate) struct Statistics {
     pub(crate) threads: Counter,
 }
 
-/// Statistics of each opcode.
 #[derive(Debug)]
 struct OfOpcodes([OpcodeStatistics; Opcode::COUNT]);
 

@@ -42,7 +42,6 @@ pub(crate) struct WriteBehind {
 
 #[derive(Debug)]
 struct State {
-    /// Whether the thread is running.
     is_running: bool,
     /// Whether the thread sleeps for longer than the time until a new file's first check.
     sleeps: bool,
@@ -64,11 +63,9 @@ impl Default for State {
 struct Stream {
     file: Weak<OwnedFd>,
     progress: Progress,
-    /// The time of the next check.
     due: Instant,
 }
 
-/// Progress of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Progress {
     /// The offset of the next segment. Earlier data are old, or their write-back has started. `None` before

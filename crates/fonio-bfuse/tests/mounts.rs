@@ -62,7 +62,6 @@ fn set_mode(path: &Path, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("root may do this");
 }
 
-/// The permission bits of a file.
 fn mode_of(path: &Path) -> u32 {
     path.symlink_metadata().expect("it exists").mode() & 0o7777
 }
@@ -212,7 +211,6 @@ fn a_killed_daemon_loses_at_most_what_the_options_bound() {
     );
 }
 
-/// A small file system below.
 struct Small {
     folder: Option<tempfile::TempDir>,
     source: PathBuf,

@@ -25,7 +25,6 @@ pub(crate) struct Line {
     pub(crate) call: Call,
 }
 
-/// The file that a call opens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     /// A relative path, without a leading slash and `..`.

@@ -30,7 +30,6 @@ pub(crate) fn scaled(count: u64, scale: f64) -> u64 {
     ((count as f64 * scale).round() as u64).max(1)
 }
 
-/// Plans `steps`.
 pub(crate) fn plan(steps: &[Step], scale: f64) -> Vec<Planned<'_>> {
     let mut index = 0;
     plan_within(steps, scale, Around { full: 1, rounds: 1, left: scale }, "", &mut index)
@@ -38,9 +37,7 @@ pub(crate) fn plan(steps: &[Step], scale: f64) -> Vec<Planned<'_>> {
 
 #[derive(Clone, Copy)]
 struct Around {
-    /// Rounds at full scale.
     full: u64,
-    /// Rounds in the plan.
     rounds: u64,
     /// The factor that the enclosing repeats could not apply.
     left: f64,
@@ -108,7 +105,6 @@ mod tests {
         Step::Repeat { times, mark: None, steps }
     }
 
-    /// Executes a plan and counts.
     fn executed(plan: &[Planned<'_>], round: u64, into: &mut Vec<u64>) {
         for step in plan {
             if step.inner.is_empty() {

@@ -45,7 +45,6 @@ const RESERVE_BYTES: u64 = 16 << 20;
 /// Shorter writes do not use direct I/O, because each of them would leave the device idle.
 const DIRECT_BYTES_MIN: usize = 256 << 10;
 
-/// The buffer of one mount.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     options: BufferOptions,
@@ -56,7 +55,6 @@ pub(crate) struct Buffer {
     statistics: Arc<BufferStatistics>,
 }
 
-/// The inodes to flush.
 #[derive(Debug, Default)]
 struct Dirty {
     /// Inodes with pending data, and the time of their first pending write; oldest first.

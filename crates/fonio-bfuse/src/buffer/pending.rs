@@ -33,7 +33,6 @@ pub(super) struct State {
     pub(super) is_listed: bool,
     /// Whether the inode is in the list of inodes with sealed entries.
     pub(super) is_urgent: bool,
-    /// Time of the last write.
     pub(super) modified: Option<Timespec>,
     pub(super) errors: ErrorSequence,
     /// The file below, open for writing.

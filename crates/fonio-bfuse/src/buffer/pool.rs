@@ -20,7 +20,6 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Returns the data.
     pub(super) fn data(&self) -> &[u8] {
         &self.memory[self.from..self.from + self.used]
     }
@@ -44,7 +43,6 @@ impl Entry {
 pub(super) struct Pool {
     free: Mutex<Vec<Entry>>,
     freed: Condvar,
-    /// Total number of entries.
     entries: usize,
     is_locked: bool,
 }

@@ -48,7 +48,6 @@ struct State {
     /// Directories locked by the kernel for waiting requests.
     locked: Vec<u64>,
     is_closed: bool,
-    /// Number of passes.
     passes: u64,
     /// Number of consecutive passes that freed nothing.
     in_vain: u64,

@@ -35,7 +35,6 @@ fn is_at_rest(stat: &Stat) -> bool {
     now - since_epoch(stat.st_mtime, i128::from(stat.st_mtime_nsec)) > AT_REST_NANOSECONDS
 }
 
-/// An open directory.
 #[derive(Debug)]
 pub(crate) struct Directory {
     number: u64,

@@ -214,7 +214,6 @@ impl FileSystem {
         }
     }
 
-    /// Changes the length of a file.
     pub(super) fn truncate(&self, node: &Node, handle: Option<&Handle>, length: u64) -> Result<(), Errno> {
         match handle.filter(|handle| handle.writable) {
             Some(handle) => rustix::fs::ftruncate(&handle.file, length),

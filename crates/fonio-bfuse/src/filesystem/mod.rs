@@ -54,7 +54,6 @@ pub(crate) struct FileSystem {
     root_device: u64,
 }
 
-/// An open file.
 #[derive(Debug)]
 pub(crate) struct Handle {
     number: u64,
@@ -73,7 +72,6 @@ pub(crate) struct Handle {
     changed: Option<AtomicI64>,
 }
 
-/// The state of a serving thread.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) identity: Identity,

@@ -15,7 +15,6 @@ const CAP_MKNOD: u32 = 27;
 /// `_LINUX_CAPABILITY_VERSION_3`.
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
 
-/// The identity of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
     pub(crate) uid: u32,

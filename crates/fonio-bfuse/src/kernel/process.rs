@@ -80,7 +80,6 @@ pub(crate) fn start_writing(file: impl AsFd, offset: u64, length: u64) -> io::Re
     checked(unsafe { libc::sync_file_range(descriptor, signed(offset)?, signed(length)?, flags) })
 }
 
-/// A scheduling policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
     /// `SCHED_OTHER`, the default.

@@ -26,7 +26,6 @@ const LENGTH_AT: usize = 24;
 struct Headers {
     /// The request's `struct fuse_in_header`, replaced by the reply's `struct fuse_out_header`.
     header: [u8; 128],
-    /// The record of the opcode.
     record: [u8; 128],
     /// `struct fuse_uring_ent_in_out`.
     flags: u64,

@@ -53,7 +53,6 @@ impl<'a> Fields<'a> {
         Ok(name)
     }
 
-    /// Reads the next `bytes` bytes.
     pub(crate) fn bytes(&mut self, bytes: usize) -> Result<&'a [u8], Malformed> {
         let (first, rest) = self.rest.split_at_checked(bytes).ok_or(Malformed)?;
         self.rest = rest;

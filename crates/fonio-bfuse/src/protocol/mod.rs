@@ -99,7 +99,6 @@ pub(crate) mod setattr {
 /// `struct fuse_in_header`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header {
-    /// Length of the complete request.
     pub(crate) length: u32,
     pub(crate) opcode: u32,
     /// Number of the request, repeated in the reply.
@@ -130,12 +129,10 @@ impl Header {
     }
 }
 
-/// The three parts of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) header: Header,
     pub(crate) opcode: Opcode,
-    /// The record of the opcode.
     pub(crate) record: &'a [u8],
     /// Names, data, extensions.
     pub(crate) payload: &'a [u8],
@@ -159,7 +156,6 @@ impl<'a> Request<'a> {
         Fields::new(self.record)
     }
 
-    /// Returns the names and data.
     pub(crate) fn payload_fields(&self) -> Fields<'a> {
         Fields::new(self.payload)
     }

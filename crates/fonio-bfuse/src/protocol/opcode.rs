@@ -79,14 +79,12 @@ const fn by_number() -> [Opcode; NUMBERS] {
 const BY_NUMBER: [Opcode; NUMBERS] = by_number();
 
 impl Opcode {
-    /// Number of opcodes.
     pub(crate) const COUNT: usize = OPCODES.len();
 
     pub(crate) fn from_number(number: u32) -> Self {
         BY_NUMBER.get(number as usize).copied().unwrap_or(Self::Unknown)
     }
 
-    /// Returns its index in the statistics.
     pub(crate) fn index(self) -> usize {
         self as usize
     }

@@ -42,7 +42,6 @@ impl<'a> Record<'a> {
         self
     }
 
-    /// Returns the number of bytes written.
     pub(crate) fn length(&self) -> usize {
         self.used
     }

@@ -5,7 +5,6 @@ use fonio_core::prometheus::{Kind, Labels, Metric, Text};
 use super::Report;
 use crate::statistics::Distribution;
 
-/// Formats the report as metrics.
 pub(super) fn text(report: &Report) -> String {
     let mut text = Text::default();
     let Report { buffer, passthrough_refused, written_behind_bytes, .. } = report;
@@ -63,7 +62,6 @@ pub(super) fn text(report: &Report) -> String {
     text.into_string()
 }
 
-/// A histogram of nanoseconds.
 fn seconds(metric: &mut Metric<'_>, labels: &Labels<'_>, times: &Distribution) {
     let buckets = times.buckets.iter().scan(0, |below, (end, count)| {
         *below += count;

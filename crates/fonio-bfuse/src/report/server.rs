@@ -20,7 +20,6 @@ use crate::filesystem::FileSystem;
 use crate::our_mounts;
 use crate::statistics::BufferStatistics;
 
-/// Timeout for a client.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Returns the path of this mount's socket. Its name contains the mount's device number, which is unique
@@ -103,7 +102,6 @@ impl Drop for Server {
     }
 }
 
-/// Serves the metrics to scrapers.
 fn serve_metrics(
     address: SocketAddr,
     file_system: &Arc<FileSystem>,

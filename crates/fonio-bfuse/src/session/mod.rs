@@ -37,7 +37,6 @@ const READERS_MORE_WHEN_SHORT: usize = 24;
 /// pause need no wake-up.
 const FORGET_PAUSE: Duration = Duration::from_millis(2);
 
-/// A served mount.
 #[derive(Debug)]
 pub(crate) struct Session {
     file_system: Arc<FileSystem>,
@@ -52,7 +51,6 @@ pub(crate) struct Session {
     threads_max: usize,
 }
 
-/// Number of running threads.
 #[derive(Debug, Default)]
 struct Running {
     all: usize,

@@ -39,7 +39,6 @@ const PAUSE_MAX: Duration = Duration::from_secs(64);
 #[derive(Debug)]
 pub(super) struct Placement {
     began: Instant,
-    /// Number of requests so far.
     served: AtomicU64,
     /// Start of the current batch of requests, in nanoseconds since `began`.
     batch_began: AtomicU64,
@@ -104,7 +103,6 @@ impl Placement {
         Ok(())
     }
 
-    /// Counts a request.
     pub(super) fn count(&self) {
         let served = self.served.fetch_add(1, Ordering::Relaxed) + 1;
         if !served.is_multiple_of(u64::from(BATCH)) {
@@ -124,7 +122,6 @@ impl Placement {
         self.woken.notify_one();
     }
 
-    /// Watches until [`Placement::close`].
     pub(super) fn watch(&self) {
         let mut pause = PAUSE_MIN;
         let mut paused_until = Instant::now();
@@ -176,7 +173,6 @@ impl Placement {
 }
 
 impl State {
-    /// Sets the policy of all threads.
     fn take(&self, policy: Policy) {
         for thread in &self.threads {
             // This fails for a thread that has ended, which is harmless.

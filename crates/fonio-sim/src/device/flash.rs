@@ -59,7 +59,6 @@ struct CachedMap {
     level: MapLevel,
 }
 
-/// The completion of a command.
 #[derive(Clone, Copy, Debug)]
 struct Finish {
     /// The time at which its slot and all other resources are free.

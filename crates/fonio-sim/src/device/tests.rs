@@ -10,7 +10,6 @@ const CAPACITY: ByteCount = ByteCount(64 << 20);
 #[derive(Clone, Copy, Debug)]
 struct Timed {
     command: Command,
-    /// Nanoseconds after the previous command.
     after: u64,
 }
 

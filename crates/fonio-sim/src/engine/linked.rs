@@ -36,14 +36,13 @@ pub struct Step {
     pub signal: Option<u32>,
 }
 
-/// A thread in progress.
 pub(super) struct Thread {
     steps: Vec<Step>,
     /// Number of requests queued.
     pub made: u32,
     /// Whether the next request is in the event queue.
     is_armed: bool,
-    /// The time at which the last request was queued.
+    /// The times at which the last request was queued and completed.
     queued: Timestamp,
     completed: Option<Timestamp>,
 }
@@ -100,7 +99,6 @@ impl Thread {
         Some(at)
     }
 
-    /// Queues the next request.
     pub(super) fn make(&mut self, now: Timestamp) -> Arrival {
         let step = self.steps[self.made as usize];
         self.made += 1;

@@ -139,9 +139,7 @@ pub fn run(
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A source queues a request.
     Arrive(u32),
-    /// A request in flight completes.
     Complete(RequestId),
     /// The scheduler may dispatch requests that it held back.
     Timer,
@@ -278,7 +276,6 @@ impl Engine<'_, '_> {
     }
 }
 
-/// A request that has not completed.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     request: Request,

@@ -61,7 +61,6 @@ impl Think {
     pub const NONE: Think = Think { min: Nanos(0), max: Nanos(0) };
 }
 
-/// The progress of a process.
 #[derive(Clone, Debug)]
 pub(super) struct Progress {
     random: Random,
@@ -110,7 +109,6 @@ impl Progress {
     }
 }
 
-/// A source in progress.
 pub(super) enum State<'a> {
     Closed { process: ClosedLoop, progress: Progress, started: u64 },
     Open { arrivals: Box<dyn Iterator<Item = Result<Arrival, EngineError>> + 'a>, next: Option<Arrival> },

@@ -14,7 +14,6 @@ use super::address::Table;
 use super::bits::{BlockBits, count_from, end_of};
 use super::{Census, EraseBlock, Geometry, LogicalBlock, Offset, PhysicalUnit, Watch, Work, shuffled_blocks};
 
-/// The data blocks.
 #[derive(Debug)]
 pub(super) struct DataBlocks<W> {
     pub(super) geometry: Geometry,

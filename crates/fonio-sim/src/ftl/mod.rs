@@ -74,7 +74,6 @@ impl Geometry {
         Die(block.0 % self.dies)
     }
 
-    /// Returns all dies.
     fn each_die(&self) -> impl Iterator<Item = Die> + use<> {
         (0..self.dies).map(Die)
     }
@@ -149,7 +148,6 @@ impl Work {
         }
     }
 
-    /// Adds an erase.
     pub(crate) fn erase(&mut self, die: Die) {
         self.push(Step { die, erases: 1, ..Step::default() });
     }

@@ -107,7 +107,6 @@ impl ValidUnits {
     }
 }
 
-/// A superblock being written.
 #[derive(Clone, Copy, Debug)]
 struct Stream {
     block: EraseBlock,
@@ -120,7 +119,6 @@ struct Collecting {
     block: EraseBlock,
     /// The offset at which the search for the next valid unit continues.
     next: Offset,
-    /// Copies per host page.
     copies_per_page: u32,
     /// The pages before this one have been read where necessary.
     pages_read: u32,
@@ -332,8 +330,8 @@ impl<W: Watch> PageMap<W> {
         self.free.push_back(block);
     }
 
-    /// Returns the number of missing units in the page that ends after `next`; `None` if no page is partly
-    /// written.
+    /// Returns the number of missing units in the page that is partly written up to `next`; `None` if there
+    /// is no such page.
     fn padding(&self, next: Offset) -> Option<u32> {
         let filled = next.0 % self.geometry.units_per_page;
         (filled != 0).then(|| self.geometry.units_per_page - filled)

@@ -53,7 +53,6 @@ impl Watch for Chip {
 #[derive(Clone, Copy, Debug)]
 enum Host {
     Write(u32),
-    /// Several units in order.
     Run(u32, u32),
     Discard(u32),
     Close,

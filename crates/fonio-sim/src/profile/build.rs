@@ -24,7 +24,6 @@ enum Design {
     Flash(Flash, Geometry, Layer),
 }
 
-/// A translation layer.
 enum Layer {
     PageMap { spare_blocks: u32, collection: Collection },
     Bast { logs: u32, victim: Victim },

@@ -87,7 +87,6 @@ pub struct Cfq {
     held_until: Option<Timestamp>,
 }
 
-/// The owner of a queue's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Sync(Priority, ProcessId),
@@ -111,7 +110,6 @@ struct GroupTurn {
     ends: Timestamp,
 }
 
-/// A queue that has the device.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     queue: usize,

@@ -86,7 +86,6 @@ pub(super) struct Chosen {
     position: Position,
 }
 
-/// The requests of one direction.
 #[derive(Debug, Default)]
 struct Side {
     /// Waiting requests with their insertion times.
@@ -94,7 +93,6 @@ struct Side {
     /// Insertion times and positions, in the order of insertion. Dispatched requests are skipped when they
     /// reach the front.
     by_age: VecDeque<(Timestamp, Position)>,
-    /// The last dispatched request.
     last: Option<Position>,
 }
 
@@ -122,7 +120,6 @@ impl Side {
     }
 }
 
-/// The requests of one class.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     sides: [Side; 2],

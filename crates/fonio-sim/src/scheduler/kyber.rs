@@ -68,7 +68,6 @@ impl Kind {
     }
 }
 
-/// The number of kinds.
 const KINDS: usize = 4;
 
 /// The kyber scheduler.

@@ -103,8 +103,8 @@ impl Priority {
     /// The default priority: level 4 of the best-effort class.
     pub const DEFAULT: Priority = Priority { class: Class::BestEffort, level: 4 };
 
-    /// Decodes a recorded `ioprio`: the class is in the top 3 of 16 bits, the level in the lowest 3. Class 0
-    /// means the default priority.
+    /// Decodes a recorded `ioprio`: the class is in the top 3 of 16 bits, the level in the lowest 3. Without
+    /// a class, it is the default priority.
     pub fn from_ioprio(ioprio: u16) -> Priority {
         let level = (ioprio & 7) as u8;
         match ioprio >> 13 {

@@ -44,7 +44,6 @@ pub struct MqDeadline {
     settings: Tunables,
     classes: [Lists; 3],
     batches: Batches,
-    /// Requests in flight, by class.
     in_flight: [u32; 3],
 }
 

@@ -97,7 +97,6 @@ pub struct SmartIo {
     current: Option<(usize, Timestamp)>,
     /// Whether Algorithm 6.2 has stopped the current queue.
     is_full: bool,
-    /// The dispatch queue, by class.
     sections: [Section; 3],
     in_flight: [u32; 4],
     /// The kinds of the requests in flight.

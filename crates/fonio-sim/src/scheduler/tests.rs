@@ -51,7 +51,6 @@ impl Driver {
         self.scheduler.insert(request, self.now);
     }
 
-    /// Calls `dispatch` and checks the result.
     fn dispatch(&mut self) -> Option<(Request, Timestamp)> {
         let given = self.scheduler.dispatch(self.now, self.in_flight.len() as u32);
         let taken = given.map(|request| {
@@ -272,7 +271,6 @@ fn contend(policy: Policy, loops: &[Request], seconds: u64) -> Vec<u64> {
     completed
 }
 
-/// A synchronous request of 4 KiB.
 pub(super) fn request(id: u64, op: Op, sector: u64) -> Request {
     Request {
         id: RequestId(id),

@@ -27,7 +27,6 @@ impl ThinkTime {
         }
     }
 
-    /// Returns the mean.
     pub(super) fn mean(&self) -> Nanos {
         Nanos(self.mean)
     }

@@ -64,9 +64,7 @@ pub fn answer(text: &str) -> Result<String, VectorError> {
 struct State {
     scheduler: Option<Box<dyn Scheduler>>,
     now: u64,
-    /// Inserted requests that were not dispatched.
     waiting: BTreeMap<RequestId, Request>,
-    /// Requests in flight.
     issued: BTreeMap<RequestId, (Request, Timestamp)>,
 }
 
@@ -251,7 +249,6 @@ fn priority(word: &str) -> Result<Priority, String> {
     Ok(Priority { class, level })
 }
 
-/// Parses `NAME=VALUE`.
 fn valued<T: FromStr>(word: Option<&str>, name: &str) -> Result<T, String> {
     let word = word.unwrap_or_default();
     let value = word.strip_prefix(name).and_then(|rest| rest.strip_prefix('='));

@@ -38,7 +38,6 @@ struct Around<'a> {
     depth: usize,
     /// The number of repeats of the step by all enclosing steps.
     repeats: u64,
-    /// The database of the enclosing transaction.
     transaction: Option<&'a str>,
 }
 

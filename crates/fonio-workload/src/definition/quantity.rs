@@ -78,7 +78,6 @@ impl Sizes {
         sum / self.weight() as f64
     }
 
-    /// Returns the ends of every range.
     pub(crate) fn bounds(&self) -> impl Iterator<Item = u64> {
         self.0.iter().flat_map(|alternative| [alternative.low, alternative.high])
     }

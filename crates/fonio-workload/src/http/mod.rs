@@ -12,7 +12,6 @@ pub use server::Server;
 
 use std::io::{self, BufRead};
 
-/// Maximum header length.
 const HEAD_BYTES_MAX: u64 = 16 * 1024;
 
 /// Reads the header and returns its first line and the body length. `None` if the connection ended before.

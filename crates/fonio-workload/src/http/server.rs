@@ -8,7 +8,6 @@ use std::time::Duration;
 use super::read_head;
 use crate::content::Content;
 
-/// The maximum object size.
 const OBJECT_BYTES_MAX: u64 = 1 << 30;
 
 /// Bytes generated and sent at a time; a multiple of 8, as [`Content::fill`] requires.

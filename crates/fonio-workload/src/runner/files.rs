@@ -29,7 +29,6 @@ enum Access {
 }
 
 impl Worker<'_, '_> {
-    /// Creates a file.
     pub(super) fn write(
         &mut self,
         files: &str,

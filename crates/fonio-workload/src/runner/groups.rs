@@ -2,14 +2,10 @@
 
 use std::collections::VecDeque;
 
-/// A file of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// The number in its name.
     pub(super) number: u64,
-    /// Its length in bytes.
     pub(super) bytes: u64,
-    /// Seed of its content.
     pub(super) seed: u64,
 }
 

@@ -78,11 +78,9 @@ struct Shared<'a> {
     operations: u64,
     start_ns: u64,
     told_ns: AtomicU64,
-    /// Set by the first failing thread.
     failed: AtomicBool,
 }
 
-/// The minimum time between progress reports.
 const PROGRESS_INTERVAL_NS: u64 = 100_000_000;
 
 impl Runner {

@@ -134,13 +134,11 @@ fn ancestors(name: &str) -> impl Iterator<Item = &str> {
 /// Finds the files that must exist before a trace, by following its calls.
 #[derive(Default)]
 struct FilesBefore {
-    /// Their names and sizes in bytes.
     initial: BTreeMap<String, u64>,
     /// Names that the trace creates before it uses them.
     created: BTreeSet<String>,
     /// Name and position of each open file, by thread and descriptor; `None` if it is not on the device.
     open: BTreeMap<(u64, i64), Option<(String, u64)>>,
-    /// How often each descriptor was opened.
     openings: BTreeMap<(u64, i64), u64>,
     /// The end of the written data of each file, in bytes.
     written: BTreeMap<String, u64>,
@@ -203,7 +201,6 @@ impl FilesBefore {
         *initial = (*initial).max(bytes);
     }
 
-    /// Processes a read or write.
     fn transfer(&mut self, thread: u64, descriptor: i64, offset: Option<u64>, bytes: u64, writes: bool) {
         if !self.open.contains_key(&(thread, descriptor)) {
             self.open(thread, descriptor, &Target::Unnamed, false);
@@ -224,7 +221,6 @@ impl FilesBefore {
     }
 }
 
-/// Replays the calls of one thread.
 struct Replayer<'a> {
     directory: &'a Path,
     syncs: bool,
@@ -233,7 +229,6 @@ struct Replayer<'a> {
     start_ns: u64,
     /// The open files by descriptor; `None` if the file is not on the device.
     open: BTreeMap<i64, Option<OpenFile>>,
-    /// How often each descriptor was opened.
     openings: BTreeMap<i64, u64>,
     buffer: Vec<u8>,
     amounts: Amounts,

@@ -33,7 +33,6 @@ fn failed<'a>(
     }
 }
 
-/// Creates the database and its tables.
 pub(super) fn create(runner: &Runner, name: &str) -> Result<(), WorkloadError> {
     let connection = open(runner, name)?;
     let made = connection.execute_batch(&runner.workload.databases[name].schema);

@@ -16,7 +16,6 @@ use crate::observer::Mark;
 use crate::outcome::Amounts;
 use crate::scale::Planned;
 
-/// Time of a step.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StepTime {
     pub(super) count: u64,
@@ -32,7 +31,6 @@ impl StepTime {
     }
 }
 
-/// The results of a thread.
 pub(super) struct Done {
     pub(super) amounts: Amounts,
     pub(super) times: Vec<StepTime>,

@@ -18,7 +18,6 @@ fn virtual_of(sectors: u64, weight: u64) -> u64 {
 /// The queues of a class, by their index.
 #[derive(Debug, Default)]
 pub(super) struct ClassQueues {
-    /// The virtual time.
     now: u64,
     /// The queues that wait for their turn.
     busy: Vec<usize>,

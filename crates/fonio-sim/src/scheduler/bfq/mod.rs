@@ -96,7 +96,6 @@ pub struct Bfq {
     held_until: Option<Timestamp>,
 }
 
-/// The reason why a turn ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Exhausted,

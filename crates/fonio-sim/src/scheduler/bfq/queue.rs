@@ -58,7 +58,6 @@ pub(super) struct Queue {
     /// The budget that the queue has earned, and the budget of its turn (at least one request), in sectors.
     pub(super) earned: u64,
     pub(super) budget: u64,
-    /// Sectors charged in this turn.
     pub(super) used: u64,
     waiting: BTreeMap<Position, Request>,
     /// Positions in the order of insertion; positions of dispatched requests are skipped at the front.

@@ -19,8 +19,8 @@ pub enum Mode {
     /// Larger requests, each executed as one call below. The first step of the study (section 4.1); it only
     /// helps applications with large writes.
     Extended,
-    /// Large requests, and a buffer that collects consecutive writes of an inode until an entry is full, the
-    /// interval ends, or the data are needed below. The second and third step of the study.
+    /// Large requests and our write buffer. It collects consecutive writes of an inode until an entry is
+    /// full, the interval ends, or the data are needed below. The second and third step of the study.
     Buffered,
     /// The kernel caches written pages and sends them later, in large requests. The kernel maintains size and
     /// times itself, so it may not notice changes to an open file in the source.
@@ -48,7 +48,7 @@ pub(crate) struct ChosenMode {
     pub(crate) io_bytes: u32,
     /// Whether files may be passed through.
     pub(crate) passthrough: bool,
-    /// How all other inodes are served.
+    /// The serving of all other inodes.
     pub(crate) otherwise: Serving,
 }
 
@@ -69,7 +69,7 @@ impl ChosenMode {
     }
 }
 
-/// How an open inode is served.
+/// The kind of serving of an open inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Serving {
     /// Each request becomes a call below.

@@ -87,7 +87,7 @@ impl Mount {
             .map_err(MountError::system("serve", dir))?;
         let file_system = Arc::new(file_system);
         let (ended, notice) =
-            pipe_with(PipeFlags::CLOEXEC).map_err(MountError::system("make a pipe for", dir))?;
+            pipe_with(PipeFlags::CLOEXEC).map_err(MountError::system("create a pipe for", dir))?;
         let notify = move || {
             // The pipe has room for this single byte.
             let _ = rustix::io::write(&notice, b"x");

@@ -20,7 +20,7 @@ const FILES_MAX: u64 = (1 << 30) - 8;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// How files are served.
+    /// The mode of serving files.
     pub mode: Mode,
     /// Maximum request size, a multiple of 4 KiB up to 1 MiB; `None` means the default of the mode.
     pub io_bytes: Option<u32>,

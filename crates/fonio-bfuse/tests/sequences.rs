@@ -431,7 +431,7 @@ fn with_map(
     work: impl FnOnce(&mut [u8]) -> Result<(), String>,
 ) -> Result<(), String> {
     use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
-    // Bytes behind the end of a mapped file cannot be accessed.
+    // Bytes after the end of a mapped file cannot be accessed.
     same("size before mapping", said("size", file.metadata())?.len(), bytes as u64)?;
     let protection = if writes { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
     // SAFETY: a new mapping with the file's length in the model; no other process truncates the file.
@@ -457,7 +457,7 @@ fn with_map(
 /// Runs a sequence in an empty directory. At the end, compares all files, through the mount and below.
 fn run(operations: &[Operation], dir: &Path, below: &Path) -> Result<(), String> {
     let _ = std::fs::remove_dir_all(dir);
-    said("make the folder", std::fs::create_dir(dir))?;
+    said("create the folder", std::fs::create_dir(dir))?;
     let mut model = Model::default();
     for (at, operation) in operations.iter().enumerate() {
         model.step(dir, *operation).map_err(|why| format!("operation {at}: {why}"))?;

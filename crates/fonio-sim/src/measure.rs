@@ -182,8 +182,8 @@ pub enum Gives {
 pub const SEED: u64 = 1;
 
 impl Protocol {
-    /// Returns the random test of Kim et al., section 5.3: 2048 requests of 4 KiB. Before it, 1 GB or the
-    /// range, if it is larger, is written sequentially, because a card in use has no unwritten part. The
+    /// Returns the random test of Kim et al., section 5.3: 2048 requests of 4 KiB. Before the test, the first
+    /// 1 GB or the complete range is written, whichever is larger: a card in use has no unwritten part. The
     /// range of Table III is not published; 128 MiB is the range of its sequential test.
     pub fn kim_random(op: Op, range: ByteCount) -> Protocol {
         Protocol {

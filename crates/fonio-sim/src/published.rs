@@ -19,7 +19,7 @@ pub struct Card {
     pub desktop: Four,
     /// Throughput on the phone.
     pub phone: Four,
-    /// How random-write throughput depends on the written range.
+    /// The dependence of random-write throughput on the range.
     pub shape: Shape,
 }
 
@@ -36,7 +36,7 @@ pub struct Four {
     pub rand_read: f64,
 }
 
-/// How throughput changes as the range of random writes grows (section 5.3).
+/// The change of throughput as the range of random writes grows (section 5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Throughput does not fall.

@@ -21,7 +21,7 @@ pub const SKIPS: &str = "FONIO_SKIPS";
 
 macro_rules! needs {
     ($($need:ident $name:literal $sentence:literal $presence:ident $(($argument:expr))?)*) => {
-        /// A need of tests that a machine can lack.
+        /// A feature of the machine that tests need.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Need {
             $(#[doc = $sentence] $need,)*
@@ -92,9 +92,9 @@ needs! {
     Long "long" "FONIO_LONG_TESTS enables tests that take minutes." Variable("FONIO_LONG_TESTS")
 }
 
-/// How to check a need.
+/// The way to check a need.
 enum Presence {
-    /// Only an attempt shows it: the tests call [`skip`].
+    /// Only an attempt shows it; the tests then call [`skip`].
     Attempt,
     Root,
     File(&'static str),

@@ -23,7 +23,7 @@ pub enum WorkloadError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -144,7 +144,7 @@ pub enum WorkloadError {
         operation: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -202,7 +202,7 @@ pub enum WorkloadError {
         address: SocketAddr,
         /// The operation that failed.
         operation: &'static str,
-        /// Why it failed.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -221,7 +221,7 @@ pub enum WorkloadError {
     Decode {
         /// The step, as a path of keys.
         key: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },

@@ -149,7 +149,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// By definition, each step's total is its full total times the scale, rounded, at least 1.
+        /// Each step's total must be its full total multiplied by the scale, rounded, at least 1.
         #[test]
         fn the_mix_is_kept(steps in prop::collection::vec(tree(), 1..4), scale in 0.001_f64..3.0) {
             let mut full = Vec::new();

@@ -1,9 +1,9 @@
 //! The management threads of the study. They flush full entries at once, and other data after the flush
 //! interval. They sleep while no data are pending.
 //!
-//! With two managers, the device always has another entry to write, even if our threads wait for a CPU. Old
-//! data, and flushes that only make room, wait while full entries are being written, because their own
-//! entries may become full in this time.
+//! With two managers, the device always has another entry to write, even if our threads wait for a CPU. While
+//! full entries are being written, old data and flushes that only make room have to wait. Their own entries
+//! may become full in this time.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;

@@ -76,13 +76,13 @@ impl Server {
     ) -> Result<Self, MountError> {
         let socket = socket_of(mount);
         let folder = state::folder();
-        state::make(&folder).map_err(MountError::system("make the folder", &folder))?;
+        state::make(&folder).map_err(MountError::system("create the folder", &folder))?;
         // A killed daemon may have left this socket; the device number is now ours.
         let _ = std::fs::remove_file(&socket);
         let listener = UnixListener::bind(&socket).map_err(MountError::system("listen at", &socket))?;
         let metrics = prometheus.map(|address| serve_metrics(address, file_system, buffer)).transpose()?;
         let (stopped, stop) =
-            pipe_with(PipeFlags::CLOEXEC).map_err(MountError::system("make a pipe for", &socket))?;
+            pipe_with(PipeFlags::CLOEXEC).map_err(MountError::system("create a pipe for", &socket))?;
         let (file_system, buffer) = (Arc::clone(file_system), Arc::clone(buffer));
         let thread = std::thread::Builder::new()
             .name("fonio-report".to_owned())

@@ -3,7 +3,7 @@
 //! Two threads wait for requests. When a thread receives a potentially slow request (an fsync, a write) and
 //! no other thread is waiting, it starts another thread, up to the limit. A thread ends if two others are
 //! waiting when it becomes idle. More waiting threads would be slower. The kernel wakes them in turn, even
-//! for asynchronous requests (forgets, releases), so each request would run on a thread with colder caches,
+//! for asynchronous requests (forgets, releases). So each request would run on a thread with colder caches,
 //! and our threads would take the caller's CPU. `docs/bfuse-design.md` has the measurements.
 
 use std::io;

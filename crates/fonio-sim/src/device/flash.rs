@@ -342,8 +342,8 @@ impl<F: Ftl> FlashDevice<F> {
         durable
     }
 
-    /// Executes the layer's work from `at` on. Returns the time at which the host's data are in flash, and
-    /// moves `accepted` to the time at which the write buffer had room for them.
+    /// Executes the layer's work from `at` on. Returns the time at which the host's data are in flash. Sets
+    /// `accepted` to the time at which the write buffer had room for them.
     fn do_work(&mut self, at: u64, accepted: &mut u64) -> u64 {
         let mut durable = at;
         let mut from = at;

@@ -87,7 +87,7 @@ pub struct Counters {
     pub erases: u64,
     /// Log blocks that became data blocks without a copy.
     pub switch_merges: u64,
-    /// Merges that kept the beginning of a block in its log block and copied the rest behind it.
+    /// Merges that kept the beginning of a block in its log block and copied the rest after it.
     pub partial_merges: u64,
     /// Merges that copied the complete block.
     pub full_merges: u64,

@@ -25,10 +25,10 @@ pub enum Begins {
     },
 }
 
-/// A request of a thread, and the condition for its start.
+/// A request of a thread, with the condition for queueing it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// When it is queued.
+    /// The condition for queueing it.
     pub begins: Begins,
     /// The request. Its time is ignored.
     pub request: Arrival,

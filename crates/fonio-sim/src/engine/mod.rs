@@ -1,11 +1,11 @@
 //! Runs workloads through a scheduler and a device in virtual time.
 //!
-//! A [`Source`] queues requests: processes that wait for their requests ([`ClosedLoop`]), requests at given
-//! times ([`Arrival`], for example from a recording, [`replay`]), or threads that wait for their own and each
-//! other's requests ([`Step`]). While the device has room, the driver takes requests from the scheduler and
-//! submits them to the device model, which returns the completion time. Events with the same time run in the
-//! order of creation. So a completion dispatches the next request before the process that waited for it
-//! queues another one, as in the kernel, where the interrupt runs the queue before the process wakes.
+//! A [`Source`] queues requests. It is a process that waits for its requests ([`ClosedLoop`]), a list of
+//! requests with given times ([`Arrival`], [`replay`]), or a thread that waits for its own and other threads'
+//! requests ([`Step`]). While the device has room, the driver takes requests from the scheduler and submits
+//! them to the device model, which returns the completion time. Events with the same time run in the order of
+//! creation. So a completion first dispatches the next request; then the waiting process queues another one.
+//! In the kernel, too, the interrupt runs the queue before the process wakes.
 //!
 //! The same input gives the same result on every machine.
 
@@ -50,9 +50,9 @@ pub enum EngineError {
     /// The request arrives before its source's previous request.
     #[error("a request at {} ns came after one at {} ns; sort requests by queueing time", .at.0, .last.0)]
     OutOfOrder {
-        /// When it arrives.
+        /// The arrival time.
         at: Timestamp,
-        /// The arrival of the previous request.
+        /// The arrival time of the previous request.
         last: Timestamp,
     },
     /// A recorded request lacks a value that a replay needs.

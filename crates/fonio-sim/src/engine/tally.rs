@@ -35,9 +35,9 @@ pub struct Tally {
     pub service: Times,
     /// From queue to dispatch.
     pub queue: Times,
-    /// When the first was queued.
+    /// The queueing time of the first request.
     pub first_queued: Timestamp,
-    /// When the last completed.
+    /// The completion time of the last request.
     pub last_completed: Timestamp,
 }
 
@@ -59,9 +59,9 @@ impl Tally {
 pub struct Outcome {
     /// The requests of each process and op.
     pub tallies: BTreeMap<(ProcessId, Op), Tally>,
-    /// When the run began.
+    /// The beginning of the run.
     pub from: Timestamp,
-    /// When the last request completed.
+    /// The completion time of the last request.
     pub end: Timestamp,
 }
 

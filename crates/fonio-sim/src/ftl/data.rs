@@ -5,7 +5,7 @@
 //! block into one data block:
 //!
 //! - *switch*: the log block has all units in order and becomes the data block; one erase.
-//! - *partial*: the log block has the first units in order, and the rest is copied behind them; one erase.
+//! - *partial*: the log block has the first units in order, and the rest is copied after them; one erase.
 //! - *full*: the newest copy of every unit is copied to a fresh erase block; two erases.
 
 use std::collections::VecDeque;

@@ -2,8 +2,8 @@
 //!
 //! The erase blocks with the same number on all dies form a superblock. It is filled page by page across the
 //! dies. Host data and the collector's copies go to different superblocks, which separates old data from new
-//! data. Collection is paced: while few superblocks are free, copies follow each host page, enough to empty
-//! the victim before the space that it gains is used up.
+//! data. Collection is paced: while few superblocks are free, a number of copies follows each host page. This
+//! number empties the victim before the gained space is used up.
 //!
 //! Two rules can choose the victim. *Greedy* takes the superblock with the fewest valid units. *Cost-benefit*
 //! (Rosenblum, Ousterhout 1992) takes the one with the largest `(1 - u) × age / 2u`, where `u` is the share
@@ -136,8 +136,8 @@ impl<W: Watch> PageMap<W> {
     ///
     /// # Panics
     ///
-    /// If there are fewer spare superblocks than [`SPARE_BLOCKS_MIN`] or at least 2³¹ units, or if the number
-    /// of dies or of units per page is not a power of two.
+    /// If there are fewer spare superblocks than [`SPARE_BLOCKS_MIN`] or at least 2³¹ units. If the number of
+    /// dies or the number of units per page is not a power of two.
     pub fn new(
         geometry: Geometry,
         spare_blocks: u32,

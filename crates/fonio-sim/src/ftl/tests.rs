@@ -153,7 +153,7 @@ proptest! {
     }
 }
 
-/// Erase blocks of 128 units, for the formulas.
+/// Returns a geometry with erase blocks of 128 units, for the formulas.
 fn large(logical_units: u32) -> Geometry {
     Geometry { logical_units, units_per_block: 128, units_per_page: 1, dies: 1 }
 }

@@ -106,7 +106,7 @@ fn a_number_can_be_set_within_its_range() {
     assert!(matches!(profile.set("device.kind", 0, Source::Assumed, ""), Err(ProfileError::Form { .. })));
 }
 
-/// A number in the range of a key that gives a device small enough for a test.
+/// Generates a number in the range of a key that gives a device small enough for a test.
 fn modest(key: &Key) -> impl Strategy<Value = u64> + use<> {
     let max =
         if key.quantity == Quantity::Size { key.max.min(64 << 20) } else { key.max.min(key.min + 5_000) };

@@ -244,8 +244,8 @@ mod tests {
     }
 
     proptest! {
-        /// After the oldest request of a direction has expired, only the batch in progress precedes it, and
-        /// the batches of the other direction that the settings allow.
+        /// After the oldest request of a direction has expired, only two things may precede it: the batch in
+        /// progress, and the allowed batches of the other direction.
         #[test]
         fn the_oldest_waits_for_its_deadline_and_a_few_batches(seed in any::<u64>(), batch in 1u32..5, starved in 1u32..4) {
             let settings = Tunables {

@@ -4,8 +4,8 @@
 //! and one for the idle class. For a time slice, Algorithm 6.1 moves requests of one queue to the dispatch
 //! queue, in the order of insertion, while Algorithm 6.2 allows it. The dispatch queue has a section for each
 //! class; in a section, reads precede writes (section 5, Figure 9). From the dispatch queue, requests go to
-//! the device. Each kind (sequential or random, read or write) has a limit of requests in flight, because the
-//! device gains nothing from more (section 4.5).
+//! the device. Each kind (sequential or random, read or write) has a limit of requests in flight: the device
+//! gains nothing from more (section 4.5).
 //!
 //! Where the study leaves choices open, this model
 //!
@@ -13,7 +13,7 @@
 //! - dispatches writes when no read waits or is in flight ("delay writes as long as there are reads");
 //! - dispatches a write before reads after it has been in the dispatch queue for a slice ("write starvation
 //!   is avoided by applying a time slice");
-//! - chooses the next lower queue by priority when the slice has expired, and the highest queue when the
+//! - chooses the next queue in priority order when the slice has expired, and the highest queue when the
 //!   current queue is empty;
 //! - treats a request as sequential if it begins where the last request of the same process and direction
 //!   ended.

@@ -12,7 +12,7 @@ const IDLE: u64 = 8_000_000;
 const SLICE: u64 = 100_000_000;
 const TICK: u64 = 4_000_000;
 
-/// The maximum time for which a policy holds requests back from an idle device, in nanoseconds.
+/// Returns the maximum time for which a policy holds requests back from an idle device, in nanoseconds.
 fn idle_max(policy: Policy) -> u64 {
     match policy {
         Policy::Cfq | Policy::Bfq => IDLE,

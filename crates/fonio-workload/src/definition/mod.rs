@@ -77,7 +77,7 @@ pub struct Database {
     pub schema: String,
 }
 
-/// Android's page size in every release.
+/// Returns Android's page size, the same in every release.
 fn page_size_default() -> u32 {
     4096
 }
@@ -116,7 +116,7 @@ impl Journal {
     }
 }
 
-/// When SQLite syncs, in the order of SQLite's numbers.
+/// The points at which SQLite syncs, in the order of SQLite's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Synchronous {
@@ -168,7 +168,7 @@ pub struct Phase {
     pub threads: Vec<Thread>,
 }
 
-/// The work of one thread, in order.
+/// The steps of a thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Thread {

@@ -45,7 +45,7 @@ pub enum Step {
         /// Bytes of each write call.
         #[serde(default = "request_default")]
         request: Bytes,
-        /// When to sync.
+        /// The sync policy.
         #[serde(default)]
         sync: SyncPolicy,
     },
@@ -58,7 +58,7 @@ pub enum Step {
         count: u64,
         /// Bytes of each call.
         size: Sizes,
-        /// When to sync.
+        /// The sync policy.
         #[serde(default)]
         sync: SyncPolicy,
         /// Whether to bypass the page cache (`O_DIRECT`); sizes must be multiples of 4096.
@@ -77,7 +77,7 @@ pub enum Step {
         /// The files and offsets to write.
         #[serde(default)]
         order: Order,
-        /// When to sync.
+        /// The sync policy.
         #[serde(default)]
         sync: SyncPolicy,
         /// Whether to bypass the page cache (`O_DIRECT`); sizes must be multiples of 4096.
@@ -110,7 +110,7 @@ pub enum Step {
         count: u64,
         /// Length of each new version.
         size: Sizes,
-        /// When to sync.
+        /// The sync policy.
         #[serde(default)]
         sync: SyncPolicy,
     },
@@ -175,7 +175,7 @@ pub enum Step {
         /// Bytes of each write call for storing an object.
         #[serde(default = "request_default")]
         request: Bytes,
-        /// When to sync stored objects.
+        /// The sync policy for stored objects.
         #[serde(default)]
         sync: SyncPolicy,
     },
@@ -213,7 +213,7 @@ fn request_default() -> Bytes {
     Bytes(8192)
 }
 
-/// When files are synced.
+/// The points at which files are synced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SyncPolicy {

@@ -5,10 +5,10 @@
 //!   priority.
 //! - *Order in a queue* (`queue.rs`). The request closest to the end of the last request is next; requests
 //!   ahead are preferred.
-//! - *Turns.* One queue at a time has the device, until it has used up its budget of sectors or its time, or
-//!   is empty. If a synchronous queue is empty, the device may idle for a moment, because the process may
-//!   continue. Otherwise, the turn ends when another queue gets its first request, and the next queue is
-//!   chosen again.
+//! - *Turns.* One queue at a time has the device. Its turn ends when its budget of sectors or its time is
+//!   used up, or when it is empty. If a synchronous queue is empty, the device may idle for a moment, because
+//!   the process may continue. Otherwise, the turn ends when another queue gets its first request, and the
+//!   next queue is chosen again.
 //! - *Order of queues* (`class.rs`). B-WF2Q+, with weights derived from priority levels.
 //! - *Budgets.* The first budget is two thirds of [`Tunables::max_budget`]. If a queue used up its budget,
 //!   the next one is four times larger, up to `max_budget`. If it became empty, the next budget is the number

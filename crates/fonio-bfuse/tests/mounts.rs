@@ -629,7 +629,7 @@ fn streams_that_are_passed_through_are_handed_to_the_device_as_they_come() {
         // Much longer than the interval between two checks.
         assert!(
             comes_true(1000, || handed_over() >= expected),
-            "{options}: {} bytes were handed over",
+            "{options}: {} bytes were written back early",
             handed_over()
         );
         assert_eq!(handed_over(), expected, "{options}");

@@ -1,5 +1,5 @@
-//! Skips tests on machines that lack a need of the tests, and counts the skips. Also parses commands and
-//! tables in documents ([`markdown`]).
+//! Skips tests on machines without a required feature, and counts the skips. Also parses commands and tables
+//! in documents ([`markdown`]).
 //!
 //! A test that cannot run calls [`has`], [`skip`] or [`skip_part`]. libtest reports a skipped test as "ok"
 //! and hides its output. So each skip also adds a line to the file named by [`SKIPS`], and `cargo xtask test`

@@ -169,7 +169,7 @@ fn several_writers_share_fewer_entries() {
 
 #[test]
 fn each_handle_hears_of_an_error_once() {
-    let full = File::options().write(true).open("/dev/full").expect("every Linux has it");
+    let full = File::options().write(true).open("/dev/full").expect("every Linux system has it");
     let statistics = Arc::new(BufferStatistics::default());
     let buffer = Buffer::new(options(4, false, Duration::from_secs(1)), Arc::clone(&statistics));
     let (pending, full) = (Arc::new(Pending::default()), Arc::new(OwnedFd::from(full)));

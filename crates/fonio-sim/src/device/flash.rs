@@ -163,7 +163,7 @@ impl<F: Ftl> FlashDevice<F> {
         &self.ftl
     }
 
-    /// Returns the time to fetch the map segments that a command needs and that are not in RAM.
+    /// Returns the time to fetch the command's map segments that are not in RAM.
     fn map_misses(&mut self, command: &Command) -> u64 {
         let mut cost = 0;
         let Bytes { start, end } = Bytes::of(command);

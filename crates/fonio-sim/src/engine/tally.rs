@@ -29,11 +29,11 @@ pub struct Tally {
     pub count: u64,
     /// Bytes in them.
     pub bytes: ByteCount,
-    /// From queue to completion.
+    /// Times from queueing to completion.
     pub response: Times,
-    /// From dispatch to completion.
+    /// Times from dispatch to completion.
     pub service: Times,
-    /// From queue to dispatch.
+    /// Times from queueing to dispatch.
     pub queue: Times,
     /// The queueing time of the first request.
     pub first_queued: Timestamp,

@@ -178,7 +178,7 @@ policies! {
     SmartIo "smartio" smartio::SmartIo::new(smartio::Tunables::SAMSUNG_S5);
     /// Deadlines and batches for each class (since Linux 4.11).
     MqDeadline "mq-deadline" mq_deadline::MqDeadline::new(mq_deadline::Tunables::DEFAULT);
-    /// Limits that follow latencies (since Linux 4.12).
+    /// Limits that adapt to latencies (since Linux 4.12).
     Kyber "kyber" kyber::Kyber::new(kyber::Tunables::DEFAULT);
     /// Budgets by weight (since Linux 4.12).
     Bfq "bfq" bfq::Bfq::new(bfq::Tunables::DEFAULT);

@@ -309,7 +309,7 @@ fn shape(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), 
     let what = format!("kim-f15 {} random writes over a growing range", card.name);
     let origin = Origin::by_profile(profile, &what);
     let (published, given) = (shape_name(Some(card.shape)), format!("{}: {ends}", shape_name(given)));
-    checks.push(stated(what, published, given, origin, agrees, "the study describes only the shape, in words"));
+    checks.push(stated(what, published, given, origin, agrees, "only the shape is described, in words"));
     Ok(())
 }
 

@@ -12,7 +12,7 @@ fn shipped_numbers_are_what_the_fit_gives() {
             let off = given / target.wanted - 1.0;
             assert!(off.abs() < 0.002, "{name}: {} should be {}, is {given}", target.to, target.wanted);
             let origin = Origin::by_profile(&profile, &target.to);
-            assert_eq!(origin, Origin::Fitted, "{name}: {} is not said to be fitted", target.to);
+            assert_eq!(origin, Origin::Fitted, "{name}: {} is not marked as fitted", target.to);
         }
     }
 }

@@ -174,7 +174,7 @@ pub enum WorkloadError {
         source: rusqlite::Error,
     },
     /// SQLite did not accept a setting.
-    #[error("database `{database}`: asked for {pragma} = {wanted}, SQLite says {got}")]
+    #[error("database `{database}`: {pragma} was set to {wanted}, but SQLite reports {got}")]
     Pragma {
         /// The database's name in the workload.
         database: String,

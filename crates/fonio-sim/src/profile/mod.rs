@@ -110,7 +110,7 @@ impl Profile {
     pub fn shipped(name: &str) -> Option<Profile> {
         let text = shipped::text(name)?;
         // A test parses all shipped profiles.
-        Some(Profile::parse(name, text).expect("a shipped profile is in order"))
+        Some(Profile::parse(name, text).expect("shipped profiles are valid"))
     }
 
     /// Returns the name of the profile.

@@ -296,7 +296,7 @@ fn equal_processes_get_equal_shares() {
         for bytes in [4096, 128 << 10] {
             let shares = contend(policy, &[reader(0, bytes, 4), reader(1, bytes, 4)], 20);
             let apart = shares[0].abs_diff(shares[1]);
-            // A slice or a budget is worth 100 to 124 requests.
+            // A slice or a budget lasts for 100 to 124 requests.
             assert!(apart <= 124, "{}: {shares:?}", policy.name());
         }
     }

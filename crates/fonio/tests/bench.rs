@@ -52,7 +52,7 @@ fn concurrency_is_not_measured_where_nothing_could_follow_from_it() {
         (&["ridata", "--apply"], "an emulated device, which is gone after the benchmark"),
         (&["ridata", "--apply", "--in", "lab:6.12"], "an emulated device, which is gone after the benchmark"),
         (&[".", "--apply", "--quick"], "leave out --quick"),
-        (&[".", "--apply", "--runs", "1"], "let --runs be 2 or more"),
+        (&[".", "--apply", "--runs", "1"], "give --runs 2 or more"),
         (&["/proc", "--apply", "--dry-run"], "name a device, or a folder on one"),
         (&["/dev/shm"], "is in memory (tmpfs), so it has no device to measure"),
     ] {

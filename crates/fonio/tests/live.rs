@@ -205,7 +205,7 @@ fn what_cannot_be_tested_is_refused_with_the_reason() {
     for (arguments, says) in [
         (&["fix", "trial", "wal-normal"][..], "cannot be switched back and forth on a machine in use"),
         (&["fix", "trial", "f2fs", "."], "mkfs.f2fs -f DEVICE"),
-        (&["fix", "trial", "device=kingston", "."], "it has to be replaced"),
+        (&["fix", "trial", "device=kingston", "."], "replace the hardware"),
         (&["fix", "trial", "bfq"], "such as `fonio fix trial bfq /mnt/sd`"),
         (&["fix", "trial", "bfq", "--dry-run", "."], "unexpected argument"),
         (&["fix", "trial", "bfq", ".", "--slice", "1ms"], "write a time from 1s to 1h"),

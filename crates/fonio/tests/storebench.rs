@@ -249,9 +249,9 @@ fn a_server_with_tls_is_trusted_by_its_certificate_alone() {
         text(&command.output().expect("fonio starts").stderr)
     };
     for (authorities, expected) in [
-        (None, "gave no encrypted connection that can be trusted"),
+        (None, "no trusted encrypted connection to"),
         (Some("certificate.pem"), "does not answer like a results service of fonio"),
-        (Some("key.pem"), "has no certificate in PEM"),
+        (Some("key.pem"), "contains no PEM certificate"),
         (Some("no-such-file"), "No such file"),
     ] {
         let said = show(authorities);

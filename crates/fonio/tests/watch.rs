@@ -97,7 +97,7 @@ fn who_wrote_what_and_what_stalled() {
         return;
     }
     watch.done(&["start"]);
-    assert!(watch.done(&["start"]).starts_with("The watch runs already"));
+    assert!(watch.done(&["start"]).starts_with("The watch is already running"));
     assert!(watch.refused(&["run"]).contains("a watch runs already (process"));
     let file = watch.path("written by dd");
     // The kernel writes this one, for another program.
@@ -227,7 +227,7 @@ fn a_full_disk_loses_nothing() {
         $FONIO watch report wear --json $OPTIONS",
     );
     assert!(
-        said.contains("the last minutes stay in memory, and the next watch before a reboot takes them up"),
+        said.contains("the last minutes stay in memory, and the next watch before a reboot stores them"),
         "{said}"
     );
     assert!(said.contains("No space left on device"), "{said}");

@@ -1,5 +1,5 @@
-//! `fonio fix trial` on a loop device, with slices of one second. These are too few slices to judge the
-//! answer. The tests only check that the setting is switched, and restored in any case.
+//! Tests `fonio fix trial` on a loop device, with slices of one second. These slices are too few for a valid
+//! result; the tests only check that the setting is switched and always restored.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::fs;
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::{json, text};
 
-/// A program of the user that syncs a file again and again, until this is dropped.
+/// A user program that repeatedly syncs a file until this is dropped.
 struct Load {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -113,7 +113,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // The load holds the mount that the ledger undoes.
+        // The load must end first: it uses the mount that the ledger removes.
         drop(self.load.take());
         drop(self.ledger.take());
     }
@@ -127,7 +127,7 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
     let machine = Machine::make();
     let before = machine.read_ahead();
 
-    // A test that ends by itself, and is continued.
+    // A test ends by itself and is continued.
     let first = machine.test("test", &["--for", "4s", "--json", "--seed", "3"]).output().unwrap();
     assert_eq!(first.status.code(), Some(0), "{}", text(&first.stderr));
     assert_eq!(machine.read_ahead(), before);
@@ -155,7 +155,7 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
     assert_eq!(other.status.code(), Some(2));
     assert!(text(&other.stderr).contains("carry-over"), "{}", text(&other.stderr));
 
-    // Ctrl-C while the setting is in force; meanwhile, no other process may change it.
+    // Ctrl-C while the setting is in force; during the test, no other process may change it.
     let child = machine.start("interrupted");
     for change in [&["apply"][..], &["trial", "--slice", "1s"]] {
         let device = format!("/dev/{}", machine.device);
@@ -181,7 +181,7 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
     );
     assert_eq!(machine.read_ahead(), before);
 
-    // `kill -9`: the next start restores the setting, and the earlier slices still count.
+    // After `kill -9`, the next start restores the setting, and the earlier slices are still used.
     let mut child = machine.start("killed");
     child.kill().unwrap();
     child.wait().unwrap();
@@ -190,7 +190,7 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
     assert!(text(&next.stderr).contains("Cleaned up after an interrupted run"), "{}", text(&next.stderr));
     assert_eq!(machine.read_ahead(), before);
 
-    // Another program changes the setting: that value stays.
+    // If another program changes the setting, its value stays.
     let mut child = machine.start("changed");
     fs::write(machine.queue("read_ahead_kb"), "64").unwrap();
     let said: Vec<String> =

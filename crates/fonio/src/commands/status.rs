@@ -11,7 +11,7 @@ use crate::cli::Colour;
 use crate::exit::Exit;
 use crate::output::{self, bytes};
 
-/// Processes and cgroups listed under "writes now".
+/// Processes and cgroups listed under "Writing now".
 const WRITERS_SHOWN: usize = 5;
 
 /// Observes the machine for less than a second and prints the status card.
@@ -53,7 +53,7 @@ fn card(status: &Status, colour: bool, out: &mut impl Write) -> io::Result<()> {
         writeln!(out)?;
     }
     let writing = &status.writing;
-    writeln!(out, "{bold}Who writes now{plain} {dim}(over {} ms){plain}", writing.interval_ms)?;
+    writeln!(out, "{bold}Writing now{plain} {dim}(over {} ms){plain}", writing.interval_ms)?;
     if writing.processes.is_empty() {
         writeln!(out, "  no visible process")?;
     }

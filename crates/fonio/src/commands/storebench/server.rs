@@ -113,9 +113,8 @@ impl Server {
             Err(ureq::Error::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
                 return Err(error).with_context(|| {
                     format!(
-                        "no trusted encrypted connection to {}; if its certificate comes from your own \
-                         authority, \
-                         name that one's certificate in {AUTHORITIES}=FILE; if it has no TLS, write http://",
+                        "no trusted encrypted connection to {}; if its certificate comes from your own authority, give \
+                         the authority's certificate with {AUTHORITIES}=FILE; if the server has no TLS, write http://",
                         self.address
                     )
                 });

@@ -1,8 +1,8 @@
 //! `cargo studies compare`: measures how often a comparison claims a difference, for equal and for different
 //! recordings.
 //!
-//! Uses generated series whose truth is known (`generated.rs`), or with `--real` recordings of fio on an emulated eMMC,
-//! whose times are multiplied for the slower one.
+//! Uses generated series, whose truth is known (`generated.rs`). With `--real`, uses recordings of fio on an
+//! emulated eMMC; the times of the slower device are multiplied.
 
 mod generate;
 mod generated;
@@ -64,9 +64,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 struct Case {
     name: &'static str,
     what: &'static str,
-    /// Factor on the second recording's device times.
+    /// Factor for the device times of the second recording.
     slow: f64,
-    /// Whether the recordings are the long ones.
+    /// Whether the recordings are long.
     is_long: bool,
 }
 
@@ -76,7 +76,7 @@ const CASES: [Case; 3] = [
     Case { name: "slower", what: "every time up by 20 %", slow: 1.2, is_long: true },
 ];
 
-/// Returns the figures for which the second recording has this answer.
+/// Returns the figures with this result for the second recording.
 fn with(comparison: &Comparison, answer: Answer) -> Vec<&str> {
     let rows = comparison.rows.iter().filter(|row| row.changes[0].answer == answer);
     rows.map(|row| row.figure.as_str()).collect()

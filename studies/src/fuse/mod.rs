@@ -1,7 +1,8 @@
 //! `cargo studies fuse`: compares the modes of `fonio mount` with the directory itself, bindfs, and libfuse's
-//! example of a plain passthrough with one thread; prints medians of one run.
+//! plain passthrough example with one thread. Prints medians of one run.
 //!
-//! Rounds interleave the configurations, so that a slow moment of the machine does not fall on one of them alone.
+//! Rounds interleave the configurations, so that a slow moment of the machine does not affect only one of
+//! them.
 
 mod confine;
 mod daemons;
@@ -58,7 +59,8 @@ pub struct Arguments {
     /// Measure on an emulated device.
     #[arg(long, value_name = "PROFILE")]
     on: Option<String>,
-    /// Give the daemon this percentage of one processor, or with `study` as little as the study's phone needed.
+    /// Give the daemon this percentage of one processor; with `study`, the share that matches the study's
+    /// phone.
     #[arg(long, value_name = "PERCENT", requires = "on")]
     cpu: Option<String>,
 }
@@ -135,7 +137,7 @@ pub fn run(wanted: &Arguments) -> Result<()> {
 
 type Figure = fn(&Sample) -> Option<f64>;
 
-/// The measurement of one work under one configuration.
+/// The measurement of one task in one configuration.
 #[derive(Clone, Copy, Default)]
 struct Sample {
     seconds: f64,

@@ -1,6 +1,5 @@
-//! `cargo studies live`: measures how often a trial on the machine in use claims a difference where there is
-//! none, and whether it finds one where there is one. Real runs with short slices, on an emulated card under
-//! a real load.
+//! `cargo studies live`: measures how often a trial on a machine in use claims a false difference, and how
+//! often it finds a true one. Real runs with short slices, on an emulated card under a real load.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -17,7 +16,7 @@ use crate::{process, verdicts};
 const PROFILE: &str = "sd_a1";
 const SIZE: &str = "512MiB";
 
-/// A load and a setting whose effect on it is known.
+/// A load, and a setting with a known effect on it.
 struct Case {
     name: &'static str,
     what: &'static str,
@@ -25,14 +24,14 @@ struct Case {
     fix: &'static str,
     /// The machine's load meanwhile.
     load: Load,
-    /// How long a run may last.
+    /// The time limit of a run.
     lasting: &'static str,
 }
 
 enum Load {
-    /// A program of the situations of `cargo studies verdicts`, with its arguments.
+    /// A program from the situations of `cargo studies verdicts`, with its arguments.
     Act(&'static [&'static str]),
-    /// A line of the shell, which runs in the mount point until it is killed.
+    /// A shell command that runs in the mount point until it is killed.
     Shell(&'static str),
 }
 
@@ -69,7 +68,7 @@ pub struct Arguments {
     /// Run these cases (default: all).
     #[arg(value_name = "CASE", value_parser = CASES.map(|case| case.name))]
     cases: Vec<String>,
-    /// How often each case is run.
+    /// Run each case this many times.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     runs: u64,
     /// Print the time blocked per second in each slice.
@@ -136,7 +135,7 @@ fn test(fonio: &Path, case: &Case, device: &str, out: &Path, seed: u64) -> Resul
     serde_json::from_slice(&run.stdout).context("fonio gave other JSON")
 }
 
-/// The time blocked per second in each slice that counts, in the order of time.
+/// Returns the blocked time per second in each valid slice, in order.
 fn blocked(result: &Value) -> Result<Vec<String>> {
     let pairs = result["pairs"].as_array().context("a result has pairs")?;
     let slices = pairs.iter().flat_map(|pair| {
@@ -146,7 +145,7 @@ fn blocked(result: &Value) -> Result<Vec<String>> {
     slices.map(|slice| Ok(format!("{:.5}", slice.as_f64().context("a time is a number")?))).collect()
 }
 
-/// The load, which ends with this.
+/// The load; it ends when this is dropped.
 struct Running(Child);
 
 impl Running {

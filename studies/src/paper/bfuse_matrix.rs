@@ -1,5 +1,5 @@
 //! Figures 13 to 17 of Jeong and Won 2014: five file systems, three schedulers, and the steps from the phone's stack to
-//! bFUSE. All of them run at the same place, so that they can be compared.
+//! bFUSE. All run on the same kernel, so that they can be compared.
 
 use std::collections::BTreeMap;
 
@@ -16,14 +16,14 @@ use super::row::{Quantity, Row};
 use super::runs::Runs;
 use crate::fuse::{Once, Stack};
 
-/// The study's file systems, by their names in the kernel. The first is the phone's.
+/// The study's file systems, by their names in the kernel. The first is the file system of the phone.
 const FILE_SYSTEMS: [&str; 5] = ["ext4", "xfs", "f2fs", "btrfs", "nilfs2"];
 const NONE: &str = "none";
 /// The study's schedulers: CFQ, deadline and NOOP.
 const SCHEDULERS: [&str; 3] = [BFQ, DEADLINE, NONE];
 /// Our bound for "significantly worse".
 const CLEARLY_WORSE: f64 = 0.9;
-/// Our bound for a sequential pattern: at most this share of the writes does not continue the one before.
+/// Our limit for a sequential pattern: the maximum share of writes that do not continue the previous write.
 const RANDOM_MOST: f64 = 0.1;
 const WHY_COPY: &str = "a copy costs the confined daemon as much as before, only its calls are fewer";
 const WHY_STOCK: &str = "the share of the CPU was chosen by stock's rate alone";
@@ -37,11 +37,11 @@ struct Told {
     number: f64,
 }
 
-/// The rows with numbers, in their order.
+/// The rows with numbers, in order.
 fn told(published: &Published) -> Result<Vec<Told>> {
     let gain = published.numbers("bfuse.design.gain_percent")?;
     let over = |file_system| published.number(&format!("bfuse.filesystem_over_ext4_percent.{file_system}"));
-    // Of both versions of Android, we compare with the first.
+    // The study has two versions of Android; we compare with the first.
     let share = |file_system| -> Result<f64> {
         let shares = published.at::<[f64; 2]>(&format!("bfuse.final.share_of_raw_percent.{file_system}"))?;
         Ok(shares[0])
@@ -74,7 +74,7 @@ const SEQUENTIAL: (&str, &str) = ("f15: writes to the device", "sequential in al
 /// The writes through each stack, by file system, scheduler and options.
 type ByStack = BTreeMap<(&'static str, &'static str, &'static str), Vec<Once>>;
 
-/// Figures 13 to 17. For Btrfs, F2FS and NILFS2, the result of bFUSE is only drawn.
+/// Figures 13 to 17. For Btrfs, F2FS and NILFS2, the study only draws the result of bFUSE.
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let told = told(published)?;
     if !runs.full() {
@@ -138,7 +138,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     Ok(rows.into_iter().map(|row| row.noted(at.noted())).collect())
 }
 
-/// The rows of statements, about mounts without a buffer.
+/// The rows with statements about mounts without a buffer.
 fn in_words(by_stack: &ByStack) -> [Row; 3] {
     let unbuffered = |name| &by_stack[&(name, BFQ, NO_BUFFER)][..];
     let rates = FILE_SYSTEMS.map(|name| rate(unbuffered(name)));
@@ -151,7 +151,8 @@ fn in_words(by_stack: &ByStack) -> [Row; 3] {
             FILE_SYSTEMS.iter().zip(values).map(|(name, value)| format!("{name} {value:.digits$}{unit}"));
         named.collect::<Vec<_>>().join(", ")
     };
-    // Of all pairs of file systems, the share in which the faster one has the larger share of sequential requests.
+    // Returns the share of pairs of file systems in which the faster one has the larger share of sequential
+    // requests.
     let pairs = (0..5).flat_map(|a| (0..a).map(move |b| (a, b)));
     let same_way = |(a, b): (usize, usize)| {
         let faster = rates[a].value()? - rates[b].value()?;

@@ -1,5 +1,5 @@
-//! Table 1 of Jeong and Won 2014: the file systems of six phones, and which of them fonio can make. A configuration is no
-//! measurement: if fonio has it, it was chosen to be the same, so nothing is scored.
+//! Table 1 of Jeong and Won 2014: the file systems of six phones, and which of them fonio can make. A
+//! configuration is not a measurement: fonio copies it, so nothing is scored.
 
 use anyhow::Result;
 use fonio_host::Filesystem;
@@ -9,7 +9,7 @@ use super::published::Published;
 use super::row::Row;
 use super::runs::Runs;
 
-/// A phone; a partition that it does not have is `None`.
+/// A phone; `None` for a missing partition.
 #[derive(Deserialize)]
 struct Phone {
     name: String,

@@ -38,14 +38,14 @@ pub(super) const NO_CFQ: &str = "bfq stands for CFQ, which Linux 5.0 removed";
 pub(super) const STOCK: &str = "mode=stock";
 pub(super) const NO_BUFFER: &str = "mode=extended,io_unit=512K,io_uring=no";
 pub(super) const BUFFERED: &str = "mode=buffered,io_unit=512K,buffer=8M,entry=2M,flush=10ms";
-/// The study's sizes of the buffer in MB, of which 8 is its choice.
+/// The study's buffer sizes in MB; it chose 8.
 const SIZES_MB: [u32; 6] = [2, 4, 8, 16, 32, 64];
 const STUDYS_SIZE: usize = 2;
-/// The times between flushes; the second was the best in the study.
+/// The intervals between flushes; the second was best in the study.
 const INTERVALS: [&str; 4] = ["1ms", "10ms", "100ms", "1s"];
 pub(super) const WITH_FULL: &str = "measured with --full, as root";
 
-/// Percentage points within which shares of the device count as equal.
+/// Shares of the device count as equal if they differ by at most this many percentage points.
 const NEAR: f64 = 10.0;
 pub(super) const SHARE: Quantity = Quantity::new("% of raw", 0, 1.0, NEAR);
 const RATE: Quantity = Quantity::new("MB/s", 1, 1.1, 0.0);
@@ -55,7 +55,7 @@ pub(super) const TIMES: Quantity = Quantity::new("times", 2, 1.0, NEAR / 100.0);
 pub(super) const MANY_TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
 const CALLS: Quantity = Quantity::new("calls", 0, 1.25, 0.0);
 const REQUESTS: Quantity = Quantity::new("requests", 0, 1.25, 0.0);
-/// Requests of the file system itself, of all requests: a share, because the size of our file is another.
+/// The share of the file system's own requests; not their number, because our file has another size.
 const OWN: Quantity = Quantity::new("% of requests", 1, 1.25, 1.0);
 
 /// Returns the options of a buffer.
@@ -63,7 +63,7 @@ fn buffered(mb: u32, flush: &str) -> String {
     format!("mode=buffered,io_unit=512K,buffer={mb}M,entry=2M,flush={flush}")
 }
 
-/// Returns a file system on the study's device, under a scheduler.
+/// Returns a file system on the study's device with a scheduler.
 pub(super) const fn on(file_system: &'static str, scheduler: &'static str) -> Setup {
     Setup {
         profile: Cow::Borrowed(PROFILE),
@@ -73,7 +73,7 @@ pub(super) const fn on(file_system: &'static str, scheduler: &'static str) -> Se
     }
 }
 
-/// The file system of the study's phone, under its best scheduler.
+/// Returns the file system of the study's phone with its best scheduler.
 const EXT4: Setup = on("ext4", DEADLINE);
 pub(super) const DEADLINE: &str = "mq-deadline";
 pub(super) const BFQ: &str = "bfq";
@@ -83,12 +83,12 @@ pub(super) fn stack(setup: Setup, options: Option<&str>) -> Stack {
     Stack { setup, options: options.map(str::to_owned) }
 }
 
-/// Returns a plan with as many rounds as an effect needs, and with daemons as slow as the study's.
+/// Returns a plan with enough rounds to show an effect, and with daemons as slow as the study's.
 pub(super) fn slowed(raw: Vec<Setup>, stacks: Vec<Stack>) -> Plan {
     Plan { bytes: BYTES, rounds: RUNS_MIN as u64, slow_daemons: true, raw, stacks }
 }
 
-/// Writes through mounts with these options on ext4.
+/// Returns stacks of mounts with these options on ext4.
 fn on_ext4(runs: &mut Runs, options: impl IntoIterator<Item = String>) -> Result<Found> {
     let stacks = options.into_iter().map(|options| stack(EXT4, Some(&options))).collect();
     let at = runs.place_for(&[]);
@@ -103,7 +103,7 @@ pub(super) fn rate(once: &[Once]) -> Measured {
     each(once, |once| Some(once.mb_s))
 }
 
-/// Returns the rate of `stock`, marked as used: it reaches the study's share by choice of the processor's share.
+/// Returns the rate of `stock`, marked as used: the processor's share was chosen to reach the study's rate.
 pub(super) fn stock_rate(once: &[Once]) -> Measured {
     rate(once).shaped(true)
 }
@@ -142,7 +142,7 @@ pub(super) fn layers(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
     } else {
         layers_here(raw_told, steps, runs, &at)?
     };
-    // The stock daemon is not slowed down here: no value is chosen by a published rate.
+    // The stock daemon is not slowed down here, so no value depends on a published rate.
     let at = runs.place_for(&[Filesystem::Vfat]);
     let (on_vfat, on_ext4) = (bench_layers(runs, "vfat", &at)?, bench_layers(runs, "ext4", &at)?);
     let (vfat, fuse) = (of_layer(&on_vfat, "vfat")?, of_layer(&on_ext4, FUSE)?);
@@ -247,7 +247,7 @@ pub(super) fn io_unit(published: &Published, runs: &mut Runs) -> Result<Vec<Row>
     ])
 }
 
-/// Returns a row on the direction of a sweep: it agrees if every step goes that way.
+/// Returns a row on the direction of a sweep: it agrees if every step has that direction.
 fn steps(what: &str, told: &str, values: &[Option<f64>], goes: impl Fn(f64, f64) -> bool) -> Row {
     let pairs: Option<Vec<bool>> = values.windows(2).map(|pair| Some(goes(pair[0]?, pair[1]?))).collect();
     let share = pairs.map(|steps| steps.iter().filter(|step| **step).count() as f64 / steps.len() as f64);
@@ -261,7 +261,7 @@ fn steps(what: &str, told: &str, values: &[Option<f64>], goes: impl Fn(f64, f64)
     )
 }
 
-/// Figure 10: the buffer with and without its thread, for its sizes; and the interval of flushes.
+/// Figure 10: the buffer with and without its thread, by size; and the flush interval.
 pub(super) fn buffer(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     const WORDS: [(&str, &str); 3] = [
         ("buffer without its thread", "slower than no buffer"),
@@ -320,7 +320,7 @@ pub(super) fn buffer(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
     ])
 }
 
-/// Figures 11 and 12: the requests that reach the device, for the sizes of the buffer.
+/// Figures 11 and 12: the requests that reach the device, by size of the buffer.
 pub(super) fn reaching(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     const WORDS: [(&str, &str); 3] = [
         ("f11: random writes", "fewest with the 8 MB buffer"),
@@ -359,7 +359,7 @@ pub(super) fn reaching(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     ])
 }
 
-/// The file system of the phones' sdcard partition before it was FUSE; the study's table does not have it.
+/// The file system of the phones' sdcard partition before FUSE; the study's table lacks it.
 const VFAT: &str = "vfat";
 
 /// Table 3: write calls and device requests for the study's 512,000 KiB, scaled to our file.
@@ -416,8 +416,8 @@ pub(super) fn calls(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
     Ok(rows)
 }
 
-/// Writes once through mounts with each of `options` on each file system: in one plan on those of this kernel, and in
-/// one guest on the others.
+/// Writes once through mounts with each of `options` on each file system. One plan covers the file systems of
+/// this kernel, and one guest the others.
 fn counts<'a>(
     names: &[&'a str],
     options: [&str; 3],
@@ -447,7 +447,7 @@ fn counts<'a>(
 
 const OWN_WRITES: &str = "journal and metadata";
 
-/// The study's numbers for one write of a file of our size.
+/// Returns the study's numbers for one write, scaled to the size of our file.
 struct Counted {
     calls: f64,
     requests: f64,
@@ -455,7 +455,8 @@ struct Counted {
     own_percent: f64,
 }
 
-/// Returns the rows of one write: the daemon's write calls, the requests to the device, and those of the file system itself.
+/// Returns the rows of one write: the daemon's write calls, the requests to the device, and the file system's
+/// own requests.
 fn counted(told: Counted, what: impl Fn(&str) -> String, once: &Once, place: &At) -> [Row; 3] {
     let called = Measured::once(once.used.write_calls.map(|calls| calls as f64));
     let why = "every 10 ms what has come is flushed, also where an entry is not full";

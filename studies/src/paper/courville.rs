@@ -34,13 +34,14 @@ const SIZE_SHARE: Quantity = Quantity::new("%", 1, 1.25, 5.0);
 const LATENCY: Quantity = Quantity::new("ms", 2, 1.5, 0.1);
 const PLACES: Quantity = Quantity::new("", 0, 1.5, 0.0);
 
-/// Numbers by workload and group of requests.
+/// Numbers by workload and request group.
 type ByWorkload = BTreeMap<String, BTreeMap<String, f64>>;
 
 /// The workloads that Figure 3 shows.
 const SCATTERED: [&str; 4] = ["angry_birds", "app_removal", "camera", "mp3_streaming"];
 
-/// The study's bound is light below 9 percent; ours is heavy from 15 percent, which lies between its groups.
+/// The study calls less than 9 percent light. We call 15 percent or more heavy; this lies between the study's
+/// groups.
 const LIGHT_BELOW: f64 = 9.0;
 const HEAVY_FROM: f64 = 15.0;
 
@@ -75,7 +76,7 @@ fn measured(runs: &mut Runs, name: &str) -> Result<(RunFigures, Rc<Report>)> {
     Ok((run, report))
 }
 
-/// Returns a value, marked as used if the workload says that it was adjusted to it.
+/// Returns a value, marked as used if the workload states that it was adjusted to the published value.
 fn adjusted(value: impl Into<Option<f64>>, workload: &str, figure: &str) -> Result<Measured> {
     Ok(Measured::once(value).shaped(used_in_fit(workload, figure)?))
 }
@@ -125,12 +126,14 @@ pub(super) fn requests(published: &Published, runs: &mut Runs) -> Result<Vec<Row
     })
 }
 
-/// Returns the duration, marked as used: the pauses of a workload were adjusted to the published one.
+/// Returns the duration, marked as used because the workload's pauses were adjusted to the published
+/// duration.
 fn duration_s(workload: &str, report: &Report) -> Result<Measured> {
     adjusted(report.analysis.span.duration_ns as f64 / 1e9, workload, "duration_ms")
 }
 
-/// Returns the summed latency over the run time, as in the study. The share inherits the run time's mark.
+/// Returns the sum of latencies divided by the run time, as in the study. The share inherits the run time's
+/// mark.
 fn share_percent(workload: &str, report: &Report) -> Result<Measured> {
     let seconds = duration_s(workload, report)?;
     let share = report.analysis.io_share.all.as_ref().map(|share| share.latency_sum_share * 100.0);
@@ -157,8 +160,8 @@ pub(super) fn groups(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
     })
 }
 
-/// Figure 2: the shares of requests below a size, the time within which 80 percent of them complete, and shares of
-/// requests over a time where these are more than half, which the median shows.
+/// Figure 2: the shares of requests below a size, and the time within which 80 percent of them complete.
+/// Where more than half of the requests exceed a time, the median shows this.
 pub(super) fn sizes_and_latencies(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let size_shares: ByWorkload = published.at("courville.size_share")?;
     let latencies: ByWorkload = published.at("courville.latency_p80_ms")?;
@@ -206,7 +209,7 @@ fn plural(group: &str) -> Group {
     if group == "read" { Group::Reads } else { Group::Writes }
 }
 
-/// Returns the report's group of requests for a key, for example `writes_below_16k`.
+/// Returns the report's request group for a key, for example `writes_below_16k`.
 fn group_of(key: &str) -> Result<Group> {
     [Group::Reads, Group::Writes, Group::All]
         .into_iter()
@@ -262,7 +265,7 @@ pub(super) fn latency_by_size(published: &Published, runs: &mut Runs) -> Result<
     })
 }
 
-/// Figure 4: the places on the device over time. The study's text describes two of the drawings.
+/// Figure 4: the device addresses over time. The study's text describes two of the drawings.
 pub(super) fn places_over_time(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let (_, playback) = measured(runs, "video_playback")?;
     let map = playback.analysis.spatial.devices.first();
@@ -301,7 +304,7 @@ pub(super) fn places_over_time(_: &Published, runs: &mut Runs) -> Result<Vec<Row
     ])
 }
 
-/// Figure 5: the text states one bound for all. Table II has the numbers, which are scored there.
+/// Figure 5: the text states one limit for all. The numbers are in Table II and are scored there.
 pub(super) fn requests_between_flushes(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let tables: Vec<CourvilleWorkload> = published.at("courville.workload")?;
     let most = tables.iter().map(|workload| workload.flush_gap_p90.requests).fold(0.0, f64::max);
@@ -323,7 +326,7 @@ pub(super) fn requests_between_flushes(published: &Published, runs: &mut Runs) -
     })
 }
 
-/// Figure 6 and section IV.C: rewritten places of 4 KiB.
+/// Figure 6 and section IV.C: rewritten blocks of 4 KiB.
 pub(super) fn rewritten_places(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let told = |figure: &str| published.number(&format!("courville.locality.{figure}"));
     let mut written = |workload: &str| -> Result<(Rc<Report>, String)> {

@@ -1,7 +1,7 @@
-//! Figure 10: the data that self-syncing apps and widgets write in two hours.
+//! Figure 10: the data written in two hours by apps and widgets that sync in the background.
 //!
-//! The pauses between rounds are shortened. The written data stay the same, except those of the file system's own
-//! timers, which run less often.
+//! The pauses between rounds are shortened. This changes only the data written by the file system's own
+//! timers, which expire less often.
 
 use anyhow::Result;
 
@@ -12,7 +12,7 @@ use super::row::{Quantity, Row};
 use super::runs::{Named, OfRuns, Runs, Split};
 
 const DEVICE: &str = "transcend";
-/// Factor on the pauses: a minute instead of two hours.
+/// Factor for the pauses: a minute instead of two hours.
 const PACE: &str = "0.008";
 const PACE_FULL: &str = "0.03";
 

@@ -1,5 +1,5 @@
-//! Figures 11 and 12: how long the processors worked, and waited for storage, while WebBench ran. Both run in a guest: a
-//! machine's ticks include everything that runs on it.
+//! Figures 11 and 12: the processors' busy time and iowait during WebBench. Both run in a guest, because a
+//! machine's ticks include all its other programs.
 
 use anyhow::{Context, Result};
 use fonio_analysis::Analysis;
@@ -17,7 +17,7 @@ const SLOW: &str = "kingston";
 const TICKS: f64 = 100.0;
 const WHY_ACTIVE: &str = "a tick of this processor does more than the phone's, and what waits costs it little; the recorder's ticks are included";
 
-/// A device with its run time in seconds, its iowait ticks and its active ticks.
+/// A device with its run time in seconds, iowait ticks and active ticks.
 type Device<'a> = (&'a str, f64, Measured, Measured);
 
 /// Figure 11.
@@ -101,7 +101,7 @@ fn iowait_ticks(analysis: &Analysis) -> Option<f64> {
     Some(analysis.machine.cpu.as_ref()?.iowait_ticks? as f64)
 }
 
-/// Returns the active ticks of each run, without those of the processes that serve the emulated device.
+/// Returns the active ticks of each run, without the ticks of the processes that serve the emulated device.
 fn active_ticks(runs: &mut Runs, variation: &VariationResult) -> Result<Measured> {
     let mut ticks = Vec::new();
     for run in &variation.runs {

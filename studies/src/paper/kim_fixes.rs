@@ -1,4 +1,4 @@
-//! Figures 13 and 14: the gains of places in memory, no syncs, RAID-0 and phase-change memory.
+//! Figures 13 and 14: the gains of data in memory, no syncs, RAID-0 and phase-change memory.
 
 use std::rc::Rc;
 
@@ -15,11 +15,11 @@ const TIMES: Quantity = Quantity::new("times as fast", 2, 1.5, 0.0);
 /// The quantity for published gains close to none.
 const LITTLE: Quantity = Quantity::new("times as fast", 2, 1.15, 0.0);
 
-/// The workloads of both figures, and the shares of them that run.
+/// The workloads of both figures, and the scales at which they run.
 const WORKLOADS: [(&str, &str); 2] = [("webbench", "0.1"), ("facebook", "0.1")];
 const RIDATA: &str = "ridata";
 
-/// Our bounds: the study shows bars without numbers.
+/// Our limits, because the study shows bars without numbers.
 const NOTEWORTHY: f64 = 1.2;
 const SIGNIFICANT: f64 = 1.25;
 const COMPARABLE: f64 = 1.5;

@@ -1,10 +1,10 @@
 //! Table V and Figures 6 to 8: the I/O of the workloads.
 //!
-//! The study's cards held ext3 under Linux 2.6.35, which mounted it with `data=writeback`: a commit of the journal did
-//! not also write the data of other files. Here the workloads run in the same way, on the phone's own flash, over its
-//! WiFi; the recording includes the write-back of the data that they leave in memory. The study does not define
-//! sequential: a request that starts where the one before it ended is our definition. Its ext3 queued every page of 4
-//! KiB separately, so the same bytes are also counted by pages.
+//! The study's cards had ext3 under Linux 2.6.35, mounted with `data=writeback`: a commit of the journal did not also
+//! write the data of other files. Here the workloads run in the same way, on the phone's own flash, over its WiFi.
+//! The recording includes the write-back of their dirty pages. The study does not define sequential. We call a
+//! request sequential if it starts at the end of the previous request. Its ext3 queued each 4 KiB page separately, so
+//! we also count the bytes by pages.
 
 use std::rc::Rc;
 
@@ -19,7 +19,7 @@ use super::row::{Part, Quantity, Row};
 use super::runs::{Named, OfRuns, Runs, Split};
 use crate::process;
 
-/// Totals; the published ones have one decimal, and the apps' own content varies between runs.
+/// Totals. The published totals have one decimal, and the apps' content varies between runs.
 const TOTAL: Quantity = Quantity::new("MB", 2, 1.25, 0.1);
 /// A part of the total.
 const PART: Quantity = Quantity::new("MB", 2, 1.5, 0.1);
@@ -97,7 +97,7 @@ fn of_workload(name: &str, figures: &Four, fitted: bool, why: &str, report: &Rep
             part(PART, "random written", figures.rand_write, &random, SPLIT_WHY),
         ],
     );
-    // The other way of counting is shown, not scored: with two tries, one would agree too easily.
+    // The other count is shown but not scored: with two tries, one would agree too easily.
     let by_pages = |row: Row, bytes: u64| row.noted(format!("{:.2} by pages", mb(bytes)));
     vec![
         total,
@@ -160,7 +160,7 @@ pub(super) fn over_time(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
             (&half, 0.0..=0.25),
             "the run ends with reads of its own",
         ),
-        // Table V publishes the same split, which is scored there.
+        // Table V has the same split, and it is scored there.
         Row::within(
             "seq. over random bytes written",
             told,

@@ -1,5 +1,5 @@
-//! Figure 9: launch times over the devices and in memory. For four of the apps, the study's text states how much they
-//! vary.
+//! Figure 9: launch times over the devices and in memory. For four of the apps, the study's text states their
+//! variation.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
-//! `cargo studies paper`: tables and figures of published studies, and ours.
+//! `cargo studies paper`: compares tables and figures of published studies with our results.
 //!
-//! Some are computed from models and files. The others run workloads on emulated devices with the built program, as a
-//! user would, and print the command lines that they ran.
+//! Some are computed from models and files. The others run workloads on emulated devices with the built
+//! program, as a user would, and print their command lines.
 
 mod bfuse_apps;
 mod bfuse_matrix;
@@ -48,15 +48,15 @@ use runs::Runs;
 /// The source of the rows of one table or figure.
 #[derive(Clone, Copy)]
 enum Rows {
-    /// Models and files, in moments and without privileges; with `--full`, writes to emulated devices too.
+    /// Models and files: fast and without privileges; with `--full`, also writes to emulated devices.
     Computed(fn(&Published, &mut Runs) -> Result<Vec<Row>>),
-    /// Workloads that run on emulated devices, as root.
+    /// Workloads on emulated devices, as root.
     Measured(fn(&Published, &mut Runs) -> Result<Vec<Row>>),
 }
 
 use Rows::{Computed, Measured};
 
-/// One table or figure: its id, its place in the study, its title, and its rows.
+/// One table or figure: its id, its number in the study, its title, and its rows.
 type Paper = (&'static str, &'static str, &'static str, Rows);
 
 const KIM: [Paper; 17] = [
@@ -235,12 +235,12 @@ struct Outcome {
     id: &'static str,
     title: String,
     counts: Counts,
-    /// The command lines that were measured for the rows.
+    /// The measured command lines of the rows.
     commands: Vec<String>,
     rows: Vec<Row>,
 }
 
-/// Number of rows by verdict. Only rows that no fit used count as agreeing or differing.
+/// The number of rows by verdict. Rows that were used in a fit count neither as agreeing nor as differing.
 #[derive(Default, Serialize)]
 struct Counts {
     agree: usize,
@@ -271,16 +271,17 @@ impl Counts {
 
 #[derive(Args)]
 pub struct Arguments {
-    /// Print these tables and figures, or `all` (default: those that models and files alone can show).
+    /// Print these tables and figures, or `all` (default: those that need only models and files).
     #[arg(value_name = "ID", value_parser = PossibleValuesParser::new(ids()))]
     ids: Vec<String>,
     /// Run all devices and workloads at full scale, and also measure on emulated devices (root).
     #[arg(long)]
     full: bool,
-    /// Measure this device and the best, instead of all.
+    /// Measure only this device and the best.
     #[arg(long, value_name = "DEVICE")]
     on: Option<String>,
-    /// Run everything in a guest, such as lab:6.12. Without it, only what this kernel lacks runs in a guest.
+    /// Run everything in a guest, such as lab:6.12. By default, only workloads that need a feature missing
+    /// from this kernel run in a guest.
     #[arg(long = "in", value_name = "lab:KERNEL", value_parser = kernel)]
     guest: Option<String>,
     /// Give the workloads this share of a processor, as on a phone.
@@ -292,12 +293,12 @@ pub struct Arguments {
     /// Print the rows as JSON.
     #[arg(long)]
     json: bool,
-    /// Write a page with the tables, and with a chart of each.
+    /// Write a page with the tables and their charts.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
-/// All tables and figures, each with the name of its study.
+/// Returns all tables and figures, with the name of each study.
 fn papers() -> impl Iterator<Item = (&'static str, &'static Paper)> {
     PAPERS.iter().flat_map(|(study, papers)| papers.iter().map(|paper| (*study, paper)))
 }
@@ -318,7 +319,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             continue;
         }
         let (Computed(make) | Measured(make)) = rows;
-        let rows = make(&published, &mut runs).with_context(|| format!("{id} could not be made"))?;
+        let rows = make(&published, &mut runs).with_context(|| format!("{id} failed"))?;
         let comma = if place.is_empty() { "" } else { ", " };
         let title = format!("{title} ({study}{comma}{place})");
         let counts = Counts::of(&rows);
@@ -338,7 +339,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         let left = papers().filter(|(_, (.., rows))| !is_computed(*rows)).map(|(_, (id, ..))| *id);
         let left: Vec<&str> = left.collect();
         println!(
-            "Measured on emulated devices, as root, when named (`all` names them all): {}.",
+            "These are measured on emulated devices, as root, if named (`all` names them all): {}.",
             left.join(", ")
         );
     }
@@ -353,7 +354,7 @@ fn command_line(arguments: &Arguments, id: &str) -> String {
     if arguments.full { line + " --full" } else { line }
 }
 
-/// Keeps the rows as a result.
+/// Saves the rows as a result.
 fn keep(outcome: &Outcome, command: &str, is_complete: bool) -> Result<()> {
     let id = format!("paper-{}", outcome.id);
     let columns = ["", "published", "ours", "each run", "verdict", "why"];
@@ -365,7 +366,7 @@ fn keep(outcome: &Outcome, command: &str, is_complete: bool) -> Result<()> {
 }
 
 impl Outcome {
-    /// Returns the counts, and the rows that count, if they are few.
+    /// Returns the counts, and the scored rows if there are few.
     fn remark(&self) -> String {
         const SHOWN: usize = 8;
         let Counts { agree, differ, cannot, used_in_fit } = self.counts;
@@ -385,7 +386,7 @@ impl Outcome {
             if scored.len() > SHOWN { format!("; and {} more", scored.len() - SHOWN) } else { String::new() };
         let shown = scored.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("; ");
         let text = if shown.is_empty() { shown } else { format!(": {shown}{more}") };
-        // A bar would end the cell of a table.
+        // A `|` would end a table cell.
         format!("{}{text}.", counts.join(", ")).replace('|', "/")
     }
 }
@@ -446,7 +447,7 @@ mod tests {
         }
     }
 
-    /// The project's own file has everything that was transcribed from the studies.
+    /// The project's own file contains all transcriptions from the studies.
     #[test]
     fn the_published_numbers_are_complete() {
         let folder = crate::process::root();
@@ -476,7 +477,7 @@ mod tests {
         }
     }
 
-    /// The measured papers need root and minutes.
+    /// The measured papers need root and take minutes.
     #[test]
     fn every_computed_paper_has_rows() {
         let published = Published::read().unwrap();

@@ -1,7 +1,7 @@
-//! Figure 10, and the gains of Figure 13: SmartIO's effect on apps that are launched.
+//! Figure 10, and the gains of Figure 13: SmartIO's effect on app launches.
 //!
-//! The study compares with CFQ, which current kernels no longer have. In the guest, BFQ stands for it; in
-//! virtual time, a model of CFQ does. The study's apps were launched alone or in daily use; ours are launched
+//! The study compares with CFQ, which current kernels no longer have. The guest uses BFQ instead; in virtual
+//! time, a model of CFQ is used. The study's apps were launched alone or in daily use; ours are launched
 //! while others are installed.
 
 use anyhow::{Context, Result};

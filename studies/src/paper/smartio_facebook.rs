@@ -1,6 +1,6 @@
-//! Figure 15: seconds until Facebook is ready, and until its timeline is.
+//! Figure 15: the time until Facebook is ready and until its timeline is ready, in seconds.
 //!
-//! The launch on the Samsung Galaxy S5 is the number for choosing the share of the processor (`--cpu`): it is not a
+//! The share of the processor (`--cpu`) was chosen from the launch on the Samsung Galaxy S5, so this is not a
 //! gain.
 
 use std::collections::BTreeMap;
@@ -48,8 +48,8 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Returns SmartIO's gains in a guest during an installation and a backup; BFQ stands for CFQ. In the study,
-/// the app ran alone; then, it would have no write to wait for.
+/// Returns SmartIO's gains over BFQ (instead of CFQ) in a guest during an installation and a backup. In the
+/// study the app ran alone; here it would then have no write to wait for.
 fn gains([cfq, smartio]: [f64; 2], runs: &mut Runs) -> Result<Vec<Row>> {
     let found = runs.applications(&applications::FACEBOOK)?;
     let launch = ratio(&found, |of| &of.launches_s)?;

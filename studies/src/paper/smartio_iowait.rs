@@ -1,7 +1,6 @@
-//! Figure 3: iowait as a share of the time in which the processors were active or waiting.
+//! Figure 3: iowait as a share of the processors' active and waiting time.
 //!
-//! The study's numbers come from days of use of thousands of phones; ours are shares of single apps on one emulated
-//! phone.
+//! The study observed thousands of phones for days; ours are shares of single apps on one emulated phone.
 
 use anyhow::Result;
 

@@ -1,5 +1,5 @@
-//! Figure 13 and section 7.4: forty apps, launched cold and then warm. The study's gains are those of its scheduler,
-//! which needs a special kernel; here we compare how launches differ without it.
+//! Figure 13 and section 7.4: forty apps, launched cold and then warm. The study's gains need its own kernel
+//! with its scheduler; here we compare launches without it.
 
 use anyhow::Result;
 

@@ -44,7 +44,8 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Returns the slowdown of each run. The response time alone is used: the profile was fitted to the published one.
+/// Returns the slowdown of each run. The response time alone is marked as used: the profile was fitted to the
+/// published time.
 fn each(found: &Benchmark, slowdown: &Slowdown) -> Measured {
     let of =
         |result: &TestResult| Measured::runs(result.runs.iter().map(|run| Some(run.response_mean_ns as f64)));

@@ -29,12 +29,11 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use xtask::{emulated, process, smartio, tools};
 
-/// Run a study: an experiment with a scientific answer. To measure the speed of fonio's own code, use `cargo
-/// xtask bench`.
+/// Run a study. To measure the speed of fonio's own code, use `cargo xtask bench`.
 #[derive(Parser)]
 #[command(name = "cargo studies", disable_help_subcommand = true)]
 struct CommandLine {
-    /// Without a study, all are listed.
+    /// Without arguments, list all studies.
     #[command(subcommand)]
     study: Option<Study>,
 }

@@ -19,7 +19,8 @@ pub enum Kind {
     Autocorrelated,
     /// Like `Autocorrelated`, but the speed varies by half, with a correlation time of 0.2 s.
     Wandering,
-    /// Like `Wandering`, plus a correlation time of 3 s, so that 10 s contain almost no information.
+    /// Like `Wandering`, with less variation and a correlation time of 3 s: 10 s contain almost no
+    /// information.
     Drifting,
 }
 

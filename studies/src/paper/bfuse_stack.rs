@@ -1,6 +1,6 @@
 //! The figures of Jeong and Won 2014 about writing a file through parts of the stack, on an emulated Galaxy S3. The
-//! FUSE daemon's processor is slowed down until `stock` reaches the study's share of the device. Only with `--full`:
-//! they take minutes, and need root or a guest.
+//! FUSE daemon's processor is slowed down until `stock` reaches the study's share of the device. They run only with
+//! `--full`, because they take minutes and need root or a guest.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

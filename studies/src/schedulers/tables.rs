@@ -1,4 +1,4 @@
-//! The tables of a profile: one result each, with the value of each start.
+//! The tables of a profile: one result per table, with the value of each start.
 
 use anyhow::Result;
 use xtask::results::{Cell, StudyResult};
@@ -7,15 +7,14 @@ use super::cell::VARIANTS;
 use super::figures::slowdowns as over_alone;
 use super::{Results, TUNED_ON};
 
-/// A column: its title, the part, its values by name, the divisor of the values or the name of the values alone, and the
-/// decimals.
+/// A column: its title, the part, the name of its values, their divisor, and the decimals.
 struct Column(&'static str, &'static str, &'static str, Per, usize);
 
 #[derive(Clone, Copy)]
 enum Per {
     /// The values are divided by a number.
     Unit(f64),
-    /// They are divided by those of one process alone.
+    /// The values are divided by the values of one process alone.
     Alone(&'static str),
 }
 
@@ -53,7 +52,7 @@ const RATES: [Column; 13] = [
     Column("late, ms", "deep", "late_ns", Unit(1e6), 3),
 ];
 
-/// A reader with pauses of 1 ms, during an fsync each second and during a copy (ext4).
+/// A reader with pauses of 1 ms, during one fsync per second and during a copy (ext4).
 const FILES: [Column; 4] = [
     Column("reads during fsync, times as long as alone", "files", "fsync read", Alone("paced read"), 2),
     Column("reads during a copy", "files", "copy read", Alone("paced read"), 2),
@@ -61,8 +60,8 @@ const FILES: [Column; 4] = [
     Column("copied, MiB/s", "files", "copy_mib_s", Unit(1.0), 1),
 ];
 
-/// Prints and keeps the tables of a profile. The documents show all of the profile on which the policy was tuned, and the
-/// slowdowns of the others.
+/// Prints and saves the tables of a profile. The documents show all tables of the profile on which the policy
+/// was tuned, and the slowdowns of the other profiles.
 pub(super) fn show(profile: &str, results: &Results, command: &str, is_complete: bool) -> Result<()> {
     let is_tuned = profile == TUNED_ON;
     let (slowdowns, rates) = (format!("schedulers-{profile}"), format!("schedulers-{profile}-rates"));

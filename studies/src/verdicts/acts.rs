@@ -1,4 +1,4 @@
-//! The actions of a situation's programs, apart from fio and SQLite. Each program runs until it is killed.
+//! The actions of a situation's programs, except fio and SQLite. Each program runs until it is killed.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -18,7 +18,7 @@ const LONG: Duration = Duration::from_secs(3600);
 /// Runs the act named by the first word.
 pub fn run(words: &[String]) -> Result<()> {
     let number = |at: usize| -> Result<u64> {
-        words.get(at).context("a number is missing")?.parse().context("this is not a number")
+        words.get(at).context("a number is missing")?.parse().context("not a number")
     };
     let path = || words.get(1).map(Path::new).context("a path is missing");
     match words.first().map(String::as_str) {
@@ -68,7 +68,7 @@ fn lock(threads: u64) {
     });
 }
 
-/// A client whose server does not answer.
+/// A client whose server does not reply.
 fn network_wait() -> Result<()> {
     let server = TcpListener::bind("127.0.0.1:0")?;
     let mut client = TcpStream::connect(server.local_addr()?)?;
@@ -98,7 +98,7 @@ fn network_load() -> Result<()> {
     })
 }
 
-/// Replaces a file safely, again and again.
+/// Replaces a file safely, repeatedly.
 fn save(path: &Path, every: Duration) -> Result<()> {
     loop {
         replace(path, 10_000)?;
@@ -112,7 +112,7 @@ fn save_in_bursts(path: &Path) -> Result<()> {
     let (mut random, mut at) = (Random::new(1), 0.0_f64);
     loop {
         replace(path, [4_000, 10_000, 200_000][random.below(3) as usize])?;
-        // The sum of twelve uniform numbers is nearly normal.
+        // The sum of twelve uniform random numbers is almost normal.
         let normal = (0..12).map(|_| random.uniform()).sum::<f64>() - 6.0;
         at = 0.98 * at + 0.2 * normal;
         thread::sleep(Duration::from_secs_f64(0.02 * at.exp()));
@@ -128,7 +128,7 @@ fn replace(path: &Path, bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// Four seconds after the start, writes a file of N MiB and syncs it.
+/// Writes a file of N MiB and syncs it, four seconds after the start.
 fn save_once(path: &Path, mebibytes: u64) -> Result<()> {
     thread::sleep(Duration::from_secs(4));
     let mut file = File::create(path).with_context(|| format!("cannot make {}", path.display()))?;

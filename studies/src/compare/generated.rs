@@ -67,7 +67,7 @@ pub fn run(pairs: usize, command: &str, is_complete: bool) -> Result<()> {
         );
     }
     result.keep(is_complete)?;
-    ensure!(fine, "a comparison is wrong more often than promised");
+    ensure!(fine, "the comparison is wrong more often than promised");
     Ok(())
 }
 

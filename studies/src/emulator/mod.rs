@@ -74,7 +74,8 @@ pub fn run(Arguments { cards }: &Arguments) -> Result<()> {
     }
     result.keep(cards.is_empty())?;
     println!(
-        "\n{outside} outside {:.0} % of what was published, or its rounding ({:.0} % for the phone), marked *.",
+        "\n{outside} differ by more than {:.0} % or rounding from the published number ({:.0} % for the \
+         phone), marked *.",
         CARD_TOLERANCE * 100.0,
         PHONE_TOLERANCE * 100.0
     );

@@ -81,7 +81,7 @@ impl Arguments {
 
 pub fn run(wanted: &Arguments) -> Result<()> {
     if !process::is_root() {
-        bail!("the peers are mounted by root");
+        bail!("the peers are mounted as root");
     }
     tools::ensure(&[tools::BUILD, tools::FUSE])?;
     let folder = process::scratch("bench-fuse")?;
@@ -110,7 +110,8 @@ pub fn run(wanted: &Arguments) -> Result<()> {
     eprintln!();
     println!("Medians of {ROUNDS} interleaved rounds over {}.", place.source.display());
     println!(
-        "auto-device is without io_uring; auto-alone admits only root, as plain does, so that nobody checks permissions twice."
+        "auto-device does not use io_uring. auto-alone admits only root, like plain, so permissions are not \
+         checked twice."
     );
     let command = format!("cargo studies fuse{}", if wanted.quick { " --quick" } else { "" });
     let is_complete = !wanted.quick && wanted.over.is_none() && wanted.names.is_empty();

@@ -82,7 +82,7 @@ pub fn run(Arguments { parts }: &Arguments) -> Result<()> {
             command.args(["--power-cuts", POWER_CUTS, "--check", &check, "--"]);
             command.arg(&own).args([SIDE, "write-and-commit", mode]).arg(&fonio);
             process::run(&mut command).with_context(|| format!("{mode} under power cuts"))?;
-            println!("{mode}: {POWER_CUTS} power cuts, everything synced was there");
+            println!("{mode}: {POWER_CUTS} power cuts, all synced data survived");
         }
     }
     if wanted("sequences") {
@@ -107,7 +107,7 @@ fn on_other_kernels() -> Result<()> {
     let stop = fonio_system::signals::watch(&fonio_system::signals::ENDING)?;
     tools::ensure(&[tools::GUEST])?;
     let folder = tempfile::tempdir_in(process::scratch("guest")?)?;
-    // By their places in a guest.
+    // The programs, with their paths in a guest.
     let mut programs: Vec<(PathBuf, PathBuf)> = Vec::new();
     let mut built = process::cargo();
     built.args(["test", "--release", "--package", "fonio-bfuse", "--test", "integration"]);

@@ -38,7 +38,8 @@ enum Load {
 const CASES: [Case; 3] = [
     Case {
         name: "same",
-        what: "a program that replaces a file safely and reads none; the setting is the read-ahead, which has no effect on that",
+        what: "a program that replaces a file safely and reads no file; the setting is the read-ahead, \
+            which does not affect it",
         fix: "read-ahead=256KiB",
         load: Load::Act(&["save", "saved", "20"]),
         lasting: "75s",
@@ -52,7 +53,8 @@ const CASES: [Case; 3] = [
     },
     Case {
         name: "effect",
-        what: "a large program (fonio) that starts every 0.3 s, from the card; the setting is the read-ahead, which page faults wait for",
+        what: "a large program (fonio) that starts from the card every 0.3 s; the setting is the \
+            read-ahead, which affects page faults",
         fix: "read-ahead=1MiB",
         // The program is dropped from the page cache before each start.
         load: Load::Shell(

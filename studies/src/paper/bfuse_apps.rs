@@ -17,8 +17,10 @@ const LARGE: u64 = 256 * 1024;
 
 const SHARE: Quantity = Quantity::new("%", 0, 1.25, 5.0);
 const WHY_SIZES: &str = "this kernel merges up to the device's limit of 512 KiB";
-const WHY_SYNC: &str = "ext4's journal counts as synchronous here, and the video as buffered; the study does not say how it counts";
-const WHY_DATA: &str = "of the requests; ext4 commits its journal every 5 s with small requests, and the study's file system is not told";
+const WHY_SYNC: &str = "here, ext4's journal counts as synchronous and the video as buffered; the study \
+    does not define this";
+const WHY_DATA: &str = "of the requests; ext4 commits its journal every 5 s with small requests, and the \
+    study does not name its file system";
 
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let told = |figure: &str| published.number(&format!("bfuse.user_partition_io.{figure}"));

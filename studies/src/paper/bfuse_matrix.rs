@@ -25,10 +25,10 @@ const SCHEDULERS: [&str; 3] = [BFQ, DEADLINE, NONE];
 const CLEARLY_WORSE: f64 = 0.9;
 /// Our limit for a sequential pattern: the maximum share of writes that do not continue the previous write.
 const RANDOM_MOST: f64 = 0.1;
-const WHY_COPY: &str = "a copy costs the confined daemon as much as before, only its calls are fewer";
-const WHY_STOCK: &str = "the share of the CPU was chosen by stock's rate alone";
+const WHY_COPY: &str = "the confined daemon makes fewer calls, but a copy still costs the same";
+const WHY_STOCK: &str = "the share of the CPU was chosen only by the rate of stock";
 const WHY_FILE_SYSTEM: &str =
-    "the file systems are twelve years younger; a simulated or confined processor hides their differences";
+    "the file systems are twelve years newer; a simulated or confined processor hides their differences";
 
 /// The published number of a row.
 struct Told {
@@ -68,7 +68,7 @@ fn told(published: &Published) -> Result<Vec<Told>> {
 
 /// Statements without numbers.
 const WORSE: (&str, &str) = ("f14: nilfs2", "significantly worse than the rest");
-const COINCIDES: (&str, &str) = ("f14: throughput", "goes with the share of sequential requests");
+const COINCIDES: (&str, &str) = ("f14: throughput", "correlates with the share of sequential requests");
 const SEQUENTIAL: (&str, &str) = ("f15: writes to the device", "sequential in all file systems");
 
 /// The writes through each stack, by file system, scheduler and options.
@@ -132,7 +132,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
             let rate = of(name, scheduler, BUFFERED).over(&raw).value().unwrap_or(f64::NAN) * 100.0;
             format!("{scheduler} {rate:.0} %")
         });
-        let why = "only drawn in the study, as shares of the bare device";
+        let why = "the study only draws it, as a share of the bare device";
         rows.push(Row::ours_alone(format!("f17: bFUSE on {name}"), rates.join(", "), why));
     }
     Ok(rows.into_iter().map(|row| row.noted(at.noted())).collect())

@@ -29,7 +29,8 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     for phone in published.at::<Vec<Phone>>("bfuse.phone")? {
         let profile = PROFILES.iter().find(|(name, _)| *name == phone.name);
         let device =
-            profile.map_or_else(|| "no profile of its flash".to_owned(), |(_, name)| format!("on {name}"));
+            profile.map_or_else(|| "there is no profile of its flash".to_owned(), |(_, name)| format!("on \
+                {name}"));
         let partitions = [
             ("data", Some(&phone.data)),
             ("sdcard", Some(&phone.sdcard)),
@@ -47,9 +48,9 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
                     .noted("fonio mount --mount-options mode=stock")
                     .because(device.as_str()),
                 (_, "yaffs2") => {
-                    Row::cannot(what, told, "it is for flash without a controller, and not in Linux")
+                    Row::cannot(what, told, "it is for raw flash, and not in Linux")
                 }
-                _ => Row::cannot(what, told, "the maker of the phone has not published it"),
+                _ => Row::cannot(what, told, "the phone's maker has not published it"),
             });
         }
     }

@@ -34,7 +34,7 @@ struct Calls {
 
 const PROFILE: &str = "galaxy_s3_emmc";
 /// Linux 5.0 removed CFQ; BFQ was derived from it.
-pub(super) const NO_CFQ: &str = "bfq stands for CFQ, which Linux 5.0 removed";
+pub(super) const NO_CFQ: &str = "bfq replaces CFQ, which Linux 5.0 removed";
 pub(super) const STOCK: &str = "mode=stock";
 pub(super) const NO_BUFFER: &str = "mode=extended,io_unit=512K,io_uring=no";
 pub(super) const BUFFERED: &str = "mode=buffered,io_unit=512K,buffer=8M,entry=2M,flush=10ms";
@@ -155,7 +155,8 @@ pub(super) fn layers(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
 
 /// The layer of `fonio bench layers`.
 const FUSE: &str = "FUSE, mode=stock";
-const GUESTS_PROCESSOR: &str = "the daemon runs on the guest's simulated processor at full speed, one instruction each nanosecond; the phone's was slower";
+const GUESTS_PROCESSOR: &str = "the daemon runs at the full speed of the guest's simulated processor, one \
+    instruction per nanosecond; the phone's was slower";
 
 fn bench_layers(runs: &mut Runs, file_system: &str, at: &At) -> Result<Measurements> {
     let (size, rounds) = (format!("{}MiB", BYTES >> 20), Runs::repeat());
@@ -191,7 +192,7 @@ fn layers_here(raw_told: f64, steps: [(&str, f64); 3], runs: &mut Runs, at: &At)
     let found = runs.stacks(&slowed(vec![on("ext4", "none"), bfq()], stacks), at)?;
     let [raw, block] = &found.raw_mb_s[..] else { bail!("two devices were asked for") };
     let why = format!(
-        "{NO_CFQ}; the phone's kernel ran these layers on its slow CPU, only the daemon is slow here"
+        "{NO_CFQ}; on the phone, these layers ran on the slow CPU; here, only the daemon is slow"
     );
     let raw = raw_rate(raw);
     let note = format!("raw {:.1} MB/s, the study's {raw_told}", raw.value().unwrap_or(f64::NAN));
@@ -231,7 +232,7 @@ pub(super) fn io_unit(published: &Published, runs: &mut Runs) -> Result<Vec<Row>
     // The study's units, from 4 KiB to 512 KiB.
     let units = (2..=9).map(|power| format!("mode=extended,io_unit={}K,io_uring=no", 1 << power));
     let found = on_ext4(runs, units)?.writes;
-    let why = "most of what the daemon's CPU does here is making pages in the page cache below";
+    let why = "here, the daemon's CPU mostly creates pages in the page cache of the file system below";
     let [smallest, .., largest] = &found[..] else { bail!("there are several units") };
     let of_units = |figure: &dyn Fn(&[Once]) -> Measured| -> Vec<Option<f64>> {
         found.iter().map(|once| figure(once).value()).collect()
@@ -257,7 +258,7 @@ fn steps(what: &str, told: &str, values: &[Option<f64>], goes: impl Fn(f64, f64)
         told,
         |_| shown.join(", "),
         (&Measured::once(share), 1.0..=1.0),
-        "not every step goes that way",
+        "not every step has this direction",
     )
 }
 
@@ -268,7 +269,7 @@ pub(super) fn buffer(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
         ("the size of the buffer", "8 MB is the study's choice"),
         ("the interval of flushes", "10 ms is the best"),
     ];
-    const THREAD: &str = "buffer with its thread over none";
+    const THREAD: &str = "buffer with its thread, over no buffer";
     let gain = times(published.number("bfuse.design.gain_percent.management_thread")?);
     if !runs.full() {
         let words = WORDS.map(|(what, told)| Row::cannot(what, told, WITH_FULL));
@@ -289,7 +290,7 @@ pub(super) fn buffer(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
     let with: Vec<Measured> = (0..SIZES_MB.len()).map(|at| of_size(at, true)).collect();
     let without: Vec<Measured> = (0..SIZES_MB.len()).map(|at| of_size(at, false)).collect();
     let by_interval: Vec<Measured> = intervals.iter().map(|once| rate(once).over(&none)).collect();
-    let why = "long streams go past the page cache, which the study's did not";
+    let why = "long streams bypass the page cache, unlike in the study";
     let [thread, size, interval] = WORDS;
     Ok(vec![
         TIMES.effect(THREAD, gain, &with[STUDYS_SIZE], why),
@@ -346,14 +347,14 @@ pub(super) fn reaching(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let shown: Vec<String> =
         shares.iter().map(|share| format!("{:.1} %", share.value().unwrap_or(f64::NAN) * 100.0)).collect();
     let shown = format!("none, 2 to 64 MB: {}", shown.join(", "));
-    let why = "ext4 sorts what its page cache holds, whoever wrote it";
+    let why = "ext4 sorts all pages in the page cache, regardless of the writer";
     let burst = |once: &[Once]| each(once, |once| once.burst_bytes);
     let [fewest, fewer, bursts] = WORDS;
     let row = |(what, told): (&str, &str), ratio: &Measured, range, said: &str| {
         Row::effect(what, told, |ratio| format!("{ratio:.2} times {said}"), (ratio, range), why)
     };
     Ok(vec![
-        row(fewest, &shares[at].over(least), 0.0..=1.0, "the least of the other sizes").noted(shown),
+        row(fewest, &shares[at].over(least), 0.0..=1.0, "the minimum of the other sizes").noted(shown),
         row(fewer, &shares[at].over(&shares[0]), 0.0..=1.0, "those without"),
         row(bursts, &burst(&found[at]).over(&burst(&found[0])), 1.0..=f64::INFINITY, "those without"),
     ])
@@ -406,7 +407,7 @@ pub(super) fn calls(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
                         None => String::new(),
                     };
                     let ours = format!("{calls} calls, {} requests{own}", shown(once.writes));
-                    let why = "the study has no numbers of it; it was the phones' file system for sdcards";
+                    let why = "the study has no numbers for it; it was the phones' file system for SD cards";
                     rows.push(Row::ours_alone(format!("{name}, {way}"), ours, why).noted(place.noted()));
                 }
                 (None, None) => {}
@@ -451,7 +452,7 @@ const OWN_WRITES: &str = "journal and metadata";
 struct Counted {
     calls: f64,
     requests: f64,
-    /// Requests of the journal and of metadata, in percent of all.
+    /// Requests for journal and metadata, in percent of all requests.
     own_percent: f64,
 }
 
@@ -459,7 +460,7 @@ struct Counted {
 /// own requests.
 fn counted(told: Counted, what: impl Fn(&str) -> String, once: &Once, place: &At) -> [Row; 3] {
     let called = Measured::once(once.used.write_calls.map(|calls| calls as f64));
-    let why = "every 10 ms what has come is flushed, also where an entry is not full";
+    let why = "the buffer is flushed every 10 ms, even if an entry is not full";
     let calls = CALLS.row(what("calls"), told.calls, &called, why).noted(place.noted());
     let why = "this kernel merges requests up to the device's limit";
     let mut row = REQUESTS.row(what("requests"), told.requests, &Measured::once(once.writes), why);
@@ -471,10 +472,10 @@ fn counted(told: Counted, what: impl Fn(&str) -> String, once: &Once, place: &At
         OWN.cannot(
             what(OWN_WRITES),
             told.own_percent,
-            "recordings do not know the kind of all data of this file system",
+            "recordings do not show the kind of all data of this file system",
         )
     } else {
-        let why = "the file systems are twelve years younger, and our file is a quarter of the study's";
+        let why = "the file systems are twelve years newer, and our file has a quarter of the size";
         let own = OWN.row(what(OWN_WRITES), told.own_percent, &Measured::once(percent), why);
         own.noted(format!("{:.0} of them", once.own_writes.unwrap_or(f64::NAN)))
     };

@@ -45,12 +45,15 @@ const SCATTERED: [&str; 4] = ["angry_birds", "app_removal", "camera", "mp3_strea
 const LIGHT_BELOW: f64 = 9.0;
 const HEAVY_FROM: f64 = 15.0;
 
-const WHY_COUNTS: &str = "the calls of the app are not published; ours were chosen to come near the counts without readahead and write-back";
-const WHY_GAPS: &str = "here each commit is five or six flushes of its own; the study's phone had readers and writers of other services between them, which are not in the workload";
+const WHY_COUNTS: &str = "the app's calls are not published; ours were chosen to match the counts without \
+    readahead and write-back";
+const WHY_GAPS: &str = "here each commit makes five or six separate flushes; on the study's phone, other \
+    services read and wrote between them, which the workload does not include";
 const WHY_SIZES: &str =
-    "the sizes of the app's calls are not published, and this kernel merges up to the device's limit";
-const WHY_PLACES: &str = "which places an app writes again is not published";
-const WHY_SHARE: &str = "what the phone's other services wrote meanwhile is not in the workload, and the profile's write times are partly assumed";
+    "the sizes of the app's calls are not published, and this kernel merges requests up to the device's limit";
+const WHY_PLACES: &str = "the addresses that an app rewrites are not published";
+const WHY_SHARE: &str = "the workload does not include the writes of the phone's other services, and the \
+    profile's write times are partly assumed";
 
 /// Runs the requested workloads.
 fn each(
@@ -257,7 +260,7 @@ pub(super) fn latency_by_size(published: &Published, runs: &mut Runs) -> Result<
             Row::within(
                 format!("{}, writes", workload.name),
                 "writes of one size vary more than reads do",
-                |ratio| format!("longest over shortest is {ratio:.1} times that of reads"),
+                |ratio| format!("the longest-to-shortest ratio is {ratio:.1} times that of reads"),
                 (&range(Group::Writes).over(&range(Group::Reads)), 1.0..=f64::INFINITY),
                 "the model's writes take nearly the same time",
             ),
@@ -283,7 +286,7 @@ pub(super) fn places_over_time(_: &Published, runs: &mut Runs) -> Result<Vec<Row
     Ok(vec![
         Row::within(
             "video_playback, reads",
-            "a band at one place",
+            "a band at one address",
             |share| format!("{:.0} % of the bytes in one row of the map", share * 100.0),
             (&Measured::once(most).over(&Measured::once(all)), 0.5..=1.0),
             "the video lies across several rows of the map",
@@ -292,12 +295,12 @@ pub(super) fn places_over_time(_: &Published, runs: &mut Runs) -> Result<Vec<Row
             "video_playback, a read",
             131.072,
             &Measured::once(large).times(1e-3),
-            "readahead asks for other amounts here",
+            "readahead requests other amounts here",
         ),
         Row::within(
             "camera, writes",
             "in small chunks",
-            |kib| format!("half of them up to {kib:.0} KiB"),
+            |kib| format!("half of them have at most {kib:.0} KiB"),
             (&Measured::once(small).times(1.0 / 1024.0), 0.0..=16.0),
             "this kernel merges more",
         ),
@@ -351,13 +354,13 @@ pub(super) fn rewritten_places(published: &Published, runs: &mut Runs) -> Result
             (written.touches > 0).then_some(written.covering_99 as f64)
         }),
         SIZE_SHARE.row(
-            "burst_mode_camera, the ten most written",
+            "burst_mode_camera, the ten most rewritten blocks",
             told("burst_mode_camera.top_10_share")? * 100.0,
             &top,
             WHY_PLACES,
         ),
         row(&camera, "places", told("camera.unique_blocks")?, |written| Some(written.places as f64)),
-        row(&camera, "writes of the most written", told("camera.most_written_block")?, |written| {
+        row(&camera, "writes of the most rewritten block", told("camera.most_written_block")?, |written| {
             Some(written.most as f64)
         }),
         row(&dropbox, "places written again", told("dropbox_rewritten_blocks")?, |written| {

@@ -44,12 +44,12 @@ pub(super) fn launched(published: &Published, runs: &mut Runs) -> Result<Vec<Row
     };
     let (read, written) = (of(totals.read_bytes, "read_mb")?, of(totals.write_bytes, "write_mb")?);
     Ok(vec![
-        MB.row("read", told("read"), &read, "what is read at random may have come with a readahead before"),
+        MB.row("read", told("read"), &read, "readahead may have read the randomly read data before"),
         MB.row(
             "written",
             told("write"),
             &written,
-            "each file that is renewed durably takes a commit of the file system's journal",
+            "each durable replacement of a file needs a commit of the file system's journal",
         ),
     ])
 }

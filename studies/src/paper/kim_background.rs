@@ -37,24 +37,24 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let write = &report.analysis.sequentiality.write;
     let kept = Measured::once(without).over(&Measured::once(run.write_bytes as f64));
     let random = Measured::once(write.random_bytes as f64).over(&Measured::once(write.bytes() as f64));
-    let why = "what the apps sync is not published";
+    let why = "the synced data of the apps is not published";
     Ok(vec![
         MB.row("written", told_written, &written, why),
         MB.row("received", told_received, &received, why),
         FACTOR.row("written over received", told_written / told_received, &written.over(&received), why),
         Row::within(
             "what is written",
-            "mostly SQLite's data and indices",
+            "mostly SQLite data and indices",
             |kept| format!("{:.0} % is gone with the databases in memory", (1.0 - kept) * 100.0),
             (&kept, 0.0..=0.5),
-            "settings and widgets weigh more here",
+            "settings and widgets write a larger share here",
         ),
         Row::within(
             "how it is written",
             "at random",
             |random| format!("{:.0} % of the bytes at random", random * 100.0),
             (&random, 0.5..=1.0),
-            "the journal of the file system is written in order and counts here too",
+            "the file system's journal is sequential and is included here",
         ),
     ])
 }

@@ -15,7 +15,8 @@ const FAST: &str = "transcend";
 const SLOW: &str = "kingston";
 /// Ticks of a second.
 const TICKS: f64 = 100.0;
-const WHY_ACTIVE: &str = "a tick of this processor does more than the phone's, and what waits costs it little; the recorder's ticks are included";
+const WHY_ACTIVE: &str = "this processor does more in a tick than the phone's, and waiting costs it little; \
+    the recorder's ticks are included";
 
 /// A device with its run time in seconds, iowait ticks and active ticks.
 type Device<'a> = (&'a str, f64, Measured, Measured);
@@ -52,10 +53,10 @@ pub(super) fn over_devices(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     Ok(vec![
         Row::within(
             "iowait over the devices",
-            "goes with the run time",
+            "correlates with the run time",
             |_| format!("ticks, by run time: {}", list(&waits)),
             (&Measured::once(share), 1.0..=1.0),
-            "two devices of nearly the same run time change places, or the waiting is not for storage",
+            "two devices with almost equal run times are swapped, or the waits are not for storage",
         )
         .noted(at.noted()),
         Row::effect(
@@ -83,7 +84,7 @@ pub(super) fn fast_and_slow(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
             "more on the slow card",
             |ratio| format!("{SLOW} has {ratio:.1} times the ticks of {FAST}"),
             (&waits, 1.0..=f64::INFINITY),
-            "the run on the slow card did not wait longer",
+            "the run on the slow card waited no longer",
         )
         .noted(at.noted()),
         Row::effect(

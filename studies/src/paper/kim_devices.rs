@@ -22,7 +22,8 @@ const ALL: &str = "internal_2010,transcend,ridata,sandisk,kingston,wintec,adata,
 const TIMES: Quantity = Quantity::new("times the best", 2, 1.5, 0.0);
 
 const WHY_SCALE: &str =
-    "how far the slowest card falls depends on how wide the writes spread, which is less at a small scale";
+    "the slowdown of the slowest card depends on the address range of the writes, which is smaller at a \
+     small scale";
 
 /// The apps of Figure 5: the study's name, ours, and the scale that takes half a minute on a slow card. An
 /// installation has a fixed size and cannot be scaled.

@@ -62,7 +62,7 @@ pub(super) fn what_if(published: &Published, runs: &mut Runs) -> Result<Vec<Row>
             &no_sync,
             |more| format!("{more:.2} times as fast as databases in RAM"),
             (&unsynced.over(&in_ram), COMPARABLE),
-            "what is not synced still reaches the card, some of it within the run",
+            "unsynced data still reaches the card, partly within the run",
         ));
     }
     Ok(rows)
@@ -86,7 +86,8 @@ pub(super) fn pilot(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
                 format!("more than {above} and less than {below} times as fast"),
                 |gain| format!("{gain:.2} times as fast"),
                 (&gain("raid0")?, above..=below),
-                "half of the writes go to the phone's flash, and the other half spreads over less of the card, which the study saw give more than 2 on some cards",
+                "half of the writes go to the phone's flash, and the other half uses a smaller part of the \
+                 card; in the study, this gave a gain above 2 on some cards",
             ));
             for (fix, name, told) in [
                 ("no-sync", "selective sync", "noteworthy benefits"),
@@ -97,7 +98,7 @@ pub(super) fn pilot(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
                     told,
                     |gain| format!("{gain:.2} times as fast"),
                     (&gain(fix)?, NOTEWORTHY..=f64::INFINITY),
-                    "the databases' syncs are no large part of this run",
+                    "the databases' syncs are only a small part of this run",
                 ));
             }
             unsynced.push(gain("no-sync")?);
@@ -107,16 +108,16 @@ pub(super) fn pilot(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
         rows.push(Row::effect(
             format!("{card}, the app that selective sync helps"),
             "especially Facebook",
-            |more| format!("Facebook gains {more:.2} times what WebBench does"),
+            |more| format!("Facebook's gain is {more:.2} times WebBench's gain"),
             (&facebook.over(webbench), 1.0..=f64::INFINITY),
-            "what Facebook stores besides its database still goes to the card, at a small scale a larger part",
+            "Facebook's other data still goes to the card; at a small scale, it is a larger part",
         ));
     }
     Ok(rows)
 }
 
-/// Returns the row of a workload on NILFS2, compared with F2FS. NILFS2 and ext3 are measured at the same
-/// place.
+/// Returns the row of a workload on NILFS2, compared with F2FS. NILFS2 and ext3 are measured on the same
+/// kernel.
 fn log_structured(
     published: &Published,
     runs: &mut Runs,
@@ -145,5 +146,5 @@ fn log_structured(
         "each sync of NILFS2 writes a checkpoint",
     );
     let row = row.noted(format!("on F2FS {f2fs:.2} times")).noted(at.noted());
-    Ok(row.because("all files are on it here, only the databases were in the study"))
+    Ok(row.because("here all files are on NILFS2; in the study, only the databases were"))
 }

@@ -29,7 +29,8 @@ const WORKLOADS: [(&str, &str, &str); 7] = [
     (
         "webbench",
         "webbench",
-        "a page takes half a second here, so that most of the cache is trimmed before it is written back (docs/papers.md)",
+        "a page takes half a second here, so most of the cache is trimmed before it is written back \
+         (docs/papers.md)",
     ),
     ("app_install", "appinstall", COMMITS),
     ("email", "email", COMMITS),
@@ -38,12 +39,13 @@ const WORKLOADS: [(&str, &str, &str); 7] = [
     (
         "rlbench",
         "rlbench",
-        "a thousand commits of their own are most of it; how many the closed app makes is not published (docs/papers.md)",
+        "most of it is a thousand separate commits; the number of commits in the closed app is not \
+         published (docs/papers.md)",
     ),
     ("pulse", "pulse", COMMITS),
 ];
 
-const COMMITS: &str = "how often the app commits is not published";
+const COMMITS: &str = "the app's number of commits is not published";
 
 /// The phone's own flash.
 const DEVICE: &str = "internal_2010";
@@ -107,8 +109,10 @@ fn of_workload(name: &str, figures: &Four, fitted: bool, why: &str, report: &Rep
     ]
 }
 
-const SPLIT_WHY: &str = "a file or a commit in one request is random by its start, however long it is; by pages all but its first page is sequential; which of them the study counted is unknown";
-const READ_WHY: &str = "what an app and the system read of their own code is only in some of ours: the study's Facebook found its code in memory, its browser did not";
+const SPLIT_WHY: &str = "a large request is random if its start is random, but by pages only its first page \
+    is random; it is unknown which count the study used";
+const READ_WHY: &str = "only some of our workloads read the code of the app and the system: in the study, \
+    Facebook's code was in memory, the browser's was not";
 
 /// Returns whether the workload states that it was adjusted to a published figure.
 pub(super) fn used_in_fit(workload: &str, figure: &str) -> Result<bool> {
@@ -158,7 +162,7 @@ pub(super) fn over_time(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
             "most of them in the beginning",
             |half| format!("half of the bytes by {:.0} % of the time", half * 100.0),
             (&half, 0.0..=0.25),
-            "the run ends with reads of its own",
+            "the run ends with its own reads",
         ),
         // Table V has the same split, and it is scored there.
         Row::within(
@@ -185,7 +189,7 @@ pub(super) fn store(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
     let database = |name: &str| run.database_bytes.get(name).map(|bytes| *bytes as f64 / 1e3);
     let count = Quantity::new("files", 0, 1.1, 0.0);
     let kb = Quantity::new("kB", 0, 1.25, 0.0);
-    let form_data = "the study's sites left more cookies and form data than four cookies a page";
+    let form_data = "the study's sites left more cookies and form data than our four cookies per page";
     let cached = shaped(files.map(|files| files.count as f64), "cache_files")?;
     let bytes = shaped(files.map(|files| files.bytes as f64 / 1e6), "cache_mb")?;
     let index = shaped(database("index"), "webview_cache_db_kb")?;
@@ -227,7 +231,7 @@ pub(super) fn by_place(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
             "a high degree of random writes",
             |share| shown(share, paged(&databases)),
             (&by_request(&databases), 0.0..=0.5),
-            "the journal of the file system is written in order and counts here too",
+            "the file system's journal is sequential and is included here",
         ),
         Row::within(
             "SQLite: the same places again",

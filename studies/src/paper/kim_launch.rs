@@ -18,7 +18,8 @@ const CARD: &str = "pny";
 
 const TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
 
-const WHY: &str = "a launch here is reads, 2 MiB of inflating and a small answer; what an app does besides (loading classes, drawing) would make all devices more alike";
+const WHY: &str = "here, a launch consists of reads, inflating 2 MiB and a small network reply; the other \
+    work of an app (loading classes, drawing) would reduce the differences between devices";
 
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let devices = runs.devices("internal_2010", if runs.full() { ALL } else { FOUR });

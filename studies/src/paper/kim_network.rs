@@ -36,7 +36,7 @@ steps = [{ do = "get", size = "1B", send = "16MB" }]
 "#;
 
 const WHY: &str =
-    "headers of packets count as payload in neither, and a token bucket lets a first burst pass";
+    "neither counts packet headers as payload, and a token bucket lets a first burst pass";
 
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let file = process::scratch("paper")?.join("link.toml");

@@ -62,14 +62,14 @@ type Paper = (&'static str, &'static str, &'static str, Rows);
 const KIM: [Paper; 17] = [
     ("kim-t2", "Table II", "rates of the links to the phone", Measured(kim_network::rows)),
     ("kim-t3", "Table III", "raw performance of eight cards", Computed(kim_t3::rows)),
-    ("kim-t4", "Table IV", "apps that are installed, and their sizes", Measured(kim_apps::installed)),
+    ("kim-t4", "Table IV", "installed apps and their sizes", Measured(kim_apps::installed)),
     ("kim-t5", "Table V", "bytes written and read, sequential and random", Measured(kim_io::breakdown)),
-    ("kim-t6", "Table VI", "bytes that ten launches move", Measured(kim_apps::launched)),
+    ("kim-t6", "Table VI", "bytes read, written and transferred by ten launches", Measured(kim_apps::launched)),
     ("kim-f4", "Figure 4", "run time of WebBench over the devices", Measured(kim_devices::webbench)),
     ("kim-f5", "Figure 5", "run time of popular apps over the devices", Measured(kim_devices::apps)),
     ("kim-f6", "Figure 6", "WebBench's sequential and random I/O over time", Measured(kim_io::over_time)),
-    ("kim-f7", "Figure 7", "what the browser keeps after WebBench", Measured(kim_io::store)),
-    ("kim-f8", "Figure 8", "how the web cache and the databases are written", Measured(kim_io::by_place)),
+    ("kim-f7", "Figure 7", "data in the browser's storage after WebBench", Measured(kim_io::store)),
+    ("kim-f8", "Figure 8", "write patterns of the web cache and the databases", Measured(kim_io::by_place)),
     ("kim-f9", "Figure 9", "launch times over the devices and in memory", Measured(kim_launch::rows)),
     ("kim-f10", "Figure 10", "background I/O over two hours", Measured(kim_background::rows)),
     ("kim-f11", "Figure 11", "processor time of WebBench over the devices", Measured(kim_cpu::over_devices)),
@@ -82,7 +82,7 @@ const KIM: [Paper; 17] = [
     (
         "kim-f13",
         "Figure 13",
-        "what if cache, databases or all were in memory, or nothing synced",
+        "gains with cache, databases or everything in memory, or without syncs",
         Measured(kim_fixes::what_if),
     ),
     ("kim-f14", "Figure 14", "pilot fixes", Measured(kim_fixes::pilot)),
@@ -100,13 +100,13 @@ const COURVILLE: [Paper; 9] = [
     ),
     ("courville-f2", "Figure 2", "sizes and latencies of requests", Measured(courville::sizes_and_latencies)),
     ("courville-f3", "Figure 3", "latency against size", Measured(courville::latency_by_size)),
-    ("courville-f4", "Figure 4", "places over time", Measured(courville::places_over_time)),
+    ("courville-f4", "Figure 4", "addresses over time", Measured(courville::places_over_time)),
     ("courville-f5", "Figure 5", "requests between flushes", Measured(courville::requests_between_flushes)),
-    ("courville-f6", "Figure 6", "places that are written again", Measured(courville::rewritten_places)),
+    ("courville-f6", "Figure 6", "rewritten addresses", Measured(courville::rewritten_places)),
     (
         "courville-f7",
         "Figure 7",
-        "how much of the run time is storage, by group",
+        "share of storage in the run time, by group",
         Measured(courville::groups),
     ),
 ];
@@ -116,25 +116,25 @@ const SMARTIO: [Paper; 11] = [
     (
         "smartio-f4",
         "Figures 4 and 11",
-        "slowdown of reads and writes beside each other",
+        "slowdown of concurrent reads and writes",
         Measured(smartio_slowdown::rows),
     ),
     (
         "smartio-f7",
         "Figure 7",
-        "speedup of processes at once, under models of the schedulers",
+        "speedup of concurrent processes, under models of the schedulers",
         Computed(smartio_schedulers::speedup_rows),
     ),
     (
         "smartio-alg-6.1",
         "Algorithm 6.1",
-        "which queue SmartIO serves",
+        "SmartIO's choice of the queue",
         Computed(smartio_schedulers::dispatch_rows),
     ),
     (
         "smartio-alg-6.2",
         "Algorithm 6.2",
-        "how much of a queue may be in flight",
+        "SmartIO's limit of requests in flight per queue",
         Computed(smartio_schedulers::may_dispatch_rows),
     ),
     (
@@ -170,7 +170,7 @@ const SMARTIO: [Paper; 11] = [
     (
         "smartio-f15",
         "Figure 15 and section 7.5",
-        "what a user of Facebook feels",
+        "Facebook's response times",
         Measured(smartio_facebook::rows),
     ),
 ];
@@ -180,31 +180,31 @@ const BFUSE: [Paper; 8] = [
     (
         "bfuse-f2",
         "",
-        "what each layer leaves of the device; with Figure 3 and Table 2",
+        "throughput left after each layer; with Figure 3 and Table 2",
         Computed(bfuse_stack::layers),
     ),
     (
         "bfuse-f4",
         "Figure 4",
-        "what a camcorder and a gallery do to the user partition",
+        "I/O of a camcorder and a gallery on the user partition",
         Measured(bfuse_apps::rows),
     ),
     (
         "bfuse-f6",
         "",
-        "throughput and, Figure 7, context switches against the FUSE I/O unit",
+        "throughput and context switches (Figure 7) against the FUSE I/O unit",
         Computed(bfuse_stack::io_unit),
     ),
     (
         "bfuse-f10",
         "Figure 10",
-        "the buffer over its size, with and without its thread, and the interval",
+        "effect of the buffer's size, thread and flush interval",
         Computed(bfuse_stack::buffer),
     ),
     (
         "bfuse-f11",
         "Figure 11",
-        "what reaches the device over the size of the buffer; with Figure 12",
+        "requests to the device against the size of the buffer; with Figure 12",
         Computed(bfuse_stack::reaching),
     ),
     (
@@ -253,7 +253,8 @@ impl Counts {
     fn sentence(&self) -> String {
         let Counts { agree, differ, cannot, used_in_fit } = self;
         format!(
-            "Of what no fit used, {agree} agree, {differ} differ, {cannot} cannot be had here; {used_in_fit} were used in a fit."
+            "Of rows not used in a fit, {agree} agree, {differ} differ, {cannot} cannot be measured here; \
+             {used_in_fit} were used in a fit."
         )
     }
 

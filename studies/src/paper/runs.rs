@@ -229,9 +229,10 @@ impl Runs {
     /// of a run.
     pub(super) fn processor_why(&self) -> &'static str {
         if self.slowed() {
-            "one share of a processor stands for all apps, of which some had the phone's work more than others"
+            "all apps get the same share of a processor, but some had more work on the phone than others"
         } else {
-            "this machine's processor takes a small part of the time that the phone's took, so that storage is nearly all of the run"
+            "this machine's processor needs only a small part of the phone's processor time, so storage \
+             takes almost all of the run"
         }
     }
 

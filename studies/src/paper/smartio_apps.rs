@@ -14,7 +14,7 @@ use crate::applications::{self, Applications};
 
 const TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
 
-const WHY: &str = "the guest's processor is busy for most of the time, and an installer writes beside";
+const WHY: &str = "the guest's processor is mostly busy, and an installer writes during the launches";
 
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let cold = published.numbers("smartio.app_delay.cold_launch")?;
@@ -37,10 +37,10 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
             "their waits for storage, SmartIO over BFQ",
             left(cold["disk_io_part_mean"]),
             &kernel(|of| &of.blocked_s)?,
-            "the program also waits for its own syncs, which no scheduler can shorten",
+            "the programs also wait for their own syncs, which no scheduler can shorten",
         ),
         TIMES.effect(
-            "a read of theirs, SmartIO over CFQ, by models",
+            "their reads, SmartIO over CFQ, by models",
             left(cold["disk_io_part_mean"]),
             &models,
             "the recorded programs wait for most reads one by one",

@@ -23,7 +23,7 @@ const SECONDS: Quantity = Quantity::new("s", 2, 1.5, 0.1);
 const TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
 
 const WHY: &str =
-    "what the app computes is not published; phones with slower processors than the S5 take longer still";
+    "the app's computation is not published; phones with slower processors than the S5 take even longer";
 
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let cold: BTreeMap<String, [f64; 2]> = published.at("smartio.facebook_s.cold_launch")?;
@@ -59,7 +59,7 @@ fn gains([cfq, smartio]: [f64; 2], runs: &mut Runs) -> Result<Vec<Row>> {
         Row::ours_alone(
             format!("{FITTED}, timeline, SmartIO over BFQ"),
             format!("{drags:.2} times"),
-            "published for the Razr and the S4 only",
+            "published only for the Razr and the S4",
         ),
     ])
 }

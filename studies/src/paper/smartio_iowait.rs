@@ -26,7 +26,7 @@ pub(super) fn share(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
             format!("{least:.0} to {most:.0} % on 40 % of the phones, S5 {s5} %"),
             |percent| format!("{percent:.0} %"),
             (&percent, least..=most),
-            "one app that writes while nothing else runs waits more of its time than a phone does over days",
+            "a single writing app waits for a larger share of the time than a phone does over days",
         ));
     }
     Ok(rows)

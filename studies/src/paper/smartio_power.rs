@@ -1,5 +1,4 @@
-//! Figure 14: power. It was not measured here; this is an estimate from measured shares of time and published
-//! currents.
+//! Figure 14: power. This is not measured but estimated from measured shares of time and published currents.
 //!
 //! The phone draws one current for its screen, another while its processor is awake, and a third while the
 //! processor runs. A scheduler changes the processor time and the total time. The flash does the same work

@@ -1,7 +1,7 @@
 //! Figures 7, 11 and 12 and Algorithms 6.1 and 6.2 of the third study: models of its schedulers in virtual time.
 //!
-//! The author of the models had read the study, so no row is scored: all are marked as used. But no number of the models
-//! was solved for or changed after the first comparison (`fonio_sim::study`).
+//! The author of the models had read the study, so all rows are marked as used and none is scored. But no
+//! number of the models was fitted to the study or changed after the first comparison (`fonio_sim::study`).
 
 use std::collections::BTreeMap;
 
@@ -137,7 +137,8 @@ fn why(policy: Policy, name: &str, processes: u32, access: &str) -> &'static str
              the device was slower, which its model lacks; here latencies overlap too"
         }
         (_, 1) => {
-            "a write goes here as soon as a read has completed, because no other read waits yet; see the rows with held writes"
+            "here, a write is dispatched as soon as a read has completed, because no other read waits yet; \
+             see the rows with held writes"
         }
         _ => {
             "writes wait here while any read waits or is in flight, and then run without reads; the published reads still \
@@ -147,7 +148,7 @@ fn why(policy: Policy, name: &str, processes: u32, access: &str) -> &'static str
 }
 
 const ASSUMED: &str =
-    "the Razr's response times alone are assumed, not published, so this says nothing about the schedulers";
+    "the Razr's response times without load are assumed, not published, so this does not test the schedulers";
 
 /// The two numbers that the study gives about other phones: the maximum gain of reads and the maximum cost of
 /// writes.
@@ -164,7 +165,8 @@ fn greatest_rows(published: &Published) -> Result<[Row; 2]> {
     let costs = ["seq_write", "rand_write"].map(|access| smartio[access].over(&cfq[access]));
     let greatest = costs.iter().filter_map(Measured::value).fold(f64::MIN, f64::max);
     let why =
-        "writes are not slower here: all processes have the same size, so the writers end last in both cases";
+        "here, writes are not slower: all processes have the same amount of work, so the writers end last \
+         in both cases";
     Ok([
         TIMES.cannot(format!("{gain_on}, less read slowdown"), gain, "this phone has no profile"),
         TIMES.row(
@@ -268,7 +270,8 @@ pub(super) fn comparison_rows(published: &Published, _: &mut Runs) -> Result<Vec
     Ok(rows)
 }
 
-const ONE_PROCESS: &str = "one process has all requests, so CFQ has one queue and is as noop; the published times of CFQ, deadline and \
+const ONE_PROCESS: &str = "all requests come from one process, so CFQ has one queue and equals noop; the \
+    published times of CFQ, deadline and \
                            noop exceed those of all requests one after the other (5.8 and 4.3 s)";
 
 /// Algorithm 6.1: the choice of the queue to serve.
@@ -291,8 +294,8 @@ pub(super) fn may_dispatch_rows(published: &Published, _: &mut Runs) -> Result<V
     let alone = in_flight_of_a_queue(false);
     let alone = if alone == MANY as usize { "no limit".to_owned() } else { alone.to_string() };
     Ok(vec![
-        Row::same("in flight beside another queue", &quantum.to_string(), Some(&beside), true, ""),
-        Row::same("in flight if no other waits", "no limit", Some(&alone), true, ""),
+        Row::same("in flight next to another queue", &quantum.to_string(), Some(&beside), true, ""),
+        Row::same("in flight if no other queue waits", "no limit", Some(&alone), true, ""),
     ])
 }
 

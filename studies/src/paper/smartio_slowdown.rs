@@ -14,11 +14,11 @@ use super::smartio_schedulers::{SLOWDOWNS, slowdowns};
 
 /// A slowdown is a ratio of two response times that differ from run to run.
 const TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
-/// The study's processes read and wrote 128 MB each; eight of them, one after the other.
+/// As much as eight of the study's processes, one after the other, with 128 MB each.
 const FULL_SIZE: &str = "1GiB";
 /// A quarter of it.
 const SIZE: &str = "256MiB";
-const WHY: &str = "the model's reads wait for one write at most, and its writes for one read";
+const WHY: &str = "in the model, reads wait for at most one write, and writes for one read";
 
 /// The rows of both phones.
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {

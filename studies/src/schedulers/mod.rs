@@ -29,7 +29,8 @@ use crate::smartio::{self, sources};
 use crate::{process, tools};
 
 const KERNEL: &str = "6.12";
-/// The device of the study, on which the policy was tuned; it has a depth of 1. The others have depths of 1, 32 and 32.
+/// The study's device, on which the policy was tuned. It has a queue depth of 1; the other profiles have 1,
+/// 32 and 32.
 const TUNED_ON: &str = "samsung_s5";
 const PROFILES: [&str; 4] = [TUNED_ON, "sd_a1", "emmc51", "ufs31"];
 /// The parts of the script, with the number of starts of each: with `--quick`, and without.

@@ -34,8 +34,8 @@ const SLOWDOWNS: [Column; 10] = [
     Column("writes/s", "deep", "beside write iops", Unit(1.0), 0),
 ];
 
-/// Four readers and four writers for a second, and loads with 32 requests at a time. Late is how long after its bound a
-/// write went at most; the bound of a synchronous write is 25 ms under smartio.
+/// Four readers and four writers for a second, and loads at queue depth 32. "Late" is the maximum delay of a
+/// write past its time limit, which is 25 ms for a synchronous write under smartio.
 const RATES: [Column; 13] = [
     Column("sequential: reads/s", "many", "many-seq read iops", Unit(1.0), 0),
     Column("p99, ms", "many", "many-seq read p99", Unit(1e3), 2),

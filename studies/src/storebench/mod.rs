@@ -61,7 +61,7 @@ fn measure_equal(runs: usize) -> Result<()> {
         let file = folder.path().join(format!("{run}.json"));
         let mut command = process::bound_to_this(&fonio);
         command.args(["storebench", CARD, "--size", CAPACITY, "--restart", "--output"]).arg(&file);
-        // These lines concern only one result.
+        // Its output concerns only one result.
         command.env("FONIO_LASTING_STATE", folder.path()).stdout(std::process::Stdio::null());
         process::run(&mut command)?;
         let result = read(&file)?;

@@ -139,7 +139,7 @@ fn costs(library: &Path) -> Result<(), Box<dyn Error>> {
         LASTING.as_secs()
     );
     let columns = ["program and policy", "transactions", "writes", "flushes", "KiB"];
-    let title = "what a transaction costs under a sync policy";
+    let title = "cost of a transaction under a sync policy";
     let mut result = StudyResult::begin("sync-policy-cost", title, COMMAND, &columns)?;
     result.seed = Some(1);
     let plain = |journal| Mode {

@@ -1,8 +1,8 @@
 //! `cargo studies verdicts`: checks fonio's verdicts on situations with a known cause.
 //!
-//! Each situation runs on an emulated device of its own, with a file system. Its programs are processes with names of their
-//! own; fonio records the machine for a while, as `fonio check` does, and its report is compared with the
-//! known cause: whether storage held a program up, which program, for which file, and behind whose requests.
+//! Each situation runs on its own emulated device with a file system, and its programs have distinct names.
+//! fonio records the machine as in `fonio check`. The study compares the report with the known cause: whether
+//! storage delayed a program, which program, for which file, and behind which program's requests.
 
 mod acts;
 
@@ -145,11 +145,11 @@ fn keep(said: &[(&Situation, Said)], is_complete: bool) -> Result<()> {
             situation.later.then(|| said.is_right())
         }),
         ("whether storage is the problem", &|_, said| Some(said.problem)),
-        ("the program, where one is expected", &|_, said| said.program),
-        ("the file, where one is expected", &|_, said| said.file),
-        ("the program behind which it waits, where one is expected", &|_, said| said.behind),
+        ("the program, if one is expected", &|_, said| said.program),
+        ("the file, if one is expected", &|_, said| said.file),
+        ("the blocking program, if one is expected", &|_, said| said.behind),
     ];
-    let title = "right verdicts on situations whose cause is known";
+    let title = "correct verdicts on situations with a known cause";
     let mut result = StudyResult::begin("verdicts", title, "cargo studies verdicts", &["", "right", "of"])?;
     println!();
     for (name, part) in parts {

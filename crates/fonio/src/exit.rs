@@ -14,7 +14,6 @@ pub fn has_command(verbs: &clap::Command, words: &[OsString]) -> bool {
     at + 1 < words.len() && verb.get_arguments().any(is_command)
 }
 
-/// Returns whether an argument takes the command after `--`.
 fn is_command(argument: &clap::Arg) -> bool {
     let names = argument.get_value_names().unwrap_or_default();
     argument.is_last_set() && names.iter().any(|name| name == "CMD")

@@ -180,7 +180,6 @@ impl Trace {
     }
 }
 
-/// A reader that counts the bytes.
 struct Counted {
     inner: Box<dyn Read + Send>,
     done: Arc<AtomicU64>,

@@ -163,7 +163,6 @@ pub fn columns() -> Option<usize> {
     of_environment("COLUMNS").or_else(|| Some(usize::from(terminal_size::terminal_size()?.0.0)))
 }
 
-/// Returns the terminal's number of lines, or `LINES`.
 fn lines() -> Option<usize> {
     of_environment("LINES").or_else(|| Some(usize::from(terminal_size::terminal_size()?.1.0)))
 }

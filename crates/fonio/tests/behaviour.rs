@@ -101,7 +101,6 @@ fn every_verb_has_the_exit_codes_of_the_table() {
     }
 }
 
-/// Calls that print on standard output.
 const PRINTING: &str = "
     --json
     --help
@@ -149,7 +148,6 @@ fn a_closed_pipe_is_no_error() {
     }
 }
 
-/// Calls that print a screen.
 const SCREENS: &str = "
     report trace
     report trace --all
@@ -223,7 +221,6 @@ fn long_work_says_that_it_goes_on() {
     assert_eq!(child.wait().expect("it ends").code(), Some(0));
 }
 
-/// Sends a signal to fonio, and returns its code.
 fn end(mut child: Child, signal: &str) -> Option<i32> {
     let sent = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
     assert!(sent.expect("kill starts").success());

@@ -42,7 +42,6 @@ fn run(script: &str) -> Option<Output> {
     Some(out)
 }
 
-/// Runs a script that must succeed; returns its output.
 #[track_caller]
 fn text(script: &str) -> Option<String> {
     let out = run(script)?;

@@ -47,7 +47,6 @@ impl Drop for Load {
     }
 }
 
-/// A loop device with ext4, mounted and in use.
 struct Machine {
     load: Option<Load>,
     device: String,
@@ -97,7 +96,6 @@ impl Machine {
         self.dir.path().join(out).join(format!("slice-{number:03}.json"))
     }
 
-    /// Starts a test, and waits until the setting is in force.
     fn start(&self, out: &str) -> Child {
         let mut test = self.test(out, &["--for", "10m"]);
         let child = test.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

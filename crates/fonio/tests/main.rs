@@ -19,7 +19,6 @@ mod run;
 mod storebench;
 mod watch;
 
-/// A real trace from the readers' tests.
 fn trace(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fonio-trace/tests/data").join(name)
 }
@@ -34,7 +33,6 @@ fn split(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }
 
-/// Returns the lines of a table of calls.
 fn lines(table: &str) -> impl Iterator<Item = &str> {
     table.lines().map(str::trim).filter(|line| !line.is_empty())
 }
@@ -43,7 +41,6 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Parses the JSON that a program printed.
 #[track_caller]
 fn json(out: &Output) -> Value {
     serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", text(&out.stderr)))
@@ -79,7 +76,6 @@ impl Files {
         self.dir.path().join(name)
     }
 
-    /// Prepares a call of fonio in the folder of the files.
     fn fonio<A: AsRef<OsStr>>(&self, words: &[A]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fonio"));
         command.args(words).current_dir(self.dir.path()).stdin(Stdio::null()).env("NO_COLOR", "1");
@@ -91,7 +87,6 @@ impl Files {
         self.fonio(words).output().expect("fonio starts")
     }
 
-    /// Returns the output of a call that must succeed.
     #[track_caller]
     fn shows(&self, line: &str) -> String {
         let output = self.run(&split(line));

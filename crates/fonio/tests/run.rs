@@ -302,7 +302,6 @@ fn a_workload_on_an_emulated_card_with_and_without_a_fix() {
     }
 }
 
-/// Returns the line of `/proc/mounts` for `dir`.
 fn mount_options(dir: &Path) -> String {
     let table = fs::read_to_string("/proc/mounts").unwrap();
     let dir = dir.to_str().unwrap();

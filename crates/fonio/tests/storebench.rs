@@ -12,7 +12,6 @@ use fonio_testing::{Need, has, skip};
 
 use super::text;
 
-/// Runs fonio with its state in `home`.
 fn fonio(home: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fonio"));
     command.args(arguments).env("FONIO_LASTING_STATE", home).output().expect("fonio starts")

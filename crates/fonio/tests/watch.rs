@@ -66,7 +66,6 @@ impl Drop for Watch {
     }
 }
 
-/// Starts a program that writes a file and syncs it.
 fn write_and_sync(file: &Path, mib: u64) {
     let out = Command::new("dd")
         .args(["if=/dev/zero", "bs=1M", "conv=fsync"])

@@ -197,7 +197,6 @@ fn replay(fonio: &Path, recording: &Path, more: &[&str]) -> Result<Value> {
     asked::answer(fonio, &words)
 }
 
-/// The mean response time of a thread's reads.
 fn of_thread(name: &str, programs: &Value) -> Result<f64> {
     let programs = programs.as_array().context("programs are a list")?;
     let of = programs

@@ -42,7 +42,6 @@ use stack::{Places, Stack};
 use truth::Truth;
 use writers::{Groups, Place, WRITERS};
 
-/// The file of the fsync writer to delete at the end.
 const DELETED: &str = "fsync-deleted";
 
 /// Records the writers, which are other processes of this program.
@@ -92,7 +91,6 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if *short_lived { short::measure(file_systems) } else { measure(*runs, file_systems, *on_overlay) }
 }
 
-/// The columns of a result after the row name.
 const COLUMNS: [&str; 9] =
     ["", "written", "right", "wrong", "unknown", "cause known", "unit right", "unit wrong", "target"];
 

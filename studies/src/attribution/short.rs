@@ -20,7 +20,6 @@ use xtask::results::{Cell, StudyResult};
 use super::ROLE;
 use super::device::{Device, FILE_SYSTEMS};
 
-/// The number of files of each writer.
 const FILES: usize = 400;
 
 /// The load of each writer; it is also its process name.

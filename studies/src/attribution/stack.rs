@@ -12,7 +12,6 @@ use fonio_system::device;
 
 use super::ran;
 
-/// The name of the volume group and of the encrypted device.
 const NAME: &str = "attribution";
 /// The part of a volume that is on the first disk: smaller than the files, so that they use both disks.
 const FIRST_DISK: &str = "32M";

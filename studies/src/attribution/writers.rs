@@ -152,7 +152,6 @@ pub fn write(kind: &str, dir: &Path, group: Option<&Path>) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes records of 16 KiB, each with fsync.
 fn synced(path: &Path, pieces: u8) -> io::Result<()> {
     let mut file = File::create(path)?;
     for number in 0..pieces {

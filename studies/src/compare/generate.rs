@@ -117,7 +117,6 @@ impl Made {
         radius * (std::f64::consts::TAU * self.uniform()).cos()
     }
 
-    /// Returns a log-normal number with median 1.
     fn log_normal(&mut self, spread: f64) -> f64 {
         (spread * self.normal()).exp()
     }

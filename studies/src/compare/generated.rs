@@ -105,7 +105,6 @@ fn wrong(all: &[Comparison]) -> usize {
     all.iter().filter(lower).count()
 }
 
-/// The figures with the most claims.
 fn most(claims: &[String]) -> String {
     let mut counts: Vec<(usize, &String)> = Vec::new();
     for claim in claims {

@@ -22,7 +22,6 @@ use crate::{asked, process};
 
 /// Pairs of generated series, unless the command line says otherwise.
 const PAIRS: u32 = 400;
-/// The device of the real recordings.
 const PROFILE: &str = "galaxy_s3_emmc";
 const SIZE: &str = "1GiB";
 
@@ -60,7 +59,6 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     measure(&chosen.collect::<Vec<_>>(), arguments.pairs.unwrap_or(20), *seconds, *long)
 }
 
-/// A kind of pair of recordings.
 struct Case {
     name: &'static str,
     what: &'static str,

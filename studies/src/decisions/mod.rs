@@ -25,7 +25,6 @@ const TICK_STEP_NS: usize = 20_000;
 /// The loads under which schedulers are observed, in the format of `decisions.sh`.
 const LOADS: &str = include_str!("loads.txt");
 
-/// A load of fio under a scheduler.
 struct Load {
     /// The base name of its files: the names of the scheduler and of the load.
     file: &'static str,
@@ -48,7 +47,6 @@ fn loads() -> impl Iterator<Item = Load> {
     })
 }
 
-/// A recorded request.
 #[derive(Clone, Debug)]
 struct Request {
     id: u64,

@@ -79,18 +79,15 @@ struct Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Parses the first line of a block.
     fn begun_by(line: &'a str) -> Option<Block<'a>> {
         let (kind, name) = line.strip_prefix("<!-- ")?.strip_suffix(" -->")?.split_once(": ")?;
         ["results", "papers"].contains(&kind).then_some(Block { kind, name })
     }
 
-    /// The id of a result, without the columns.
     fn id(&self) -> &'a str {
         self.name.split_once(": ").map_or(self.name, |(id, _)| id)
     }
 
-    /// Returns the lines of the block.
     fn text(&self, results: &BTreeMap<String, StudyResult>) -> Result<String> {
         if self.kind == "results" {
             let result =
@@ -135,7 +132,6 @@ fn measured(origin: &Origin, command: &str) -> Option<String> {
     ))
 }
 
-/// Returns the document with its blocks generated from the results.
 fn written(text: &str, results: &BTreeMap<String, StudyResult>) -> Result<String> {
     let mut out = String::new();
     let mut lines = text.lines().enumerate();

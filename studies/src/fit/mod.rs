@@ -10,7 +10,6 @@ use xtask::results::{Cell, StudyResult};
 
 use crate::{emulated, process};
 
-/// One card for each translation layer.
 const CARDS: [&str; 4] = ["kingston", "ridata", "transcend", "sandisk"];
 
 #[derive(Args)]

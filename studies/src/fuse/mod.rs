@@ -30,7 +30,6 @@ use work::{WORKS, Work};
 
 const ROUNDS: usize = 5;
 
-/// The measured configurations, by their names in the table.
 const CONFIGURATIONS: [(&str, Daemon<'static>); 11] = [
     ("native", Daemon::None),
     ("bindfs", Daemon::Bindfs),
@@ -66,7 +65,6 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// The divisor of all sizes.
     fn scale(&self) -> u64 {
         if self.quick { 4 } else { 1 }
     }
@@ -138,7 +136,6 @@ pub fn run(wanted: &Arguments) -> Result<()> {
 
 type Figure = fn(&Sample) -> Option<f64>;
 
-/// The measurement of one task in one configuration.
 #[derive(Clone, Copy, Default)]
 struct Sample {
     seconds: f64,

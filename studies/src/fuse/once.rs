@@ -113,7 +113,6 @@ impl Plan {
     }
 }
 
-/// Returns the path relative to the top of the repository.
 fn within(path: &Path) -> String {
     path.strip_prefix(process::root()).unwrap_or(path).display().to_string()
 }
@@ -136,7 +135,6 @@ pub fn run_in_guest(arguments: &[String]) -> Result<()> {
     Ok(std::fs::write(found, serde_json::to_vec_pretty(&result)?)?)
 }
 
-/// A plan that is being run.
 struct Experiment {
     folder: PathBuf,
     programs: Programs,
@@ -251,7 +249,6 @@ fn write_file(path: &str, bytes: &str) -> Result<()> {
     Ok(())
 }
 
-/// Parses the line of [`write_file`].
 fn written_in(line: &str) -> Option<f64> {
     line.strip_prefix("written in ")?.strip_suffix(" s")?.parse().ok()
 }

@@ -31,7 +31,6 @@ const PARTS: [&str; 5] = ["errors", "power-cuts", "sequences", "suites", "kernel
 /// Bytes of a record in the test of the failing card; each record repeats its number.
 const RECORD_BYTES: usize = 64 << 10;
 const RECORDS: usize = 400;
-/// The file is synced after this many records.
 const BATCH: usize = 8;
 const POWER_CUTS: &str = "40";
 const OPERATIONS: &str = "1000000";
@@ -102,7 +101,6 @@ pub fn run(Arguments { parts }: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Runs the tests of the mount in guests with other kernels.
 fn on_other_kernels() -> Result<()> {
     let stop = fonio_system::signals::watch(&fonio_system::signals::ENDING)?;
     tools::ensure(&[tools::GUEST])?;

@@ -19,7 +19,6 @@ use crate::emulator::{self, Measured};
 use crate::schedulers::points;
 use crate::{process, tools};
 
-/// Runs of each job, with and without busy loops.
 const RUNS: usize = 5;
 /// The promised limit for differences of run times by the guest's clock.
 const REPEATABLE_WITHIN: f64 = 0.01;
@@ -32,7 +31,6 @@ const STARTS: u32 = 16;
 const CARD: &str = "ridata";
 const KERNEL: &str = "lab:6.12";
 
-/// Random writes of 4 KiB.
 const FIO_JOB: &str = "fio --name=job --output-format=json --ioengine=psync --direct=1 --filename=$FONIO_DEVICE \
     --rw=randwrite --bs=4k --size=64m --number_ios=300 --randseed=1";
 
@@ -40,7 +38,6 @@ const FIO_JOB: &str = "fio --name=job --output-format=json --ioengine=psync --di
 /// probability of at most 5 %, and more than 3 of 20 do with at most 1.6 %.
 const EQUAL_PLANS: u64 = 20;
 const EQUAL_CLAIMS: u32 = 3;
-/// Equal devices in each plan.
 const EQUALS: [&str; 4] = ["a", "b", "c", "d"];
 
 const PARTS: [&str; 4] = ["repeatable", "mixed", "model", "equal"];
@@ -293,7 +290,6 @@ fn emulated(fonio: &Path, profile: &str, written: u64, script: &str) -> Result<(
     in_guest(command.args(["--", "sh", "-c", script]))
 }
 
-/// Runs a workload at a scale of 1/10 in a guest, and returns its run time.
 fn workload(fonio: &Path) -> Result<f64> {
     let folder = tempfile::tempdir_in(process::scratch("lab")?)?;
     let mut command = process::bound_to_this(fonio);

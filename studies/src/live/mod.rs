@@ -16,7 +16,6 @@ use crate::{process, verdicts};
 const PROFILE: &str = "sd_a1";
 const SIZE: &str = "512MiB";
 
-/// A load, and a setting with a known effect on it.
 struct Case {
     name: &'static str,
     what: &'static str,
@@ -147,7 +146,6 @@ fn blocked(result: &Value) -> Result<Vec<String>> {
     slices.map(|slice| Ok(format!("{:.5}", slice.as_f64().context("a time is a number")?))).collect()
 }
 
-/// The load; it ends when this is dropped.
 struct Running(Child);
 
 impl Running {

@@ -12,7 +12,6 @@ use super::runs::{Named, OfGroup, OfRuns, Runs, Split};
 
 const PROFILE: &str = "galaxy_s3_emmc";
 const DB_IN_RAM: &str = "db-in-ram";
-/// The study's minimum for large requests.
 const LARGE: u64 = 256 * 1024;
 
 const SHARE: Quantity = Quantity::new("%", 0, 1.25, 5.0);
@@ -55,7 +54,6 @@ fn measured(runs: &mut Runs, workload: &str) -> Result<Analysis> {
     Ok(runs.report(&recording)?.analysis.clone())
 }
 
-/// Returns the percentage of larger writes.
 fn percent_above(analysis: &Analysis, bytes: u64) -> Option<f64> {
     let row = &analysis.sizes_of(Group::Writes)?.bytes;
     let curve = row.cdf.as_ref()?;

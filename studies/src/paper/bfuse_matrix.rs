@@ -19,7 +19,6 @@ use crate::fuse::{Once, Stack};
 /// The study's file systems, by their names in the kernel. The first is the file system of the phone.
 const FILE_SYSTEMS: [&str; 5] = ["ext4", "xfs", "f2fs", "btrfs", "nilfs2"];
 const NONE: &str = "none";
-/// The study's schedulers: CFQ, deadline and NOOP.
 const SCHEDULERS: [&str; 3] = [BFQ, DEADLINE, NONE];
 /// Our bound for "significantly worse".
 const CLEARLY_WORSE: f64 = 0.9;
@@ -30,14 +29,12 @@ const WHY_STOCK: &str = "the share of the CPU was chosen only by the rate of sto
 const WHY_FILE_SYSTEM: &str =
     "the file systems are twelve years newer; a simulated or confined processor hides their differences";
 
-/// The published number of a row.
 struct Told {
     what: String,
     quantity: Quantity,
     number: f64,
 }
 
-/// The rows with numbers, in order.
 fn told(published: &Published) -> Result<Vec<Told>> {
     let gain = published.numbers("bfuse.design.gain_percent")?;
     let over = |file_system| published.number(&format!("bfuse.filesystem_over_ext4_percent.{file_system}"));
@@ -66,7 +63,6 @@ fn told(published: &Published) -> Result<Vec<Told>> {
     Ok(told)
 }
 
-/// Statements without numbers.
 const WORSE: (&str, &str) = ("f14: nilfs2", "significantly worse than the rest");
 const COINCIDES: (&str, &str) = ("f14: throughput", "correlates with the share of sequential requests");
 const SEQUENTIAL: (&str, &str) = ("f15: writes to the device", "sequential in all file systems");

@@ -19,11 +19,9 @@ struct Phone {
     ext_sdcard: Option<String>,
 }
 
-/// The phones whose flash has a profile.
 const PROFILES: [(&str, &str); 2] = [("Nexus One", "internal_2010"), ("Galaxy S3", "galaxy_s3_emmc")];
 const FUSE: &str = "fuse";
 
-/// Table 1.
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for phone in published.at::<Vec<Phone>>("bfuse.phone")? {

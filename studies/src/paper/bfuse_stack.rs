@@ -51,19 +51,16 @@ pub(super) const SHARE: Quantity = Quantity::new("% of raw", 0, 1.0, NEAR);
 const RATE: Quantity = Quantity::new("MB/s", 1, 1.1, 0.0);
 /// Gains that differ by at most 10 percentage points count as equal.
 pub(super) const TIMES: Quantity = Quantity::new("times", 2, 1.0, NEAR / 100.0);
-/// Gains by a factor of several.
 pub(super) const MANY_TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
 const CALLS: Quantity = Quantity::new("calls", 0, 1.25, 0.0);
 const REQUESTS: Quantity = Quantity::new("requests", 0, 1.25, 0.0);
 /// The share of the file system's own requests; not their number, because our file has another size.
 const OWN: Quantity = Quantity::new("% of requests", 1, 1.25, 1.0);
 
-/// Returns the options of a buffer.
 fn buffered(mb: u32, flush: &str) -> String {
     format!("mode=buffered,io_unit=512K,buffer={mb}M,entry=2M,flush={flush}")
 }
 
-/// Returns a file system on the study's device with a scheduler.
 pub(super) const fn on(file_system: &'static str, scheduler: &'static str) -> Setup {
     Setup {
         profile: Cow::Borrowed(PROFILE),
@@ -88,7 +85,6 @@ pub(super) fn slowed(raw: Vec<Setup>, stacks: Vec<Stack>) -> Plan {
     Plan { bytes: BYTES, rounds: RUNS_MIN as u64, slow_daemons: true, raw, stacks }
 }
 
-/// Returns stacks of mounts with these options on ext4.
 fn on_ext4(runs: &mut Runs, options: impl IntoIterator<Item = String>) -> Result<Found> {
     let stacks = options.into_iter().map(|options| stack(EXT4, Some(&options))).collect();
     let at = runs.place_for(&[]);
@@ -113,7 +109,6 @@ pub(super) fn raw_rate(mb_s: &[f64]) -> Measured {
     Measured::runs(mb_s.iter().copied()).shaped(true)
 }
 
-/// Converts a gain in percent into a ratio.
 pub(super) fn times(percent: f64) -> f64 {
     1.0 + percent / 100.0
 }
@@ -153,7 +148,6 @@ pub(super) fn layers(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
     Ok(rows)
 }
 
-/// The layer of `fonio bench layers`.
 const FUSE: &str = "FUSE, mode=stock";
 const GUESTS_PROCESSOR: &str = "the daemon runs at the full speed of the guest's simulated processor, one \
     instruction per nanosecond; the phone's was slower";

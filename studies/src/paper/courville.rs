@@ -37,7 +37,6 @@ const PLACES: Quantity = Quantity::new("", 0, 1.5, 0.0);
 /// Numbers by workload and request group.
 type ByWorkload = BTreeMap<String, BTreeMap<String, f64>>;
 
-/// The workloads that Figure 3 shows.
 const SCATTERED: [&str; 4] = ["angry_birds", "app_removal", "camera", "mp3_streaming"];
 
 /// The study calls less than 9 percent light. We call 15 percent or more heavy; this lies between the study's
@@ -55,7 +54,6 @@ const WHY_PLACES: &str = "the addresses that an app rewrites are not published";
 const WHY_SHARE: &str = "the workload does not include the writes of the phone's other services, and the \
     profile's write times are partly assumed";
 
-/// Runs the requested workloads.
 fn each(
     published: &Published,
     runs: &mut Runs,

@@ -13,7 +13,6 @@ use super::runs::{Named, OfRuns, Runs};
 
 const FAST: &str = "transcend";
 const SLOW: &str = "kingston";
-/// Ticks of a second.
 const TICKS: f64 = 100.0;
 const WHY_ACTIVE: &str = "this processor does more in a tick than the phone's, and waiting costs it little; \
     the recorder's ticks are included";

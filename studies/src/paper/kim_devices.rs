@@ -13,7 +13,6 @@ use super::published::Published;
 use super::row::{Quantity, Row};
 use super::runs::{At, OfRuns, Runs};
 
-/// The best device of the study.
 const BEST: &str = "internal_2010";
 /// The study's best device, a fast and a slow card, and its worst device.
 const FOUR: &str = "internal_2010,transcend,ridata,kingston";
@@ -36,10 +35,8 @@ const APPS: [(&str, &str, Option<&str>); 6] = [
     ("app_install", "appinstall", None),
 ];
 
-/// The scale of WebBench.
 const WEBBENCH_SCALE: &str = "0.1";
 
-/// Runs WebBench on the devices.
 fn on_devices(runs: &mut Runs, link: &str) -> Result<Rc<Series>> {
     let at = runs.place_for(&[]);
     on_devices_at(&at, runs, link)
@@ -95,12 +92,10 @@ fn spread(published: &Published, name: &str) -> Result<Spread> {
     published.at(&format!("kim.runtime_spread_percent.{name}"))
 }
 
-/// Converts a time in percent above the best into a ratio.
 fn times_the_best(percent: f64) -> f64 {
     percent / 100.0 + 1.0
 }
 
-/// Returns each device's run times, shortest first.
 fn times(series: &Series) -> Vec<(String, Measured)> {
     let mut times: Vec<(String, Measured)> =
         series.variations.iter().map(|variation| (variation.name.clone(), variation.wall_s())).collect();

@@ -30,7 +30,6 @@ fn measured(runs: &mut Runs, workload: &str, scale: &str, card: &str, fixes: &st
     runs.in_the_setup(workload, card, "wifi", &more)
 }
 
-/// Returns the speedup of the workload by a fix, round by round.
 fn gain(series: &Series, card: &str, fix: &str) -> Result<Measured> {
     Ok(series.named(card)?.wall_s().over(&series.named(&format!("{card}, {fix}"))?.wall_s()))
 }

@@ -21,7 +21,6 @@ use crate::process;
 
 /// Totals. The published totals have one decimal, and the apps' content varies between runs.
 const TOTAL: Quantity = Quantity::new("MB", 2, 1.25, 0.1);
-/// A part of the total.
 const PART: Quantity = Quantity::new("MB", 2, 1.5, 0.1);
 
 /// The study's names of the workloads, ours, and the reasons why totals differ.
@@ -47,7 +46,6 @@ const WORKLOADS: [(&str, &str, &str); 7] = [
 
 const COMMITS: &str = "the app's number of commits is not published";
 
-/// The phone's own flash.
 const DEVICE: &str = "internal_2010";
 
 fn measured(runs: &mut Runs, workload: &str, fix: Option<&str>) -> Result<(RunFigures, Rc<Report>)> {

@@ -19,7 +19,6 @@ impl Measured {
         Measured { runs: values.into_iter().map(|value| finite(value.into())).collect(), used: false }
     }
 
-    /// Creates a value that was measured once.
     pub(super) fn once(value: impl Into<Option<f64>>) -> Measured {
         Measured::runs([value])
     }
@@ -56,7 +55,6 @@ impl Measured {
         (values[0] > 0.0).then(|| values[values.len() - 1] / values[0])
     }
 
-    /// Returns the smallest and the largest run.
     pub(super) fn ends(&self) -> Option<(f64, f64)> {
         let values = self.sorted()?;
         Some((values[0], values[values.len() - 1]))
@@ -74,7 +72,6 @@ impl Measured {
         Measured { used: self.used || base.used, ..Measured::runs(runs) }
     }
 
-    /// Multiplies every run's value by `factor`.
     pub(super) fn times(&self, factor: f64) -> Measured {
         Measured {
             runs: self.runs.iter().map(|run| run.map(|value| value * factor)).collect(),

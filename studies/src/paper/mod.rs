@@ -221,7 +221,6 @@ const BFUSE: [Paper; 8] = [
     ),
 ];
 
-/// The tables and figures by study.
 const PAPERS: [(&str, &[Paper]); 4] = [
     ("Kim et al. 2012", &KIM),
     ("Courville, Chen", &COURVILLE),
@@ -229,7 +228,6 @@ const PAPERS: [(&str, &[Paper]); 4] = [
     ("Jeong, Won 2014", &BFUSE),
 ];
 
-/// The result of a paper's rows.
 #[derive(Serialize)]
 struct Outcome {
     id: &'static str,
@@ -299,7 +297,6 @@ pub struct Arguments {
     html: Option<PathBuf>,
 }
 
-/// Returns all tables and figures, with the name of each study.
 fn papers() -> impl Iterator<Item = (&'static str, &'static Paper)> {
     PAPERS.iter().flat_map(|(study, papers)| papers.iter().map(|paper| (*study, paper)))
 }
@@ -355,7 +352,6 @@ fn command_line(arguments: &Arguments, id: &str) -> String {
     if arguments.full { line + " --full" } else { line }
 }
 
-/// Saves the rows as a result.
 fn keep(outcome: &Outcome, command: &str, is_complete: bool) -> Result<()> {
     let id = format!("paper-{}", outcome.id);
     let columns = ["", "published", "ours", "each run", "verdict", "why"];
@@ -392,7 +388,6 @@ impl Outcome {
     }
 }
 
-/// Parses the value of `--in`.
 fn kernel(value: &str) -> Result<String> {
     value.parse::<fonio_lab::Wanted>()?;
     Ok(value.to_owned())

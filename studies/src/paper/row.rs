@@ -22,7 +22,6 @@ use super::measured::Measured;
 /// The minimum number of runs to show an effect.
 pub(super) const RUNS_MIN: usize = 3;
 
-/// A line of a paper.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     what: String,
@@ -174,13 +173,11 @@ fn beyond(one: f64, other: f64) -> f64 {
     if one > other { one / other } else { other / one }
 }
 
-/// Formats a number with the published number of digits.
 pub(super) fn as_published(number: f64, decimals: usize) -> String {
     let text = format!("{number:.decimals$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// Formats the spread of an effect's runs.
 fn spread_shown(ours: &Measured, decimals: usize) -> String {
     match ours.ends() {
         Some((low, high)) if ours.count() > 1 => {
@@ -291,7 +288,6 @@ impl Row {
         Row::new(what, Row::in_words("-", ours), false, Verdict::Cannot, why)
     }
 
-    /// Adds a note on our number.
     pub(super) fn noted(mut self, text: impl Into<String>) -> Row {
         let text = text.into();
         if text.is_empty() {
@@ -335,7 +331,6 @@ impl Row {
         &self.why
     }
 
-    /// Returns the published value as tables show it.
     pub(super) fn published(&self) -> String {
         match &self.said {
             Said::Number { published, unit, decimals, .. } => {
@@ -371,7 +366,6 @@ impl Row {
         }
     }
 
-    /// Returns our value as tables show it.
     pub(super) fn ours(&self) -> String {
         match &self.said {
             Said::Number { ours, unit, decimals, note, .. } => {

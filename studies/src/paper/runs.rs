@@ -54,7 +54,6 @@ pub(super) struct At {
 }
 
 impl At {
-    /// Returns whether it runs in a guest.
     pub(super) fn is_guest(&self) -> bool {
         self.guest.is_some()
     }
@@ -151,7 +150,6 @@ impl Runs {
         Runs { full, cpu, on, guest, program, ..Runs::default() }
     }
 
-    /// Launches apps under schedulers in a guest.
     pub(super) fn applications(&mut self, load: &Load) -> Result<Applications> {
         let found = applications::measure(load, self.program.as_deref())?;
         self.commands.push(found.command.clone());
@@ -176,14 +174,12 @@ impl Runs {
         At { guest: Some(self.guest.clone().unwrap_or_else(|| GUEST.to_owned())), missing: None }
     }
 
-    /// Runs a plan of writes through stacks.
     pub(super) fn stacks(&mut self, plan: &Plan, at: &At) -> Result<Found> {
         let (found, command) = plan.run(at.guest.as_deref())?;
         self.commands.extend(command);
         Ok(found)
     }
 
-    /// Runs a verb of `fonio bench` with these arguments.
     pub(super) fn bench<T: DeserializeOwned>(
         &mut self,
         verb: &str,
@@ -212,7 +208,6 @@ impl Runs {
         self.on.as_ref().map_or_else(|| all.to_owned(), |one| format!("{best},{one}"))
     }
 
-    /// Returns a figure from the reports of a setup's runs.
     pub(super) fn each_report(
         &mut self,
         variation: &VariationResult,
@@ -246,7 +241,6 @@ impl Runs {
         self.full
     }
 
-    /// Returns the command lines since the last call.
     pub(super) fn commands(&mut self) -> Vec<String> {
         std::mem::take(&mut self.commands)
     }
@@ -265,7 +259,6 @@ impl Runs {
         self.in_the_setup_at(&at, workload, devices, link, more)
     }
 
-    /// Like [`Runs::in_the_setup`], on a chosen machine.
     pub(super) fn in_the_setup_at(
         &mut self,
         at: &At,
@@ -278,13 +271,11 @@ impl Runs {
         self.run_at(at, &[&[workload, "--on", devices], &setup[..], more].concat())
     }
 
-    /// Runs `fonio run` with these arguments.
     pub(super) fn run(&mut self, arguments: &[&str]) -> Result<Rc<Series>> {
         let at = self.place_for(&[]);
         self.run_at(&at, arguments)
     }
 
-    /// Like [`Runs::run`], on a chosen machine.
     pub(super) fn run_at(&mut self, at: &At, arguments: &[&str]) -> Result<Rc<Series>> {
         let mut arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         if let Some(share) = &self.cpu {
@@ -314,7 +305,6 @@ impl Runs {
         Ok(series)
     }
 
-    /// Runs `fonio report` on a recording.
     pub(super) fn report(&mut self, recording: &Path) -> Result<Rc<Report>> {
         if let Some(known) = self.reports.get(recording) {
             return Ok(Rc::clone(known));
@@ -324,7 +314,6 @@ impl Runs {
         Ok(report)
     }
 
-    /// Runs fonio with these arguments and `--json`, and returns its output.
     fn asked<T: DeserializeOwned>(&mut self, words: &[&OsStr]) -> Result<T> {
         let program = match &self.program {
             Some(program) => program,

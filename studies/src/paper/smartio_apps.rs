@@ -48,7 +48,6 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     ])
 }
 
-/// Returns the ratio of SmartIO's runs to BFQ's.
 pub(super) fn ratio(found: &Applications, of: fn(&applications::Measured) -> &Vec<f64>) -> Result<Measured> {
     let values = |name: &str| {
         let kernel = found.of(name)?.kernel.as_ref().with_context(|| format!("the kernel has no {name}"))?;

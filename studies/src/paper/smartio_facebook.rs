@@ -16,7 +16,6 @@ use crate::applications;
 
 /// The study's phones that have a profile.
 const PHONES: [(&str, &str); 3] = [("samsung_s5", "samsung_s5"), ("nexus_5", "nexus5"), ("razr", "razr")];
-/// The share is chosen from this phone's launch.
 const FITTED: &str = "samsung_s5";
 
 const SECONDS: Quantity = Quantity::new("s", 2, 1.5, 0.1);

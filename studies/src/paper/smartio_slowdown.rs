@@ -16,11 +16,9 @@ use super::smartio_schedulers::{SLOWDOWNS, slowdowns};
 const TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
 /// As much as eight of the study's processes, one after the other, with 128 MB each.
 const FULL_SIZE: &str = "1GiB";
-/// A quarter of it.
 const SIZE: &str = "256MiB";
 const WHY: &str = "in the model, reads wait for at most one write, and writes for one read";
 
-/// The rows of both phones.
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (device, processes, table) in SLOWDOWNS {

@@ -18,12 +18,10 @@ use xtask::results::{Cell, StudyResult};
 
 use crate::{asked, process};
 
-/// The file with the published table.
 const PUBLISHED: &str = include_str!("../../published.toml");
 /// The size of a device, and of a device with fragmented free space, which is small enough to fill quickly.
 const DEVICE_BYTES: u64 = 512 << 20;
 const FRAGMENTED_BYTES: u64 = 128 << 20;
-/// The size of the free fragments.
 const PIECE_BYTES: usize = 64 << 10;
 /// The maximum difference of a mean, and the maximum relative difference of the KiB.
 const MEAN_DIFFERENCE: f64 = 0.05;
@@ -42,7 +40,6 @@ struct Receipts {
     row: Vec<Row>,
 }
 
-/// A row of the table.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Row {
@@ -182,7 +179,6 @@ impl Row {
         ]
     }
 
-    /// Records the transactions on a new file system, and reads the receipt.
     fn measure(&self, fonio: &Path, scratch: &Path, transactions: u64, under: &Condition) -> Result<Said> {
         let place = tempfile::tempdir_in(scratch).context("cannot make a folder")?;
         let image = place.path().join("image");
@@ -254,7 +250,6 @@ impl Row {
 }
 
 impl Said {
-    /// Reads the receipt for all databases from a report.
     fn read(sqlite: &Value, expected: u64) -> Result<Said> {
         ensure!(sqlite["is_complete"] == true, "the recording is not complete, or has no calls");
         let receipt = &sqlite["all"];

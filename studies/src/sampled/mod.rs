@@ -19,7 +19,6 @@ use xtask::results::{Cell, StudyResult};
 
 use crate::{process, tools};
 
-/// The loads of fio: titles and options.
 const LOADS: [(&str, &[&str]); 4] = [
     ("fsync after each 4 KiB", &["--rw=write", "--fsync=1", "--rate_iops=100"]),
     ("four writers with fsync", &["--rw=randwrite", "--fsync=8", "--numjobs=4", "--thread"]),

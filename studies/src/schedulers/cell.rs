@@ -159,7 +159,6 @@ impl Cell {
     }
 }
 
-/// On an emulated device.
 fn on_profile(cell: &Cell, words: &[String], fonio: &Path, folder: &Path) -> Result<String> {
     let load = if cell.variant.scheduler == "smartio" { "insmod guest/smartio-iosched.ko && " } else { "" };
     let fs = if cell.part == "files" { "--fs ext4 --mount " } else { "" };
@@ -176,7 +175,6 @@ fn on_profile(cell: &Cell, words: &[String], fonio: &Path, folder: &Path) -> Res
     Ok(in_guest(command.args(words))?.0)
 }
 
-/// On a device in memory.
 fn in_memory(words: &[String], folder: &Path, built: &Built) -> Result<String> {
     let archive = Archive::open()?;
     let announce = |_: &str| ();

@@ -21,7 +21,6 @@ const COST: f64 = 1.10;
 const BESIDE: [(&str, &str); 6] =
     [("seq", "1x1"), ("rand", "1x1"), ("seq", "4x4"), ("rand", "4x4"), ("deep", "beside"), ("files", "copy")];
 
-/// The outcome of a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Holds,
@@ -38,7 +37,6 @@ impl Outcome {
         }
     }
 
-    /// Combines the outcomes of a goal with several conditions.
     fn and(self, other: Outcome) -> Outcome {
         match (self, other) {
             (Outcome::Fails, _) | (_, Outcome::Fails) => Outcome::Fails,

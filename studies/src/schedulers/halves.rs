@@ -9,11 +9,9 @@ use super::cell::Values;
 use super::figures::slowdowns;
 use super::goals::alone;
 
-/// The number of random divisions of a cell's starts.
 const DIVISIONS: usize = 50;
 const SEED: u64 = 0x0a_a0;
 
-/// The results of comparing halves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
     all: usize,
@@ -57,7 +55,6 @@ fn divide(starts: &[f64], random: &mut Random) -> Tally {
     tally
 }
 
-/// Prints the number of claimed differences between equal things.
 pub(super) fn show(results: &Results) {
     let mut random = Random::new(SEED);
     let (mut sum, mut cells) = (Tally::default(), 0);

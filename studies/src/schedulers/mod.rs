@@ -41,7 +41,6 @@ const IOS: [u32; 2] = [200, 1000];
 /// The name of the device in memory for measuring the processor time per request.
 const IN_MEMORY: &str = "memory";
 
-/// The scripts of all parts.
 const SCRIPTS: [&str; 3] = ["compare.sh", "many.sh", "files.sh"];
 
 /// Results by profile, variant and part.

@@ -17,7 +17,6 @@ use crate::{emulated, process};
 
 const DATA: &str = "crates/fonio-storebench-document/data/models.jsonl.gz";
 
-/// The card of `equal`, and its capacity.
 const CARD: &str = "sd_a1";
 const CAPACITY: &str = "4GiB";
 

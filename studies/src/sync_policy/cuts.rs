@@ -30,7 +30,6 @@ const LASTING: Duration = Duration::from_secs(3);
 /// An A2 card: it has a volatile cache, so that a completed write can still be lost.
 const PROFILE: &str = "sd_a2";
 
-/// A finished round.
 #[derive(Serialize, Deserialize)]
 struct Done {
     mode: String,

@@ -12,7 +12,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use fonio_core::Random;
 
-/// Longer than any recording.
 const LONG: Duration = Duration::from_secs(3600);
 
 /// Runs the act named by the first word.
@@ -68,7 +67,6 @@ fn lock(threads: u64) {
     });
 }
 
-/// A client whose server does not reply.
 fn network_wait() -> Result<()> {
     let server = TcpListener::bind("127.0.0.1:0")?;
     let mut client = TcpStream::connect(server.local_addr()?)?;

@@ -130,7 +130,6 @@ pub fn run(Arguments { words }: &Arguments) -> Result<()> {
     keep(&said, words.is_empty())
 }
 
-/// Counts the right answers by question, and saves the counts.
 fn keep(said: &[(&Situation, Said)], is_complete: bool) -> Result<()> {
     type Part<'a> = &'a dyn Fn(&Situation, &Said) -> Option<bool>;
     let parts: [(&str, Part<'_>); 8] = [
@@ -226,7 +225,6 @@ impl Situation {
     }
 }
 
-/// Creates a file that is not in the page cache.
 fn prepare(path: &Path, mebibytes: u64) -> Result<()> {
     let mut command = Command::new("dd");
     command.args(["if=/dev/urandom", "bs=1M", "conv=fsync", "status=none"]);

@@ -32,7 +32,6 @@ int fonio_test_extra_init(const char *unused){
 /// The signing key of the sources.
 const KEY: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// The compared classes.
 const CLASSES: [&str; 4] = ["durable", "learn", "ordered", "cache"];
 
 /// SQLite refuses to run its tests as root.
@@ -86,7 +85,6 @@ pub fn run(Arguments { classes }: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The results of a test run.
 struct Said {
     tests: u64,
     failed: BTreeSet<String>,

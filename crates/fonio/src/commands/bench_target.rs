@@ -17,9 +17,7 @@ use crate::roles::{device_server, roles};
 /// The target of a benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject<'a> {
-    /// A directory or block device of this machine.
     Real(&'a Path),
-    /// An emulated device with this profile.
     Profile(&'a str),
 }
 

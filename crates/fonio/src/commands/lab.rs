@@ -43,7 +43,6 @@ fn announce(text: &str) {
     say!("{text}");
 }
 
-/// `fonio lab list --json`.
 #[derive(Serialize)]
 struct Listing<'a> {
     folder: &'a Path,
@@ -105,7 +104,6 @@ fn shell(wanted: &Wanted, kind: &Kind) -> Result<()> {
     Ok(fonio_lab::shell_here(wanted, &announce)?)
 }
 
-/// `fonio lab run --json`.
 #[derive(Serialize)]
 struct Ran<'a> {
     architecture: Architecture,
@@ -150,7 +148,6 @@ fn place_of(file: &Path) -> Result<PathBuf> {
     Ok(Path::new("/root").join(name))
 }
 
-/// `fonio lab run --system`.
 fn run_in_system(
     wanted: &Wanted,
     kind: &Kind,
@@ -189,7 +186,6 @@ fn run_in_system(
     Ok(Exit::Command(exit_code))
 }
 
-/// Collects the output of a command.
 #[derive(Clone, Default)]
 struct Collected(Arc<Mutex<Vec<u8>>>);
 
@@ -261,7 +257,6 @@ pub fn run_emulated(wanted: &Wanted, arguments: &Emulate) -> Result<Exit> {
     fonio_in_guest(wanted, &own_words()?, arguments.log.as_slice())
 }
 
-/// Returns this command line without `--in`.
 fn own_words() -> Result<Vec<String>> {
     let text = |word: OsString| {
         word.into_string().map_err(|word| anyhow::anyhow!("{word:?} is not UTF-8; guests accept only UTF-8"))

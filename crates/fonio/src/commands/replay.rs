@@ -46,7 +46,6 @@ pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
     run_and_publish(&arms, &options, at, colour)
 }
 
-/// Prints the numbers of replayed and skipped requests.
 fn tell(sequence: &replay::Sequence) {
     let room = output::bytes(sequence.room());
     match sequence {

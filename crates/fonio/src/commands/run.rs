@@ -27,7 +27,6 @@ use crate::roles::roles;
 use crate::setups::setups;
 use crate::signals::begin;
 
-/// The workload that accepts Mobibench's options.
 const MOBIBENCH: &str = "mobibench";
 
 pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
@@ -129,7 +128,6 @@ pub(super) enum Refusal {
     LeaveOut,
 }
 
-/// The fixes that are left out, by reason.
 #[derive(Default)]
 struct LeftOut(Vec<(String, Vec<String>)>);
 

@@ -46,7 +46,6 @@ impl Shown {
     }
 }
 
-/// Prints the rules, or the classes of some databases.
 fn check(path: &Path, databases: &[PathBuf], as_json: bool) -> Result<Exit> {
     let policy = read(path)?;
     let shown: Vec<Shown> = if databases.is_empty() {

@@ -127,7 +127,6 @@ fn table(rows: &[Row]) -> Table {
     }
 }
 
-/// The published number or statement, and ours.
 fn said(said: &Said) -> (Cell, Cell) {
     match said {
         Said::Number { published, ours, unit, decimals, note } => {

@@ -5,7 +5,6 @@ use super::super::measured::Measured;
 use super::super::row::Quantity;
 use super::*;
 
-/// A table with a row of each kind.
 fn papers() -> [Outcome; 1] {
     let quantity = |decimals| Quantity::new("MB", decimals, 1.25, 0.0);
     let row =

@@ -22,7 +22,6 @@ use crate::commands::{bench, fix, lab};
 use crate::exit::Exit;
 use crate::{output, signals};
 
-/// Schedulers that use I/O classes.
 const HEED_CLASSES: [&str; 2] = ["bfq", "mq-deadline"];
 
 /// The measurement and the applied setting, for `--json`.
@@ -142,7 +141,6 @@ fn lift(target: &Path) -> Result<Option<Lifted>> {
     Ok(Lifted::lift(&disk, &limits, &mut |note| say!("{note}"))?)
 }
 
-/// Applies a setting to a disk, unless its queue is already shorter.
 fn apply_unless_shorter(disk: &Disk, setting: &Setting) -> Result<Applied> {
     match disk.is_shorter_than(setting)? {
         Some(shorter) => Ok(shorter),

@@ -21,7 +21,6 @@ use crate::signals::begin;
 /// The modes from the study's baseline to the default of `fonio mount`.
 const MODES: [&str; 5] = ["mode=stock", "mode=extended", "mode=buffered", "mode=writeback", "mode=auto"];
 
-/// The seed of emulated devices.
 const SEED: u64 = 1;
 
 /// Measures each layer and names the layer that loses most.

@@ -16,7 +16,6 @@ use crate::{output, signals};
 /// The result of a trim, for `--json`.
 #[derive(Serialize)]
 struct Trimmed<'a> {
-    /// `trimmed` or `would_trim`.
     outcome: &'a str,
     dir: &'a Path,
     filesystem: &'a str,

@@ -36,7 +36,6 @@ struct Here {
     kept: Option<Vec<Place>>,
 }
 
-/// A fix.
 #[derive(Serialize)]
 struct Described {
     name: &'static str,
@@ -134,7 +133,6 @@ fn here() -> Result<Option<Vec<Here>>> {
 /// The targets on this machine that a fix can change.
 #[derive(Default)]
 struct Suits {
-    /// The targets to which it can be applied now.
     at: Vec<String>,
     /// The targets that already have its value.
     in_force: Vec<String>,
@@ -209,7 +207,6 @@ pub(super) fn screen(arguments: &Screen) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Prints the names of the fixes by target.
 fn write_suitable(out: &mut impl Write, fixes: &[&'static Listed], mounts: &[PathBuf]) -> io::Result<()> {
     let mut rows: Vec<(String, Vec<&str>)> = Vec::new();
     let mut put = |place: &str, name| match rows.iter_mut().find(|(known, _)| known == place) {
@@ -269,7 +266,6 @@ fn row(out: &mut impl Write, place: &str, names: &[&str]) -> io::Result<()> {
     writeln!(out, "{line}")
 }
 
-/// Prints each fix with its description.
 fn write_all(out: &mut impl Write, fixes: &[&'static Listed]) -> io::Result<()> {
     for group in Group::ALL {
         let mut fixes = fixes.iter().filter(|fix| fix.changes == group).peekable();
@@ -336,7 +332,6 @@ fn written(change: &Candidate) -> String {
     }
 }
 
-/// Returns the commands for a fix.
 fn next(change: &Candidate, fix: &Listed) -> Vec<String> {
     let name = written(change);
     let mut lines = Vec::new();

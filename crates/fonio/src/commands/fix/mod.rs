@@ -37,7 +37,6 @@ struct Done<'a> {
     kept: Vec<Place>,
 }
 
-/// A file that keeps a setting.
 #[derive(Serialize)]
 struct Place {
     file: PathBuf,
@@ -63,7 +62,6 @@ pub fn run(arguments: &Fix, colour: Colour) -> Result<Exit> {
     }
 }
 
-/// Returns the fixes that the options select.
 fn chosen(choice: Choice) -> impl Iterator<Item = &'static Listed> {
     let Choice { safe, no_hardware } = choice;
     FIXES.iter().filter(move |fix| (!safe || fix.loses.is_safe()) && !(no_hardware && fix.needs_hardware()))
@@ -82,7 +80,6 @@ fn setting(change: &Candidate) -> Result<(&'static Listed, Setting)> {
     }
 }
 
-/// Opens the records of changed settings.
 fn changes() -> Result<Changes> {
     Changes::of_machine().map_err(with_hint)
 }

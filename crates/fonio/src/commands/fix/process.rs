@@ -19,7 +19,6 @@ const IO_CLASS: &str = "io-class";
 /// The new I/O class of a process, for `--json`.
 #[derive(Serialize)]
 struct Changed<'a> {
-    /// `applied` or `would_apply`.
     outcome: &'a str,
     pid: u32,
     threads: &'a [u32],
@@ -27,7 +26,6 @@ struct Changed<'a> {
     new: &'a str,
 }
 
-/// Applies a fix to a running process, or runs a command with it.
 pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
     let class = class(&arguments.name)?;
     let mut out = output::screen();

@@ -35,7 +35,6 @@ pub fn run(arguments: &FixProve, colour: Colour) -> Result<Exit> {
     }
 }
 
-/// Measures fixes with the user's command.
 fn of_command(arguments: &FixProve, tried: &Tried<'_>, colour: Colour) -> Result<Exit> {
     let at = &arguments.setup;
     ensure!(

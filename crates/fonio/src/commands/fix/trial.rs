@@ -25,7 +25,6 @@ use crate::{output, signals};
 /// write-back: 40 s with the kernel's defaults.
 const BESIDE_WRITE_BACK: Duration = Duration::from_secs(5);
 
-/// The default name of the folder for the slices.
 const RESULTS: &str = "fonio-live";
 
 pub fn run(arguments: &FixTrial) -> Result<Exit> {
@@ -153,7 +152,6 @@ fn tell(plan: &LivePlan, progress: &LiveProgress<'_>) {
     }
 }
 
-/// Prints the result, then the reason why the test ended.
 fn publish(outcome: LiveOutcome, arguments: &FixTrial, folder: &Path, loses: &str) -> Result<Exit> {
     let LiveOutcome { result, ended } = outcome;
     let mut out = output::screen();

@@ -14,9 +14,7 @@ use ureq::Agent;
 use ureq::http::Response;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
-/// A server that takes longer counts as unreachable.
 const TIME_MAX: Duration = Duration::from_secs(30);
-/// The maximum size of a response.
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
 /// Names a PEM file of trusted authorities that replaces the built-in list.
 const AUTHORITIES: &str = "SSL_CERT_FILE";
@@ -160,7 +158,6 @@ impl Server {
     }
 }
 
-/// Returns the trusted certificate authorities.
 fn authorities() -> Result<RootCerts> {
     let Some(file) = std::env::var_os(AUTHORITIES) else { return Ok(RootCerts::WebPki) };
     let file = std::path::Path::new(&file);

@@ -354,7 +354,6 @@ fn curve(result: &Document) -> Option<Section> {
     })
 }
 
-/// The slowest apps are named.
 const APPS_SHOWN: usize = 5;
 
 fn launches(result: &Document) -> Option<Section> {

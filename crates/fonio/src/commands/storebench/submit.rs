@@ -57,7 +57,6 @@ pub fn submit(server: &str, yes: bool, file: &Path) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Prints one line for each field, figure and app.
 fn preview(json: &str) -> Result<String> {
     let mut text = String::new();
     let fields: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json)?;

@@ -72,7 +72,6 @@ fn uninstall(purge: bool, place: &Place) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Watches until a signal arrives.
 fn watch(place: &Place) -> Result<Exit> {
     if !rustix::process::geteuid().is_root() && place.state.is_none() {
         bail!("watching needs root: run `sudo fonio watch run`");

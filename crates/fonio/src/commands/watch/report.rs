@@ -18,7 +18,6 @@ use crate::output;
 
 const ROWS_MAX: usize = 12;
 
-/// The JSON of a report.
 #[derive(Serialize)]
 struct Document {
     schema: &'static str,

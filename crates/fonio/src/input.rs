@@ -170,7 +170,10 @@ impl Trace {
             && let Some(prefix) = per_cpu_prefix(path)
             && per_cpu_files(&prefix)?.len() > 1
         {
-            say!("note: reading the file of one CPU only; `{}` names the files of all CPUs", prefix.display());
+            say!(
+                "note: reading the file of one CPU only; `{}` names the files of all CPUs",
+                prefix.display()
+            );
         }
         let _progress = Progress::of("Reading the trace", Done::Bytes(done, total));
         let mut reader = open(inputs, &ReadOptions { csv: reading.csv.clone(), format: reading.format })?;

@@ -53,11 +53,11 @@ fn a_recording_is_replayed_in_models_of_schedulers() {
 
 /// The arguments of each call, and words of its error message.
 const WAYS_OUT: &str = "
-    replay recording --on model:samsung_s5 --scheduler x   | no model of a scheduler is called `x`
+    replay recording --on model:samsung_s5 --scheduler x   | there is no model of a scheduler `x`
     replay recording --on model:nothing                    | neither a shipped profile
     replay recording --on model:samsung_s5 --scheduler cqf | ; the nearest name is `cfq`
     replay recording --on model:samsung_s5,kingston        | one place
-    replay recording --on model:samsung_s5 --fix bfq       | --fix has no meaning
+    replay recording --on model:samsung_s5 --fix bfq       | --fix does not apply
     replay recording --on model:samsung_s5 --size 1MiB     | use --size
     report trace --budget totals.requests                  |
     report trace --budget totals.requests<=1ms             |

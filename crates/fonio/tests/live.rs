@@ -130,7 +130,10 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
     assert_eq!(first.status.code(), Some(0), "{}", text(&first.stderr));
     assert_eq!(machine.read_ahead(), before);
     let said = text(&first.stderr);
-    assert!(said.contains("seed of the order: 3") && said.contains("--for is too short"), "{said}");
+    assert!(
+        said.contains("the seed of the random order is 3") && said.contains("--for is too short"),
+        "{said}"
+    );
     let result = json(&first);
     let pairs = result["paired"]["pairs"].as_u64().unwrap();
     assert!(pairs > 0 && result["verdict"].as_str().unwrap().starts_with("Not shown: "), "{result}");
@@ -146,7 +149,7 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
 
     let again = machine.test("test", &["--for", "4s"]).output().unwrap();
     let said = text(&again.stderr);
-    assert!(again.status.success() && said.contains("seed of the order: 3"), "{said}");
+    assert!(again.status.success() && said.contains("the seed of the random order is 3"), "{said}");
     assert!(text(&again.stdout).starts_with("Not shown: "), "{}", text(&again.stdout));
     assert!(machine.slices("test").len() as u64 > 2 * pairs);
     let other = machine.test("test", &["--carry-over", "200ms"]).output().unwrap();

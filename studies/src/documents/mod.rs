@@ -35,7 +35,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             println!("{shown} was written");
         }
     }
-    ensure!(changed.is_empty() || !arguments.check, "run `cargo studies documents`, and review the difference");
+    ensure!(
+        changed.is_empty() || !arguments.check,
+        "run `cargo studies documents`, and review the difference"
+    );
     Ok(())
 }
 

@@ -208,8 +208,10 @@ mod tests {
              open::truncate ok\n\nSummary: 1 failed\n",
         );
         let error = check(&native, &found).expect_err("one fails");
-        assert_eq!(error.to_string(), "these pass in the folder but not through the mount: \
-            chmod::eperm_not_owner");
+        assert_eq!(
+            error.to_string(),
+            "these pass in the folder but not through the mount: chmod::eperm_not_owner"
+        );
         assert!(check(&native, &native).is_ok());
     }
 }

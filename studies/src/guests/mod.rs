@@ -173,9 +173,7 @@ fn mixed(fonio: &Path) -> Result<u32> {
         result.row(scheduler, [("reader", "read"), ("writer", "write")].map(cell).into());
     }
     result.keep(true)?;
-    println!(
-        "\nThe load causes this spread, not the guest: a comparison of schedulers must cover it.\n"
-    );
+    println!("\nThe load causes this spread, not the guest: a comparison of schedulers must cover it.\n");
     Ok(0)
 }
 

@@ -185,9 +185,8 @@ fn layers_here(raw_told: f64, steps: [(&str, f64); 3], runs: &mut Runs, at: &At)
     let stacks = vec![stack(bfq(), None), stack(bfq(), Some(STOCK))];
     let found = runs.stacks(&slowed(vec![on("ext4", "none"), bfq()], stacks), at)?;
     let [raw, block] = &found.raw_mb_s[..] else { bail!("two devices were asked for") };
-    let why = format!(
-        "{NO_CFQ}; on the phone, these layers ran on the slow CPU; here, only the daemon is slow"
-    );
+    let why =
+        format!("{NO_CFQ}; on the phone, these layers ran on the slow CPU; here, only the daemon is slow");
     let raw = raw_rate(raw);
     let note = format!("raw {:.1} MB/s, the study's {raw_told}", raw.value().unwrap_or(f64::NAN));
     let measured =

@@ -48,8 +48,7 @@ const WHY_COUNTS: &str = "the app's calls are not published; ours were chosen to
     readahead and write-back";
 const WHY_GAPS: &str = "here each commit makes five or six separate flushes; on the study's phone, other \
     services read and wrote between them, which the workload does not include";
-const WHY_SIZES: &str =
-    "the sizes of the app's calls are not published, and this kernel merges requests up to the device's limit";
+const WHY_SIZES: &str = "the sizes of the app's calls are not published, and this kernel merges requests up to the device's limit";
 const WHY_PLACES: &str = "the addresses that an app rewrites are not published";
 const WHY_SHARE: &str = "the workload does not include the writes of the phone's other services, and the \
     profile's write times are partly assumed";

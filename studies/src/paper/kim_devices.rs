@@ -20,8 +20,7 @@ const ALL: &str = "internal_2010,transcend,ridata,sandisk,kingston,wintec,adata,
 
 const TIMES: Quantity = Quantity::new("times the best", 2, 1.5, 0.0);
 
-const WHY_SCALE: &str =
-    "the slowdown of the slowest card depends on the address range of the writes, which is smaller at a \
+const WHY_SCALE: &str = "the slowdown of the slowest card depends on the address range of the writes, which is smaller at a \
      small scale";
 
 /// The apps of Figure 5: the study's name, ours, and the scale that takes half a minute on a slow card. An

@@ -64,7 +64,12 @@ const KIM: [Paper; 17] = [
     ("kim-t3", "Table III", "raw performance of eight cards", Computed(kim_t3::rows)),
     ("kim-t4", "Table IV", "installed apps and their sizes", Measured(kim_apps::installed)),
     ("kim-t5", "Table V", "bytes written and read, sequential and random", Measured(kim_io::breakdown)),
-    ("kim-t6", "Table VI", "bytes read, written and transferred by ten launches", Measured(kim_apps::launched)),
+    (
+        "kim-t6",
+        "Table VI",
+        "bytes read, written and transferred by ten launches",
+        Measured(kim_apps::launched),
+    ),
     ("kim-f4", "Figure 4", "run time of WebBench over the devices", Measured(kim_devices::webbench)),
     ("kim-f5", "Figure 5", "run time of popular apps over the devices", Measured(kim_devices::apps)),
     ("kim-f6", "Figure 6", "WebBench's sequential and random I/O over time", Measured(kim_io::over_time)),
@@ -103,12 +108,7 @@ const COURVILLE: [Paper; 9] = [
     ("courville-f4", "Figure 4", "addresses over time", Measured(courville::places_over_time)),
     ("courville-f5", "Figure 5", "requests between flushes", Measured(courville::requests_between_flushes)),
     ("courville-f6", "Figure 6", "rewritten addresses", Measured(courville::rewritten_places)),
-    (
-        "courville-f7",
-        "Figure 7",
-        "share of storage in the run time, by group",
-        Measured(courville::groups),
-    ),
+    ("courville-f7", "Figure 7", "share of storage in the run time, by group", Measured(courville::groups)),
 ];
 
 const SMARTIO: [Paper; 11] = [

@@ -164,8 +164,7 @@ fn greatest_rows(published: &Published) -> Result<[Row; 2]> {
     // The study does not say whether this applies to sequential or random writes.
     let costs = ["seq_write", "rand_write"].map(|access| smartio[access].over(&cfq[access]));
     let greatest = costs.iter().filter_map(Measured::value).fold(f64::MIN, f64::max);
-    let why =
-        "here, writes are not slower: all processes have the same amount of work, so the writers end last \
+    let why = "here, writes are not slower: all processes have the same amount of work, so the writers end last \
          in both cases";
     Ok([
         TIMES.cannot(format!("{gain_on}, less read slowdown"), gain, "this phone has no profile"),

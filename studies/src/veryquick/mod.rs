@@ -168,7 +168,8 @@ fn source_list() -> Result<String> {
     let said = own.args(["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]).output()?;
     let said = String::from_utf8_lossy(&said.stdout);
     let mirror = said.lines().find(|uri| uri.trim_end_matches('/').ends_with("/debian"));
-    let mirror = mirror.context("this machine's apt has no Debian mirror, which is needed for the sources")?;
+    let mirror =
+        mirror.context("this machine's apt has no Debian mirror, which is needed for the sources")?;
     Ok(format!("deb-src [signed-by={KEY}] {mirror} bookworm main\n"))
 }
 

@@ -292,8 +292,7 @@ pub fn with_verb(error: clap::Error) -> clap::Error {
         Some(ContextValue::String(name)) if Candidate::parse(name).is_ok() => name,
         _ => return error,
     };
-    let said =
-        format!("{name} is a fix; `fonio fix show {name}` describes it and lists its commands");
+    let said = format!("{name} is a fix; `fonio fix show {name}` describes it and lists its commands");
     Cli::command().error(ErrorKind::InvalidSubcommand, said)
 }
 

@@ -148,8 +148,11 @@ fn show_predictions(predictions: &[Prediction], as_json: bool, out: &mut impl Wr
     if as_json {
         return output::json(&predictions).map(drop);
     }
-    writeln!(out, "The profile predicts tests that were not used in the fit to within {:.0} %.\n", \
-        worst(predictions))?;
+    writeln!(
+        out,
+        "The profile predicts tests that were not used in the fit to within {:.0} %.\n",
+        worst(predictions)
+    )?;
     writeln!(out, "{:<32} {:>12} {:>12} {:>8}", "test", "measured", "predicted", "off by")?;
     for one in predictions {
         writeln!(

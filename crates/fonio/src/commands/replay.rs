@@ -72,7 +72,9 @@ fn tell(sequence: &replay::Sequence) {
                     replay::calls::LeftOut::Unknown => {
                         "have a file or an offset that the recording does not show"
                     }
-                    replay::calls::LeftOut::Kind => "are of a kind that replay does not support, such as msync",
+                    replay::calls::LeftOut::Kind => {
+                        "are of a kind that replay does not support, such as msync"
+                    }
                 };
                 say!("left out: {count} calls that {why}");
             }

@@ -117,7 +117,7 @@ fn table(rows: &[Row]) -> Table {
             Column::noted("Ratio", "Ours over the published number."),
             Column::noted(
                 "Verdict",
-                "If our number was derived from the published number ("used in a fit"), agreement proves \
+                "If our number was derived from the published number (used in a fit), agreement proves \
                  nothing.",
             ),
             Column::new("Why").or_drop(),

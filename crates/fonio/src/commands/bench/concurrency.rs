@@ -156,8 +156,11 @@ fn say(disk: &Disk, fix: &Setting, applied: &Applied, out: &mut impl Write) -> R
         writeln!(out, "\nLeft {target} unchanged: {old}.")?;
     } else {
         writeln!(out, "\nSet {target}: {old} -> {new}")?;
-        writeln!(out, "It lasts until the next boot; `fonio fix apply {fix} {node} --keep` makes it \
-            permanent.")?;
+        writeln!(
+            out,
+            "It lasts until the next boot; `fonio fix apply {fix} {node} --keep` makes it \
+            permanent."
+        )?;
     }
     if !disk.is_smartio() {
         writeln!(

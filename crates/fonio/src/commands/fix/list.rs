@@ -279,7 +279,10 @@ fn write_all(out: &mut impl Write, fixes: &[&'static Listed]) -> io::Result<()> 
             }
         }
     }
-    writeln!(out, "\nWith a fix that has no such remark, a power cut loses no more data than without the fix.")
+    writeln!(
+        out,
+        "\nWith a fix that has no such remark, a power cut loses no more data than without the fix."
+    )
 }
 
 /// Prints one fix: what it changes, needs and costs, and its commands.

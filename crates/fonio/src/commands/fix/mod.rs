@@ -69,8 +69,12 @@ fn chosen(choice: Choice) -> impl Iterator<Item = &'static Listed> {
 
 /// Returns the setting of a candidate, or an error that explains how to make the change manually.
 fn setting(change: &Candidate) -> Result<(&'static Listed, Setting)> {
-    let Some(fix) = change.fix() else { bail!("a device cannot be applied as a setting; replace the \
-        hardware") };
+    let Some(fix) = change.fix() else {
+        bail!(
+            "a device cannot be applied as a setting; replace the \
+        hardware"
+        )
+    };
     match (change.setting(), fix.real) {
         (Some(setting), _) => Ok((fix, setting)),
         (None, Real::ByHand(how)) => {

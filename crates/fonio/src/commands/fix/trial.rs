@@ -143,8 +143,10 @@ fn tell(plan: &LivePlan, progress: &LiveProgress<'_>) {
             };
             if let Some(ratio) = paired.ratio {
                 let pairs = if paired.pairs == 1 { "pair" } else { "pairs" };
-                say!("after {} {pairs}: blocked {ratio:.2} times as long with the setting ({bounds})", \
-                    paired.pairs);
+                say!(
+                    "after {} {pairs}: blocked {ratio:.2} times as long with the setting ({bounds})",
+                    paired.pairs
+                );
             }
         }
         LiveProgress::Note(text) => say!("note: {text}"),

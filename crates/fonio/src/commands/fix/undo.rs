@@ -70,9 +70,9 @@ fn sentence(done: &Done<'_>) -> String {
     match (done.outcome, &done.now) {
         ("would_restore", _) => format!("Would set {target}: {new} -> {old}"),
         ("restored", _) => format!("Set {target}: {new} -> {old}"),
-        (_, Some(now)) => format!(
-            "Left {target} unchanged: fonio set {new} (before: {old}), but it is now {now}."
-        ),
+        (_, Some(now)) => {
+            format!("Left {target} unchanged: fonio set {new} (before: {old}), but it is now {now}.")
+        }
         _ => format!("Nothing to restore: {target} is already {old}, or it no longer exists."),
     }
 }

@@ -265,8 +265,9 @@ fn leading(result: &Document, others: &Others) -> Section {
     let mut notes = missing(result, &shown);
     notes.extend(others.notes.iter().cloned());
     if others.words.ends_with("models") {
-        notes
-            .push("The models are of profiles that come with fonio; they are not measured devices.".to_owned());
+        notes.push(
+            "The models are of profiles that come with fonio; they are not measured devices.".to_owned(),
+        );
     }
     Section {
         id: "leading".to_owned(),
@@ -332,7 +333,11 @@ fn curve(result: &Document) -> Option<Section> {
     Some(Section {
         id: "sustained".to_owned(),
         question: "Rate of a long write".to_owned(),
-        answer: format!("The rate was {} at the beginning and {} at the end. {fell}", rate(first), rate(last)),
+        answer: format!(
+            "The rate was {} at the beginning and {} at the end. {fell}",
+            rate(first),
+            rate(last)
+        ),
         figures: vec![Chart {
             id: "sustained-curve".to_owned(),
             title: "Rate of one long sequential write".to_owned(),

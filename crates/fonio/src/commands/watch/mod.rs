@@ -43,7 +43,9 @@ fn start(place: &Place) -> Result<Exit> {
         need_root("start")?;
     }
     match service::start(&place.paths())? {
-        Some(process) => writeln!(output::screen(), "The watch is already running (process {}).", process.pid)?,
+        Some(process) => {
+            writeln!(output::screen(), "The watch is already running (process {}).", process.pid)?
+        }
         None => writeln!(
             output::screen(),
             "The watch runs until it is stopped or the machine restarts.\nNext: sudo fonio watch report"

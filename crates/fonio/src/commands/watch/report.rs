@@ -199,11 +199,7 @@ fn print_wear(answer: &WearAnswer, (bold, plain): (&str, &str), out: &mut impl W
             )?;
         }
         if device.file_system_share > 0.0 {
-            writeln!(
-                out,
-                "  {} are file-system journal and metadata.",
-                share(device.file_system_share)
-            )?;
+            writeln!(out, "  {} are file-system journal and metadata.", share(device.file_system_share))?;
         }
         let facts = device.health.as_ref().map(answers::health_facts).unwrap_or_default();
         if !facts.is_empty() {

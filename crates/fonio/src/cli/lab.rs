@@ -98,7 +98,7 @@ pub struct Kind {
     /// its content outlives the guest.
     #[arg(long, value_name = "SOCKET", requires = "system")]
     pub disk: Vec<PathBuf>,
-    /// Give the guest this much memory, such as 512MiB.
+    /// Limit the memory to this size, such as 512MiB.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, requires = "system", default_value = "1GiB")]
     pub memory: u64,
 }

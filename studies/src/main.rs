@@ -78,8 +78,8 @@ enum Study {
     Receipt(receipt::Arguments),
     /// Cut the power of databases under a sync policy, and count the losses.
     ///
-    /// Prints the writes and flushes of a transaction too. Needs root; 10,000 cuts take hours, and an interrupted run goes
-    /// on where it was.
+    /// Prints the writes and flushes of a transaction too. Needs root; 10,000 cuts take hours, but an
+    /// interrupted run can be continued.
     ///
     /// Example: cargo studies sync-policy --cuts 500
     SyncPolicy(sync_policy::Arguments),

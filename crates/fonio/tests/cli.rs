@@ -128,7 +128,7 @@ fn a_damaged_trace_gives_what_could_be_read() {
     assert!(text.contains("byte"), "the message says where the trace is damaged: {text}");
 }
 
-/// Any bytes give a report or an error message, never a panic.
+/// Any input gives a report or an error message, never a panic.
 #[test]
 fn hostile_traces_are_answered() {
     let files = Files::new();

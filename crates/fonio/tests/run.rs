@@ -154,7 +154,7 @@ fn what_does_not_exist_is_named() {
     ] {
         let arguments = split(line);
         let out = fonio(&arguments);
-        // Only for `run`, the arguments are not a command.
+        // Unlike for the other verbs, the arguments of `run` are not a command.
         let code = if arguments.contains(&"--") && arguments[0] != "run" { 125 } else { 2 };
         assert_eq!(out.status.code(), Some(code), "{line}");
         assert!(text(&out.stderr).contains(says), "{line}: {}", text(&out.stderr));
@@ -254,7 +254,7 @@ fn file_systems_and_schedulers_form_a_matrix() {
     };
     assert_eq!(recorded(&json(&run)), [named("ext4"), named("ext3")]);
     assert_eq!(device.queue().schedulers().unwrap().0, "none");
-    // Now it holds data.
+    // Now it contains data.
     let again = dir.path().join("again");
     let run = fonio(&[&common[..], &[again.to_str().unwrap()], &setup].concat());
     assert_eq!(run.status.code(), Some(2), "{}", text(&run.stderr));
@@ -413,7 +413,7 @@ fn launch(arguments: &[&str], command: &[&str]) -> Value {
         fonio(&[&["launch", "--json", "-o", out.to_str().unwrap()], arguments, &["--"], command].concat());
     let series = answer(&run);
     for place in series["places"].as_array().unwrap() {
-        // Every moment counts once.
+        // Each moment is counted once.
         let parts = place["parts"].as_array().unwrap();
         let sum: f64 = parts.iter().map(|part| part["mean_s"].as_f64().unwrap()).sum();
         let wall = place["wall_s"].as_f64().unwrap();
@@ -436,7 +436,7 @@ fn launches_say_what_they_wait_for() {
     assert!(part(&shell, 0, "timer") >= 0.29, "{shell}");
     let spins = launch(&warm, &["sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"]);
     let running = part(&spins, 0, "user") + part(&spins, 0, "system");
-    // It waits only for a processor, if other processes use it.
+    // Its only waits are for a processor that other processes use.
     assert!(running + part(&spins, 0, "cpu_wait") >= 0.9 * spins["places"][0]["wall_s"].as_f64().unwrap());
     // The listener at the other end of a real socket replies after 0.3 s.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,4 +1,4 @@
-//! `fonio storebench` from outside.
+//! Runs `fonio storebench`.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

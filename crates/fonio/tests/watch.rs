@@ -180,7 +180,7 @@ fn a_killed_watch_loses_nothing_that_was_noted() {
     while ProcessId::of(pid).is_some() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    // Its place is free.
+    // A new watch can start.
     watch.done(&["start"]);
     watch.done(&["stop"]);
     let report = watch.report();

@@ -32,7 +32,7 @@ pub struct Load {
     scale: &'static str,
     /// The schedulers of the module and of the kernel, as fixes of a device without a scheduler.
     fixes: &'static [&'static str],
-    /// The thread that launches.
+    /// The launching thread.
     thread: &'static str,
     /// The phase with the launches.
     launches: &'static str,
@@ -90,7 +90,7 @@ pub struct Measured {
     pub read_s: Vec<f64>,
     /// Time for which the launching program was blocked on storage, in seconds.
     pub blocked_s: Vec<f64>,
-    /// Seconds of the launches.
+    /// Duration of the launches, in seconds.
     pub launches_s: Vec<f64>,
     /// Durations of all spans that the load names, in seconds.
     pub spans_s: Vec<f64>,
@@ -270,7 +270,7 @@ fn compare(found: &Applications) -> Result<String> {
     let others: Vec<&OfScheduler> =
         found.schedulers.iter().filter(|of| of.kernel.is_some() && of.name != "smartio").collect();
     let mut text =
-        "SmartIO over each other one, mean ratio of the rounds with its interval at 95 %:".to_owned();
+        "SmartIO over each other scheduler, mean ratio of the rounds with its 95 % interval:".to_owned();
     for (what, of) in COMPARED {
         let pairs: Vec<(&[f64], &[f64])> = others
             .iter()

@@ -172,8 +172,8 @@ impl Judge {
         Some(unit == self.place.unit(writer))
     }
 
-    /// Returns whether the unit is that of any writer, or ours, which deletes a file. The device does not
-    /// show which process's metadata is in a block.
+    /// Returns whether the unit belongs to any writer or to this process, which deletes a file. The device
+    /// does not show which process's metadata is in a block.
     fn is_of_a_writer(&self, said: &Said<'_>) -> Option<bool> {
         let unit = said.unit()?;
         Some(

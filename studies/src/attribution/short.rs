@@ -102,7 +102,7 @@ pub fn drive(dir: &Path, notes: &Path) -> Result<()> {
 /// Records the writers once on each file system, and stores a row for each writer.
 pub fn measure(file_systems: &[String]) -> Result<()> {
     let columns = ["writer", "data written", "right path", "wrong path", "no path"];
-    let title = format!("bytes of short-lived files attributed rightly, {FILES} files of each writer");
+    let title = format!("correctly attributed bytes of short-lived files, {FILES} files per writer");
     let command = format!("cargo studies attribution {} --short-lived", file_systems.join(" "));
     let mut result = StudyResult::begin("attribution-short-lived", &title, &command, &columns)?;
     for fs in file_systems {

@@ -123,7 +123,7 @@ struct Part {
 pub struct Places(Vec<Part>);
 
 impl Places {
-    /// Asks device mapper. A disk holds itself.
+    /// Asks device mapper. A disk maps to itself.
     pub fn of(path: &str) -> Result<Places> {
         let id = device::from_dev(fs::metadata(path)?.rdev());
         Ok(Places(parts(id, 0, u64::MAX)?))

@@ -47,7 +47,7 @@ pub fn run(file_systems: &[String], layers: &[String]) -> Result<()> {
     let id = if is_mapped { "attribution-mapped" } else { "attribution-lab" };
     let on = if is_mapped { format!(" --on {}", layers.join(",")) } else { String::new() };
     let command = format!("cargo studies attribution {} --lab{on}", file_systems.join(" "));
-    let title = format!("bytes attributed rightly in a whole Debian with Linux {}", system.release());
+    let title = format!("correctly attributed bytes in a complete Debian with Linux {}", system.release());
     let mut result = StudyResult::begin(id, &title, &command, &super::COLUMNS)?;
     prepare(&mut system, &program)?;
     for (layer, fs) in layers.iter().flat_map(|layer| file_systems.iter().map(move |fs| (layer, fs))) {

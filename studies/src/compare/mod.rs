@@ -20,7 +20,7 @@ use xtask::results::{Cell, StudyResult};
 use crate::emulated::{self, Emulated, Options};
 use crate::{asked, process};
 
-/// Pairs of generated series, unless the command line says otherwise.
+/// The default number of pairs of generated series.
 const PAIRS: u32 = 400;
 const PROFILE: &str = "galaxy_s3_emmc";
 const SIZE: &str = "1GiB";
@@ -36,10 +36,10 @@ pub struct Arguments {
     /// Pairs of each kind (default: 400 generated ones, 20 recorded ones).
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pairs: Option<u32>,
-    /// With --real: seconds of each recording.
+    /// With --real: the length of each recording, in seconds.
     #[arg(long, default_value_t = 10, requires = "real")]
     seconds: u32,
-    /// With --real: seconds of each recording of the case `slower`.
+    /// With --real: the length of each recording of the case `slower`, in seconds.
     #[arg(long, default_value_t = 60, requires = "real")]
     long: u32,
 }

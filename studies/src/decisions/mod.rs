@@ -53,7 +53,7 @@ struct Request {
     inserted: u64,
     issued: u64,
     completed: u64,
-    /// The rest of its line in a vector.
+    /// The remainder of its line in a test vector.
     text: String,
 }
 
@@ -177,7 +177,7 @@ struct Beside {
     issued: Vec<u64>,
     /// The number of these that the model decided too.
     equal: usize,
-    /// Inserted, but not decided.
+    /// The number of inserted requests without a decision.
     waiting: usize,
     /// The decided request that the kernel holds until the device is free.
     held: Option<u64>,

@@ -73,7 +73,7 @@ pub fn run(Arguments { parts }: &Arguments) -> Result<()> {
             let mut command = emulate(&fonio);
             command.args(["--fault", "error:op=write,range=192M-2G,probability=0.02", "--"]);
             command.arg(&own).args([SIDE, "write-on-failing", mode]).arg(&fonio);
-            process::run(&mut command).with_context(|| format!("{mode} on a card that refuses writes"))?;
+            process::run(&mut command).with_context(|| format!("{mode} on a card that fails writes"))?;
         }
         if wanted("power-cuts") {
             let check = format!("'{}' {SIDE} check-committed", own.display());
@@ -206,7 +206,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Asked to end, the daemon unmounts, even while another process uses the mount.
+        // When stopped, the daemon unmounts even if another process uses the mount.
         if let Some(pid) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
@@ -289,7 +289,7 @@ fn drop_caches() -> Result<()> {
     fs::write("/proc/sys/vm/drop_caches", "1").context("cannot drop the page cache")
 }
 
-/// Writes a record, syncs it, then notes that in another file, and syncs that file.
+/// Writes and syncs a record, then records this in another file and syncs that file.
 fn write_and_commit(mode: &str, fonio: &Path) -> Result<()> {
     let mounted = Mounted::start(fonio, &folder_of("FONIO_MOUNT")?, mode)?;
     let data = File::create(mounted.dir.path().join("data"))?;

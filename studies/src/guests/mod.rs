@@ -177,7 +177,7 @@ fn mixed(fonio: &Path) -> Result<u32> {
     Ok(0)
 }
 
-/// Runs the published experiments of each card in a guest. Returns the number of broken promises.
+/// Runs the published experiments of each card in a guest. Returns the number of exceeded limits.
 fn model(fonio: &Path) -> Result<u32> {
     println!("fio in a guest and the model, for the same requests:\n");
     let columns = ["", "model", "fio", "fio over model", "requests", "server, µs a request", ""];
@@ -218,7 +218,7 @@ fn model(fonio: &Path) -> Result<u32> {
     Ok(broken)
 }
 
-/// Compares equal devices many times. Returns the number of broken promises.
+/// Compares equal devices many times. Returns the number of exceeded limits.
 fn equal(fonio: &Path) -> Result<u32> {
     println!(
         "webbench at a scale of 1/20 on {} equal devices, {EQUAL_PLANS} plans of three rounds:\n",

@@ -1,5 +1,5 @@
 //! `cargo studies live`: measures how often a trial on a machine in use claims a false difference, and how
-//! often it finds a true one. Real runs with short slices, on an emulated card under a real load.
+//! often it finds a true one. Uses real runs with short slices, on an emulated card under a real load.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -21,7 +21,7 @@ struct Case {
     what: &'static str,
     /// The fix, which is tested on the emulated card.
     fix: &'static str,
-    /// The machine's load meanwhile.
+    /// The load of the machine during the trial.
     load: Load,
     /// The time limit of a run.
     lasting: &'static str,

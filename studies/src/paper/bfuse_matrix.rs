@@ -20,7 +20,7 @@ use crate::fuse::{Once, Stack};
 const FILE_SYSTEMS: [&str; 5] = ["ext4", "xfs", "f2fs", "btrfs", "nilfs2"];
 const NONE: &str = "none";
 const SCHEDULERS: [&str; 3] = [BFQ, DEADLINE, NONE];
-/// Our bound for "significantly worse".
+/// Our limit for "significantly worse".
 const CLEARLY_WORSE: f64 = 0.9;
 /// Our limit for a sequential pattern: the maximum share of writes that do not continue the previous write.
 const RANDOM_MOST: f64 = 0.1;

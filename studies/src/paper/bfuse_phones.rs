@@ -1,4 +1,4 @@
-//! Table 1 of Jeong and Won 2014: the file systems of six phones, and which of them fonio can make. A
+//! Table 1 of Jeong and Won 2014: the file systems of six phones, and whether fonio can create them. A
 //! configuration is not a measurement: fonio copies it, so nothing is scored.
 
 use anyhow::Result;

@@ -115,7 +115,7 @@ pub(super) fn times(percent: f64) -> f64 {
 
 /// Figures 2 and 3, and Table 2: the share of the device's throughput that remains after each layer.
 pub(super) fn layers(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
-    // Of both versions of Android, we compare with the first.
+    // The study has two versions of Android; we compare with the first.
     let told = |figure: &str| published.number(&format!("bfuse.layers_mb_s.{figure}"));
     let raw_told = told("ics.raw_noop")?;
     let steps = [

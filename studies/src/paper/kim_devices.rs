@@ -41,7 +41,7 @@ fn on_devices(runs: &mut Runs, link: &str) -> Result<Rc<Series>> {
     on_devices_at(&at, runs, link)
 }
 
-/// Runs WebBench on the devices, at a chosen place.
+/// Runs WebBench on the devices, on a chosen machine.
 pub(super) fn on_devices_at(at: &At, runs: &mut Runs, link: &str) -> Result<Rc<Series>> {
     measured(at, runs, "webbench", Some(WEBBENCH_SCALE), link)
 }
@@ -122,7 +122,7 @@ fn of_spread(what: &str, spread: &Spread, times: &[(String, Measured)], why: &st
             .because(shown.join(", "))
     };
     let second = match times {
-        // Two devices have no second-worst.
+        // With two devices, there is no second-worst.
         [_, .., (second, times), _] => Some(row("second-worst", second, times, spread.without_worst)),
         _ => None,
     };

@@ -12,7 +12,7 @@ use super::row::{Quantity, Row};
 use super::runs::{Named, OfRuns, Runs};
 
 const TIMES: Quantity = Quantity::new("times as fast", 2, 1.5, 0.0);
-/// The quantity for published gains close to none.
+/// The quantity for published gains close to zero.
 const LITTLE: Quantity = Quantity::new("times as fast", 2, 1.15, 0.0);
 
 /// The workloads of both figures, and the scales at which they run.
@@ -67,7 +67,7 @@ pub(super) fn what_if(published: &Published, runs: &mut Runs) -> Result<Vec<Row>
     Ok(rows)
 }
 
-/// Figure 14. With bars C of the study, SQLite's databases on NILFS2: see [`log_structured`].
+/// Figure 14. Includes the study's bars C, SQLite databases on NILFS2: see [`log_structured`].
 pub(super) fn pilot(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     const RAID: &str = "kim.pilot.raid0_factor_figure_14";
     let bound = |end: &str| published.number(&format!("{RAID}.{end}"));

@@ -27,14 +27,14 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     let spreads: BTreeMap<String, toml::Value> = published.at("kim.app_launch_spread_percent")?;
     for (app, percent) in &spreads {
-        // There is also a sentence about a RAM disk.
+        // One entry is a sentence about a RAM disk, not a number.
         let Some(percent) = percent.as_integer() else { continue };
         let mut times: Vec<(Measured, &str)> = series
             .variations
             .iter()
             .map(|variation| (launch(variation, app), variation.name.as_str()))
             .collect();
-        // A device that was not measured comes last, and its row says so.
+        // A device without a measurement comes last, and its row says so.
         let middle = |times: &Measured| times.value().unwrap_or(f64::INFINITY);
         times.sort_by(|a, b| middle(&a.0).total_cmp(&middle(&b.0)));
         let [(shortest, first), .., (longest, last)] = &times[..] else { continue };

@@ -47,7 +47,7 @@ pub(super) enum Said {
         /// `None` if it was not measured.
         ours: Option<f64>,
         unit: &'static str,
-        /// Number of decimals to show.
+        /// The number of decimals to show.
         decimals: usize,
         /// A note on our number: its devices, the spread of its runs, or a different count.
         note: String,
@@ -168,7 +168,7 @@ fn effect(ours: &Measured, range: &RangeInclusive<f64>) -> Result<bool, String> 
     Ok(false)
 }
 
-/// Returns the distance of two ratios as the larger over the smaller.
+/// Returns the quotient of the larger and the smaller of two ratios.
 fn beyond(one: f64, other: f64) -> f64 {
     if one > other { one / other } else { other / one }
 }

@@ -56,7 +56,7 @@ const CLASSES: [&str; 4] =
 /// Limits requests to 64 KiB: a setting of the queue, so it is one folder above the scheduler's settings.
 const SMALL: &[&str] = &["../max_sectors_kb=64"];
 
-/// The schedulers. Schedulers tuned according to `Documentation/block` of Linux 6.12: deadline-iosched.rst
+/// The schedulers. Tuned settings follow `Documentation/block` of Linux 6.12: deadline-iosched.rst
 /// (`fifo_batch`: "when low latency is the primary concern, smaller is better"; `writes_starved`),
 /// kyber-iosched.rst (the target of reads), bfq-iosched.rst (`low_latency` and `slice_idle` off for
 /// throughput on flash; `strict_guarantees` if guarantees are more important), ioprio.rst (classes).

@@ -104,7 +104,7 @@ pub(super) fn alone(part: &str) -> &'static str {
 /// Prints each goal with its figures. Skips goals without figures.
 pub(super) fn show(profiles: &[&'static str], results: &Results) {
     println!(
-        "\nGoals: medians of the starts; in brackets how many times as much as the other, with the interval of the mean ratio, at\n\
+        "\nGoals: medians of the starts; in brackets the mean ratio to the other, with its interval at\n\
          95 % for all comparisons of a goal together. A goal is decided if the interval decides it."
     );
     for profile in profiles {

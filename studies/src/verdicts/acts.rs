@@ -14,7 +14,7 @@ use fonio_core::Random;
 
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Runs the act named by the first word.
+/// Runs the action named by the first word.
 pub fn run(words: &[String]) -> Result<()> {
     let number = |at: usize| -> Result<u64> {
         words.get(at).context("a number is missing")?.parse().context("not a number")
@@ -104,8 +104,8 @@ fn save(path: &Path, every: Duration) -> Result<()> {
     }
 }
 
-/// The same with busy and idle phases: the pause varies by a factor of ten around 20 ms, and is correlated
-/// over about 50 pauses.
+/// Like [`save`], with busy and idle phases: the pause varies by a factor of ten around 20 ms, and is
+/// correlated over about 50 pauses.
 fn save_in_bursts(path: &Path) -> Result<()> {
     let (mut random, mut at) = (Random::new(1), 0.0_f64);
     loop {

@@ -134,12 +134,10 @@ fn keep(said: &[(&Situation, Said)], is_complete: bool) -> Result<()> {
     type Part<'a> = &'a dyn Fn(&Situation, &Said) -> Option<bool>;
     let parts: [(&str, Part<'_>); 8] = [
         ("the problem, and the program", &|_, said| Some(said.is_right())),
-        ("the same where storage holds a program up", &|situation, said| {
+        ("the same if storage delays a program", &|situation, said| {
             situation.storage.then(|| said.is_right())
         }),
-        ("the same where something else does", &|situation, said| {
-            (!situation.storage).then(|| said.is_right())
-        }),
+        ("the same if something else does", &|situation, said| (!situation.storage).then(|| said.is_right())),
         ("the same for situations written later", &|situation, said| {
             situation.later.then(|| said.is_right())
         }),

@@ -66,7 +66,7 @@ fn unknown_name(parsed: &Cli) -> Option<String> {
     };
     let place = |name: &str| {
         let members: Vec<&str> = match name.strip_prefix("md-raid0:") {
-            // After the @, the size of the member.
+            // The size of an array member follows the @.
             Some(members) => {
                 members.split('+').map(|name| name.split('@').next().unwrap_or_default()).collect()
             }

@@ -273,7 +273,7 @@ pub struct FixTrial {
     pub resume: Option<PathBuf>,
     /// Draw all random choices from this seed.
     ///
-    /// Default: a new one, which is printed.
+    /// Default: a new seed, which is printed.
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Write the result to this path.

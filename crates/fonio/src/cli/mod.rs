@@ -35,7 +35,7 @@ pub use fonio_recorder::{Blocked, Extras, Record, Redact, parse_time};
 #[command(after_help = format!("{}\n\nEvery command that reads a recording also reads traces of other tools: blktrace, \
     blkparse text, ftrace text, systrace HTML, CSV.", crate::exit::table()))]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Option<Command>,
 
@@ -301,7 +301,7 @@ pub struct Export {
 /// `fonio device`.
 #[derive(Debug, Args)]
 pub struct Device {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: DeviceCommand,
 }
@@ -650,7 +650,7 @@ pub struct Reading {
 /// The heading of [`FilterArgs`].
 pub const FILTERS: &str = "Filters";
 
-/// The part of the I/O that is analysed.
+/// Options for selecting a part of the I/O.
 #[derive(Clone, Debug, Args)]
 pub struct FilterArgs {
     /// Look only at this device. Repeatable.
@@ -674,14 +674,14 @@ pub struct FilterArgs {
     /// Look only at these operations: read, write, flush, discard, write_zeroes, … Repeatable.
     #[arg(long = "op", value_name = "OP", value_parser = parse_op, help_heading = FILTERS)]
     pub op: Vec<Op>,
-    /// Begin the window of time here.
+    /// Start the time window here.
     ///
-    /// A time after the beginning of the recording.
+    /// Relative to the beginning of the recording.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = FILTERS)]
     pub since: Option<Duration>,
-    /// End the window of time here.
+    /// End the time window here.
     ///
-    /// A time after the beginning of the recording.
+    /// Relative to the beginning of the recording.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = FILTERS)]
     pub until: Option<Duration>,
 }
@@ -700,9 +700,9 @@ pub struct Output {
     /// Write a page with charts to this file.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Require a figure to keep a limit: 'totals.requests<=5000'. Repeatable.
+    /// Check that a figure is within a limit: 'totals.requests<=5000'. Repeatable.
     ///
-    /// The exit code is 1 if the figure exceeds the limit.
+    /// The exit code is 1 if it is not.
     #[arg(long, value_name = "BUDGET")]
     pub budget: Vec<String>,
 }
@@ -716,13 +716,13 @@ fn policy_of_shell() -> PathBuf {
 fn parse_set(text: &str) -> Result<Set, String> {
     Set::named(text).ok_or_else(|| {
         let names: Vec<&str> = Set::ALL.iter().map(|(_, name)| *name).collect();
-        format!("it is one of {}", names.join(", "))
+        format!("use one of: {}", names.join(", "))
     })
 }
 
 fn parse_op(text: &str) -> Result<Op, String> {
     Op::from_name(text).ok_or_else(|| {
         let names: Vec<&str> = Op::ALL.iter().map(|op| op.name()).collect();
-        format!("it is one of {}", names.join(", "))
+        format!("use one of: {}", names.join(", "))
     })
 }

@@ -112,12 +112,12 @@ impl From<Layer> for What {
 pub enum Role {
     /// Serve objects over HTTP.
     Http {
-        /// Where to listen.
+        /// The address to listen on.
         address: SocketAddr,
     },
     /// Prepare and run a workload.
     Task {
-        /// What to do.
+        /// The file that describes the task.
         file: PathBuf,
     },
     /// Replay a recording on a file.
@@ -343,7 +343,7 @@ fn parse_quiet(text: &str) -> Result<Quiet, String> {
 }
 
 fn parse_link(text: &str) -> Result<LinkRates, String> {
-    LinkRates::named(text).ok_or_else(|| format!("it is one of {}", LinkRates::NAMES.join(", ")))
+    LinkRates::named(text).ok_or_else(|| format!("use one of: {}", LinkRates::NAMES.join(", ")))
 }
 
 #[cfg(test)]

@@ -88,12 +88,12 @@ pub struct Report {
     /// The section to show; default: all.
     #[arg(value_enum, conflicts_with = "html")]
     pub what: Option<What>,
-    /// Begin the window of time here.
+    /// Start the time window here.
     ///
     /// A time before now, in s, min, h or d.
     #[arg(long, value_name = "TIME", value_parser = parse_days_too, default_value = "24h")]
     pub since: Duration,
-    /// End the window of time here.
+    /// End the time window here.
     ///
     /// A time before now, in s, min, h or d. Default: now.
     #[arg(long, value_name = "TIME", value_parser = parse_days_too)]

@@ -95,6 +95,6 @@ fn copy(arguments: &Export, subject: Subject, key: Option<&Key>) -> Result<Exit>
     };
     let meta = writer.finish(meta)?;
     let requests = meta.rows.get("requests").copied().unwrap_or(0);
-    writeln!(output::screen(), "Written {requests} requests to {}.", arguments.out.display())?;
+    writeln!(output::screen(), "Wrote {requests} requests to {}.", arguments.out.display())?;
     Ok(Exit::Fine)
 }

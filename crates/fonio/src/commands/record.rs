@@ -6,8 +6,8 @@ use fonio_core::BlockedIn;
 use crate::cli::Record;
 use crate::exit::Exit;
 
-/// Records, and prints a summary of the recording and the next command. The exit code is that of the recorded
-/// command.
+/// Records, and prints a summary of the recording and the next command. Returns the recorded command's exit
+/// code.
 pub fn run(arguments: &Record) -> Result<Exit> {
     fonio_recorder::run(arguments, words)
 }

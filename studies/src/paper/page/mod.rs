@@ -66,7 +66,7 @@ fn figure(paper: &Outcome) -> Option<Chart> {
         series.low.push(ratio.min(1.0));
         series.high.push(ratio.max(1.0));
     }
-    // Powers of two, like the ticks of the axis.
+    // The axis ends at powers of two, like its ticks.
     let (mut low, mut high) = (0.5, 2.0);
     for (_, ratio) in &rows {
         while *ratio < low {

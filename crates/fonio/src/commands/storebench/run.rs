@@ -155,7 +155,7 @@ fn measure(
             let labels: Vec<&str> = old.parts.iter().map(|part| part.part.label()).collect();
             if !labels.is_empty() {
                 say!(
-                    "Continues an interrupted run, which measured: {}. (--restart measures anew)",
+                    "Continues an interrupted run, which measured: {}. (--restart starts again)",
                     labels.join(", ")
                 );
             }

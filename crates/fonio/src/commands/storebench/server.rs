@@ -24,14 +24,14 @@ pub struct Server {
     agent: Agent,
 }
 
-/// The answer to a submission.
+/// The response to a submission.
 #[derive(Debug, Deserialize)]
 pub struct Submitted {
     pub id: String,
     /// `received` or `hidden`.
     pub state: String,
     pub reason: Option<String>,
-    /// The secret with which the result can be deleted.
+    /// The secret for deleting the result.
     pub delete_token: String,
     pub page: String,
 }

@@ -25,9 +25,8 @@ pub fn submit(server: &str, yes: bool, file: &Path) -> Result<Exit> {
     write!(out, "{}", preview(&json)?)?;
     out.flush()?;
     say!(
-        "\nThese {} bytes will be sent to {}, and everyone who can reach it can read them. Serial numbers, \
-         host names and paths are not \
-         among them; the notes stay here, and the time is that of the day.",
+        "\nThese {} bytes will be sent to {}, and everyone who can reach it can read them. They contain no \
+         serial numbers, host names or paths. Notes are not sent, and the time is only the date.",
         json.len(),
         server.address()
     );

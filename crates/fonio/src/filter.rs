@@ -10,8 +10,7 @@ use fonio_core::{Meta, Request, RowSink, Wait, forward_rows};
 use crate::cli::{FilterArgs, Reading};
 use crate::input::Subject;
 
-/// Returns the filter of `arguments`, or `None` if there are no filters. Device names are those of the
-/// subject.
+/// Returns the filter of `arguments`, or `None` if there are no filters. Devices are named as in the subject.
 pub fn options(arguments: &FilterArgs, subject: &Subject) -> Result<Option<FilterOptions>> {
     let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let (tids, comms): (Vec<_>, Vec<_>) = arguments

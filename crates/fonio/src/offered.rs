@@ -8,7 +8,7 @@ use fonio_core::Meta;
 use fonio_experiment::Candidate;
 
 /// Returns up to two commands to try first, based on findings that users can notice. The first command
-/// applies the fix of the most important finding with a fix. The second measures the first fix that can be
+/// applies the fix for the most important finding that has one. The second measures the first fix that can be
 /// switched while programs run. A command is returned only if the recording is from this machine and the fix
 /// can still be applied.
 pub fn offered(analysis: &Analysis, meta: &Meta) -> Vec<String> {

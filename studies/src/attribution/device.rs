@@ -47,7 +47,7 @@ impl Device {
     }
 }
 
-/// An overlay over a folder of a mounted file system, like that of container engines; unmounted when dropped.
+/// An overlay over a folder of a mounted file system, as in container engines; unmounted when dropped.
 pub struct Overlay {
     /// The folder through which programs access the files.
     pub merged: Mounted,

@@ -164,7 +164,7 @@ impl Judge {
         Said { content, path, cause }
     }
 
-    /// Returns whether the unit is that of the file's writer; `None` if the unit is unknown.
+    /// Returns whether the unit is the unit of the file's writer; `None` if the unit is unknown.
     fn is_in_unit(&self, said: &Said<'_>, file: &Path) -> Option<bool> {
         let unit = said.unit()?;
         let name = file.file_name()?.to_string_lossy();

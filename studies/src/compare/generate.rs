@@ -46,8 +46,8 @@ impl Kind {
     }
 
     /// Returns whether the comparison must find a slower device. For the last two kinds, two runs of one
-    /// device differ as much as the device differs from the slower one. There, the comparison must only avoid
-    /// calling equal devices different.
+    /// device differ as much as runs of a slower device. There, the comparison must only avoid calling equal
+    /// devices different.
     pub fn can_tell(self) -> bool {
         !matches!(self, Kind::Wandering | Kind::Drifting)
     }

@@ -114,8 +114,8 @@ fn compare_all(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Compares at the phase of the kernel's tick with the most equal decisions. The recording does not show the
-/// phase, which matters only for limits of a few ticks.
+/// Compares at the phase of the kernel's tick that gives the most equal decisions. The recording does not
+/// show the phase, which matters only for limits of a few ticks.
 fn best(load: &Load, requests: &[Request]) -> Result<Beside> {
     let head = format!("scheduler {} {}", load.scheduler, load.settings);
     let phases = if load.settings.contains("prio_aging_expire") { TICK_NS } else { 1 };

@@ -1,7 +1,8 @@
 //! `cargo studies fuse-safety`: tests the promises of `fonio mount` on failing devices.
 //!
 //! - `errors`: an emulated card fails random writes under ext4. Through the mount, `fsync` or `close` reports
-//!   each error once per handle to each writer, and all data whose calls succeeded are on the card.
+//!   each error once per handle to each writer. If the calls for some data succeeded, the data is on the
+//!   card.
 //! - `power-cuts`: the power of an emulated card is cut at random moments; data acknowledged by `fsync` are
 //!   on the card.
 //! - `sequences`: random operations against a model file system, a million by default for each mode.

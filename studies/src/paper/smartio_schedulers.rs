@@ -116,8 +116,8 @@ pub(super) fn slowdown_rows(published: &Published, _: &mut Runs) -> Result<Vec<R
 const UNSCORED: &str = "none is scored: the author of the models had read the study. No number was changed after the first \
                         comparison. Four of the twelve rest on assumed times";
 
-/// Returns the mechanism that a modelled slowdown lacks. The numbers of writes per read, and the times of a
-/// read and a write together, follow from the S5's published slowdowns and response times alone.
+/// Returns the mechanism that a modelled slowdown lacks. The reasons use only the S5's published slowdowns
+/// and response times. These give the writes per read, and the time of a read and a write together.
 fn why(policy: Policy, name: &str, processes: u32, access: &str) -> &'static str {
     let is_sequential = access.starts_with("seq");
     match (policy, processes) {

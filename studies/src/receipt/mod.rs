@@ -74,7 +74,7 @@ struct Said {
     transactions: u64,
     /// The means of writes, flushes and KiB.
     mean: [f64; 3],
-    /// The most frequent numbers of writes and flushes, and their number of transactions.
+    /// The most frequent counts of writes and flushes, and the number of transactions with these counts.
     usual: (f64, f64, u64),
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Each situation runs on its own emulated device with a file system, and its programs have distinct names.
 //! fonio records the machine as in `fonio check`. The study compares the report with the known cause: whether
-//! storage delayed a program, which program, for which file, and behind which program's requests.
+//! storage delayed a program, the program, its file, and the blocking program.
 
 mod acts;
 

@@ -116,7 +116,7 @@ pub struct FixApply {
     /// The fix, such as noatime or io-weight=50.
     #[arg(value_parser = super::run::parse_candidate)]
     pub name: Candidate,
-    /// The device or mount that holds this path; or this folder, database, or unit of systemd.
+    /// The device or mount of this path; or this folder, database, or systemd unit.
     ///
     /// Not needed for a setting of the whole machine.
     pub target: Option<PathBuf>,

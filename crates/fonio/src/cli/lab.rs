@@ -94,8 +94,8 @@ pub struct Kind {
     pub packages: Vec<String>,
     /// Give the guest a disk that an NBD server on this machine serves at this Unix socket. Repeatable.
     ///
-    /// For example, `fonio device emulate sd_a1 --nbd SOCKET` is such a server. In the guest it is /dev/sda;
-    /// its content outlives the guest.
+    /// `fonio device emulate sd_a1 --nbd SOCKET` starts a server. In the guest, the disk is /dev/sda; its
+    /// content outlives the guest.
     #[arg(long, value_name = "SOCKET", requires = "system")]
     pub disk: Vec<PathBuf>,
     /// Limit the memory to this size, such as 512MiB.

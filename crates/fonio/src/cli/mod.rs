@@ -461,8 +461,8 @@ pub enum BenchWhat {
         measurement: Measurement,
         /// Apply the result until the next boot.
         ///
-        /// Needs root. Sets the concurrency parameters of the scheduler smartio or, with another scheduler,
-        /// the queue depth. `fonio fix undo` restores the former value.
+        /// Needs root. Sets smartio's concurrency parameters or, with another scheduler, the queue depth.
+        /// `fonio fix undo` restores the former value.
         #[arg(long)]
         apply: bool,
     },
@@ -490,7 +490,7 @@ pub struct BenchLayers {
     pub dir: PathBuf,
     /// Overwrite this device and destroy its data.
     ///
-    /// Writes to this raw device are measured too. Default: the device that holds the directory is only read.
+    /// Writes to this raw device are measured too. Default: the directory's device is only read.
     #[arg(long, value_name = "DEVICE")]
     pub erase: Option<PathBuf>,
     /// Cover this many bytes with each test.
@@ -563,7 +563,7 @@ pub struct Fit {
 /// Options for measuring a device.
 #[derive(Clone, Debug, Args)]
 pub struct Bench {
-    /// A directory, in which one file is written and removed again; a block device, which is overwritten (see
+    /// A directory (one file is written and removed again); a block device, which is overwritten (see
     /// --erase); or an emulated device (a profile from `fonio device list`, as root). `fonio device fit` also
     /// accepts a measurement from `fonio bench device -o`.
     pub target: PathBuf,

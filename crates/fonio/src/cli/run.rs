@@ -57,8 +57,7 @@ pub struct Launch {
     pub until_idle: Option<Quiet>,
     /// Copy these files and directories to the command's working directory.
     ///
-    /// They are copied to the top directory of the device of --on, in which the command starts. Separate
-    /// several by commas.
+    /// This is the top directory of the device of --on. Separate several by commas.
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     pub copy: Vec<PathBuf>,
     /// Show the command's output on standard error.
@@ -215,8 +214,8 @@ pub struct SetupArgs {
     pub link: Option<LinkRates>,
     /// Run each test or setup this many times.
     ///
-    /// Each round runs every setup once. `auto` runs three rounds to see how much run times vary, then more
-    /// rounds until every gain is known to within 25 %, for at most three minutes; `auto:1m` sets this time.
+    /// Each round runs every setup once. `auto` runs three rounds to estimate the variation. More rounds
+    /// follow until every gain is known to within 25 %, for at most three minutes; `auto:1m` sets this time.
     #[arg(long, value_name = "N", default_value = "3", value_parser = parse_runs)]
     pub runs: Runs,
     /// Draw all random choices from this seed.

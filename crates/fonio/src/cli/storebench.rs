@@ -31,8 +31,8 @@ pub struct StoreBench {
 /// A measurement.
 #[derive(Debug, Args)]
 pub struct StoreBenchRun {
-    /// A directory, in which files are written and removed again; a block device, which is only read (see
-    /// --erase); or an emulated device (a profile from `fonio device list`, as root).
+    /// A directory (files are written and removed again); a block device, which is only read (see --erase);
+    /// or an emulated device (a profile from `fonio device list`, as root).
     #[arg(default_value = ".")]
     pub target: PathBuf,
     /// Overwrite this device and destroy its data.

@@ -182,7 +182,7 @@ fn run_in_system(
         };
         output::json(&ran)?;
     }
-    // Nothing of the guest is kept, so it need not shut down.
+    // The guest's state is discarded, so it need not shut down.
     Ok(Exit::Command(exit_code))
 }
 

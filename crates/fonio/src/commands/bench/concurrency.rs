@@ -57,7 +57,7 @@ pub fn run(measurement: &Measurement, apply: bool, colour: Colour) -> Result<Exi
     }
     let Some(mut benchmark) = measured? else {
         if let Some(disk) = disk.filter(|_| !bench.json) {
-            writeln!(output::screen(), "Then it would set {}.", disk.subject())?;
+            writeln!(output::screen(), "Then --apply would set {}.", disk.subject())?;
         }
         return Ok(Exit::Fine);
     };
@@ -84,7 +84,7 @@ pub fn run(measurement: &Measurement, apply: bool, colour: Colour) -> Result<Exi
     }
     out.flush()?;
     if let (Some(_), Err(why)) = (disk, found) {
-        say!("fonio: nothing was set: {why}; repeat with more time (--for)");
+        say!("fonio: no setting was changed: {why}; repeat with more time (--for)");
         return Ok(Exit::NotValid);
     }
     Ok(Exit::Fine)

@@ -79,7 +79,7 @@ fn place(scope: Scope) -> &'static str {
     }
 }
 
-/// Returns the scope that a fix changes; `None` if the fix is made by hand.
+/// Returns the scope that a fix changes; `None` if the fix is a manual change.
 fn scope_of(fix: &Listed) -> Option<Scope> {
     match fix.real {
         Real::Trim => Some(Scope::Mount),

@@ -175,7 +175,7 @@ struct Beside {
     vector: String,
     /// The requests that the kernel issued, in order.
     issued: Vec<u64>,
-    /// The number of these that the model decided too.
+    /// The number of issued requests that the model chose too.
     equal: usize,
     /// The number of inserted requests without a decision.
     waiting: usize,

@@ -253,7 +253,7 @@ fn written_in(line: &str) -> Option<f64> {
     line.strip_prefix("written in ")?.strip_suffix(" s")?.parse().ok()
 }
 
-/// Large enough for rates to settle on a device of 39 MB/s, and small enough for a dozen stacks in minutes.
+/// Large enough for a stable rate at 39 MB/s, and small enough to measure a dozen stacks in minutes.
 pub const BYTES: u64 = 128 * MIB;
 
 #[cfg(test)]

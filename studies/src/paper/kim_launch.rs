@@ -1,5 +1,4 @@
-//! Figure 9: launch times over the devices and in memory. For four of the apps, the study's text states their
-//! variation.
+//! Figure 9: launch times over the devices and in memory. The study's text states the variation of four apps.
 
 use std::collections::BTreeMap;
 

@@ -60,8 +60,8 @@ impl Measured {
         Some((values[0], values[values.len() - 1]))
     }
 
-    /// Divides this by `base`, round by round. The result lacks rounds that are missing on either side or
-    /// have a base of 0.
+    /// Divides this by `base`, round by round. A round is missing in the result if it is missing on either
+    /// side or its base is 0.
     pub(super) fn over(&self, base: &Measured) -> Measured {
         let rounds = self.runs.len().max(base.runs.len());
         let of = |runs: &[Option<f64>], round: usize| runs.get(round).copied().flatten();

@@ -425,7 +425,7 @@ fn show(outcome: &Outcome) {
 mod tests {
     use super::*;
 
-    /// The simulator has its own copy of the cards' numbers, because it does no I/O; both must be the same.
+    /// The simulator does no I/O, so it has its own copy of the cards' numbers. Both copies must be equal.
     #[test]
     fn the_published_numbers_are_the_simulators() {
         let cards: Vec<published::Card> = Published::read().unwrap().at("kim.card").unwrap();

@@ -75,7 +75,7 @@ pub(super) fn show(results: &Results) {
     let percent = |count: usize| 100.0 * count as f64 / sum.all as f64;
     println!(
         "\nEqual things: halves of the starts of {cells} cells, drawn {DIVISIONS} times for each figure, and compared as if they were two\n\
-         schedulers: in {:.2} % of {} comparisons, the interval decided for one half; in {:.2} %, by 5 percent and more. At this\n\
+         schedulers: in {:.2} % of {} comparisons, the interval excludes equality; in {:.2} %, by at least 5 percent. At this\n\
          level, at most 5 % are expected.",
         percent(sum.intervals),
         sum.all,

@@ -159,7 +159,7 @@ pub enum Command {
     /// Watch storage continuously: stalls, the programs that write most, and the remaining life of devices.
     #[command(subcommand)]
     Watch(watch::Watch),
-    /// Run as one of the helper processes of `run`.
+    /// Run as a helper process of `run`.
     #[command(hide = true)]
     Role {
         /// The role.

@@ -118,7 +118,7 @@ fn disk_to_change(bench: &Bench) -> Result<Disk> {
     Disk::of(target).context("--apply changes the queue of a disk: name a device, or a folder on one")
 }
 
-/// Lifts the queue's limits for the measurement, or warns without root that they remain.
+/// Lifts the queue's limits for the measurement. Without root, warns that they remain.
 fn lift(target: &Path) -> Result<Option<Lifted>> {
     if !bench_target::is_real(target) {
         return Ok(None);

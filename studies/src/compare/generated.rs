@@ -91,7 +91,7 @@ fn answer(comparison: &Comparison, figure: &str) -> Option<Answer> {
     comparison.rows.iter().find(|row| row.figure == figure).map(|row| row.changes[0].answer)
 }
 
-/// Returns the figures with this result.
+/// Returns the figures with either result.
 fn claimed(comparison: &Comparison, one: Answer, two: Answer) -> Vec<String> {
     let rows = comparison.rows.iter().filter(|row| [one, two].contains(&row.changes[0].answer));
     rows.map(|row| row.figure.clone()).collect()

@@ -1,5 +1,5 @@
-//! Seeds databases and puts load on a service on this machine, for `cargo xtask bench results` and `cargo xtask demo results`. It
-//! connects to 127.0.0.1 only.
+//! Seeds databases and generates load for a service on this machine. `cargo xtask bench results` and `cargo
+//! xtask demo results` run it. It connects only to 127.0.0.1.
 //!
 //! - `load seed DIR RESULTS [--check]`: fills an empty SQLite database with generated results; `--check` compares the tables with
 //!   those of submissions
@@ -36,9 +36,7 @@ fn main() -> Result<()> {
         }
         ["check", port, file] => clients::check(port.parse()?, file)?,
         ["query", folder, seconds] => clients::query(folder.into(), seconds.parse()?)?,
-        _ => bail!(
-            "usage: load seed|models|ranking|submit|check|query …; the head of the source has the words after it"
-        ),
+        _ => bail!("usage: load seed|models|ranking|submit|check|query …; main.rs documents the arguments"),
     };
     println!("{printed}");
     Ok(())

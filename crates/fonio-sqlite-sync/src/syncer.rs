@@ -27,7 +27,7 @@ impl Syncer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a database, and starts the thread if it does not run.
+    /// Adds a database, and starts the thread if it is not running.
     pub fn enter(&'static self) -> std::io::Result<()> {
         let mut state = self.state();
         if !state.runs {
@@ -41,7 +41,7 @@ impl Syncer {
     /// Removes a database; the thread ends after the last one.
     pub fn leave(&self) {
         let mut state = self.state();
-        // A child of fork(2) can close what its parent opened.
+        // A child of fork(2) can close databases that its parent opened.
         state.users = state.users.saturating_sub(1);
         drop(state);
         self.changed.notify_all();
@@ -57,7 +57,7 @@ impl Syncer {
 
     /// Makes the thread look for a log that has become dirty.
     pub fn wake(&self) {
-        // Takes the lock, because the thread must not be between its look and its sleep.
+        // Takes the lock, so that the thread is not between its check and its sleep.
         drop(self.state());
         self.changed.notify_all();
     }
@@ -97,7 +97,7 @@ impl Syncer {
         state.runs = false;
     }
 
-    /// Starts the thread with all signals blocked: they are for the program's own threads.
+    /// Starts the thread with all signals blocked, because the program's own threads handle them.
     fn start(&'static self) -> std::io::Result<()> {
         // SAFETY: the sets are filled before they are read, and the mask is restored.
         unsafe {

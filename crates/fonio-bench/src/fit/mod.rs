@@ -3,7 +3,7 @@
 //! 1. The [`shape`] of random writes over growing ranges determines the possible translation layers.
 //! 2. `structure` lists possible devices with these layers: page, erase block, log blocks.
 //! 3. `solve` finds the times and rates of each model that reproduce the measured numbers. The structure
-//! whose model comes closest to all measurements is chosen.
+//!    whose model comes closest to all measurements is chosen.
 //! 4. [`bootstrap`] computes the intervals of the numbers.
 //!
 //! The fit does not use the tests of [`Set::HeldBack`]; [`predict`] compares a profile with them.

@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use fonio_testing::Need;
 
-/// How the library comes into a program.
+/// The way in which a program loads the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loaded {
     /// By LD_PRELOAD.
@@ -31,7 +31,7 @@ impl Bed {
             fonio_testing::skip(Need::Sqlite3, "strace counts the system calls, and is not installed");
             return None;
         }
-        // The target folder is used because some machines have /tmp in memory, where fsync does nothing.
+        // Uses the target folder, because /tmp can be in memory, where fsync does nothing.
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("dir");
         Some(Bed { dir, made: Cell::new(0) })
     }
@@ -62,7 +62,7 @@ impl Bed {
         self.dir.path().join("policy.toml")
     }
 
-    /// Writes a policy with one rule, or none.
+    /// Writes a policy with at most one rule.
     pub fn policy(&self, class: Option<&str>, database: &Path) {
         let rule = class.map(|class| format!("[[database]]\npath = '{}'\n{class}\n", database.display()));
         fs::write(self.policy_file(), rule.unwrap_or_default()).expect("write");
@@ -74,19 +74,18 @@ impl Bed {
         (syncs, String::from_utf8_lossy(&out.stderr).into_owned())
     }
 
-    /// The number of syncs that some SQL causes.
+    /// Counts the syncs of an SQL text.
     pub fn syncs(&self, loaded: Loaded, database: &Path, sql: &str) -> u64 {
         self.complete(loaded, database, sql).0
     }
 
-    /// The rows of SQL.
+    /// Returns the rows of an SQL query.
     pub fn said(&self, loaded: Loaded, database: &Path, sql: &str) -> Vec<String> {
         let (_, out) = self.traced(&sqlite3(loaded, database, sql));
         lines(&out)
     }
 
-    /// Runs a script of Debian's Python with the path of a database; `None` if the machine has no Python of
-    /// Debian's.
+    /// Runs a script in Debian's Python with a database path; `None` if Debian's Python is not installed.
     pub fn python(&self, script: &str, database: &Path) -> Option<(u64, Vec<String>)> {
         if !Path::new("/usr/bin/python3").exists() {
             fonio_testing::skip(Need::Sqlite3, "Debian's python3 is not installed");
@@ -134,7 +133,7 @@ fn preload() -> String {
     format!("LD_PRELOAD={}", library().display())
 }
 
-/// The shared library that Cargo has built for this test.
+/// Returns the shared library that Cargo built for this test.
 fn library() -> PathBuf {
     let test = std::env::current_exe().expect("path");
     let deps = test.parent().expect("it is in target/PROFILE/deps");

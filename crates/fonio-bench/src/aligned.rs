@@ -2,7 +2,6 @@
 
 use fonio_core::Random;
 
-/// Alignment of memory for direct I/O.
 const ALIGNMENT: usize = 4096;
 
 /// Block-aligned memory with incompressible content, so a compressing file system writes all of it.

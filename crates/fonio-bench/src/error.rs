@@ -59,7 +59,7 @@ pub enum BenchError {
     HoldsData {
         /// The device.
         path: PathBuf,
-        /// The contents that were found on it.
+        /// The contents found on it.
         found: String,
     },
     /// The device is in use, or cannot be read.

@@ -39,7 +39,6 @@ fn slowdown(alone: &TestResult, result: &TestResult, beside: Access) -> Slowdown
     }
 }
 
-/// The mean response times of runs, in nanoseconds.
 fn responses(runs: &[Run]) -> Spread {
     let each: Vec<f64> = runs.iter().map(|run| (run.response_mean_ns as f64).max(1.0)).collect();
     Spread::of(&each).expect("a test was run")

@@ -42,7 +42,6 @@ fn job(test: &Test, access: Access, index: u64, count: u64) -> Job {
     }
 }
 
-/// The combined result of the processes of one run.
 fn as_run(measured: &[Measured]) -> Run {
     let made: u64 = measured.iter().map(|one| one.requests).sum();
     let response: u64 = measured.iter().map(|one| one.response_sum.0).sum();

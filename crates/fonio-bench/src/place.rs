@@ -29,7 +29,7 @@ pub struct Place {
     pub free_bytes: u64,
     /// Size of the file system or device.
     pub size_bytes: u64,
-    /// The kernel's name of the device, such as `mmcblk0`.
+    /// The kernel's name for the device, such as `mmcblk0`.
     pub device: Option<String>,
     /// The model name of the device.
     pub model: Option<String>,

@@ -166,7 +166,6 @@ fn concurrent(access: Access, processes: u32, range: u64) -> Test {
     }
 }
 
-/// Numbers of concurrent readers and writers.
 const INTERFERING: [u32; 2] = [1, 4];
 
 fn interfering(access: Access, other: Option<Access>, processes: u32, range: u64) -> Test {
@@ -196,7 +195,7 @@ fn size_name(bytes: u64) -> String {
     if bytes.is_multiple_of(MIB) { format!("{}m", bytes / MIB) } else { format!("{}k", bytes / KIB) }
 }
 
-/// The space that a plan uses, and the amount that it writes.
+/// The used space and the written amount of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Volume {
     /// Used bytes of the file or device.

@@ -45,7 +45,7 @@ pub struct Benchmark {
 /// The slowdown of one kind of I/O while another kind runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slowdown {
-    /// The access pattern that was measured.
+    /// The measured access pattern.
     pub access: Access,
     /// The concurrent access pattern.
     pub beside: Access,
@@ -94,7 +94,7 @@ pub struct TestResult {
     pub test: Test,
     /// Its runs.
     pub runs: Vec<Run>,
-    /// Throughput in 10⁶ bytes per second, mean over the runs.
+    /// Mean throughput over the runs, in 10⁶ bytes per second.
     pub mb_s: f64,
     /// Standard deviation of the runs.
     pub sigma_mb_s: f64,
@@ -102,9 +102,9 @@ pub struct TestResult {
     pub min_mb_s: f64,
     /// Throughput of the fastest run.
     pub max_mb_s: f64,
-    /// Requests per second, mean over the runs.
+    /// Mean requests per second over the runs.
     pub iops: f64,
-    /// Whether the mean was known precisely enough when the repetitions ended.
+    /// Whether the mean was precise enough when the repetitions ended.
     pub stable: bool,
     /// The result of a sustained write.
     pub sustained: Option<Sustained>,
@@ -218,7 +218,8 @@ impl TestResult {
         (sum / self.runs.len() as u64 / u64::from(self.test.processes)).max(1)
     }
 
-    /// Median and 99th percentile of the response times in milliseconds, means over the runs; `None` if not recorded.
+    /// Median and 99th percentile of the response times in milliseconds, averaged over the runs; `None` if
+    /// not recorded.
     pub fn percentiles_ms(&self) -> Option<(f64, f64)> {
         let mean = |pick: fn(&Run) -> Option<u64>| -> Option<f64> {
             let values: Option<Vec<u64>> = self.runs.iter().map(pick).collect();

@@ -15,15 +15,15 @@ use crate::test::{Set, Test};
 /// Limits of the repetitions.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Smallest number of runs of a test.
+    /// Minimum number of runs per test.
     pub runs_min: u32,
-    /// Largest number of runs of a test.
+    /// Maximum number of runs per test.
     pub runs_max: u32,
     /// A test is stable when the standard error of the mean is at most this share of the mean.
     pub error_max: f64,
-    /// Longest time of a run, without its preparation.
+    /// Maximum time of a run, without its preparation.
     pub run_time_max: Duration,
-    /// Longest time of a sustained write.
+    /// Maximum time of a sustained write.
     pub sustained_time_max: Duration,
     /// Time after which no further run starts.
     pub time_max: Duration,
@@ -47,7 +47,7 @@ impl Effort {
         by_turns: false,
     };
 
-    /// Runs each test once, for a short time.
+    /// The effort of one short run per test.
     pub const QUICK: Effort = Effort {
         runs_min: 1,
         runs_max: 1,

@@ -25,7 +25,7 @@ pub enum Set {
     /// Nguyen et al., sections 4.3 and 4.4: 4 KiB reads and writes alone, and concurrently with 1 and 4
     /// processes each.
     Interference,
-    /// One long sequential write that exceeds any cache of faster flash.
+    /// One sequential write that is longer than any cache of faster flash.
     Sustained,
     /// Random writes while the file system or device is nearly full.
     NearFull,

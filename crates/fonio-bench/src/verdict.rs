@@ -170,7 +170,7 @@ fn on_slowdowns(slowdowns: &[Slowdown]) -> Option<String> {
     Some(text)
 }
 
-/// Returns which of reads and writes slows down more, if all runs agree.
+/// Returns whether reads or writes slow down more, if all runs agree.
 fn asymmetry(read: &Slowdown, write: &Slowdown) -> Option<&'static str> {
     if read.slowdown_min? > write.slowdown_max? {
         Some("Writes slow reads down more than reads slow writes down")
@@ -183,7 +183,6 @@ fn asymmetry(read: &Slowdown, write: &Slowdown) -> Option<&'static str> {
     }
 }
 
-/// A time with a suitable number of digits.
 fn ms(ms: f64) -> String {
     match ms {
         short if short < 0.95 => format!("{short:.2} ms"),
@@ -192,7 +191,7 @@ fn ms(ms: f64) -> String {
     }
 }
 
-/// A rate with a suitable number of digits.
+/// Formats a rate with a suitable number of digits.
 pub fn rate(mb_s: f64) -> String {
     match mb_s {
         small if small < 0.095 => format!("{small:.3} MB/s"),
@@ -202,7 +201,6 @@ pub fn rate(mb_s: f64) -> String {
     }
 }
 
-/// A factor with a suitable number of digits.
 fn times(factor: f64) -> String {
     if factor < 9.5 { format!("{factor:.1} times") } else { format!("{factor:.0} times") }
 }

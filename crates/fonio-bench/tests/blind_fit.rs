@@ -8,7 +8,7 @@ use fonio_sim::profile::{Profile, Source};
 
 const CAPACITY: ByteCount = ByteCount(2 << 30);
 
-/// Largest relative error of a held-back test.
+/// Maximum relative error of a held-back test.
 const ERROR_MAX: f64 = 0.15;
 
 fn check(hidden: &str, layer: &str) {

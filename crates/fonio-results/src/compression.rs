@@ -13,10 +13,10 @@ use zstd::dict::EncoderDictionary;
 /// it.
 const DICTIONARY_1: &[u8] = include_bytes!("dictionary-1.json");
 
-/// Fast enough for thousands of documents per second.
+/// This level is fast enough for thousands of documents per second.
 const LEVEL: i32 = 3;
 
-/// Preparing a dictionary takes longer than compressing a document.
+/// The prepared dictionary; preparing it takes longer than compressing a document.
 static PREPARED_1: LazyLock<EncoderDictionary<'static>> =
     LazyLock::new(|| EncoderDictionary::copy(DICTIONARY_1, LEVEL));
 

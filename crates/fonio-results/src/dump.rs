@@ -33,7 +33,6 @@ const PIECE: i64 = 2_000;
 /// Maximum number of batches that wait for the client.
 const AHEAD: usize = 2;
 
-/// The columns before the figures.
 const COLUMNS: [&str; 16] = [
     "id",
     "received_unix_s",
@@ -53,7 +52,6 @@ const COLUMNS: [&str; 16] = [
     "kernel",
 ];
 
-/// The integer columns of [`COLUMNS`].
 const WHOLE: [&str; 4] = ["received_unix_s", "test_version", "size_class_gb", "capacity_bytes"];
 
 /// The paths of the dumps.

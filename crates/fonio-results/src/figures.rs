@@ -41,7 +41,7 @@ pub struct Ranked {
     pub label: String,
     /// The unit.
     pub unit: Unit,
-    /// Says whether higher or lower values are better.
+    /// Whether higher or lower values are better.
     pub better: Better,
 }
 

@@ -45,7 +45,7 @@ impl Problem {
         Problem::new(StatusCode::BAD_REQUEST, sentence)
     }
 
-    /// No result has the id of the request.
+    /// There is no result with the requested id.
     pub(crate) fn no_result() -> Problem {
         Problem::unknown("no result has this id; it may have been deleted")
     }

@@ -53,7 +53,7 @@ impl Parameters {
         self.get(name).ok_or_else(|| Problem::bad(format!("the parameter {name} is missing")))
     }
 
-    /// The parameter `by`: the entries that are ranked.
+    /// The parameter `by`: the kind of ranked entries.
     pub fn by(&self) -> Result<Of, Problem> {
         match self.get("by") {
             None | Some("result") => Ok(Of::Results),
@@ -79,7 +79,7 @@ fn parse_position(text: &str) -> Option<Position> {
     Some(Position { score, seq })
 }
 
-/// The value of the parameter `page` for a position.
+/// Formats a position for the parameter `page`.
 pub fn page_name(position: Position) -> String {
     format!("{:016x}-{}", position.score.to_bits(), position.seq)
 }

@@ -31,7 +31,7 @@ const CONNECTIONS_OF_ADDRESS_MAX: usize = 128;
 /// Timeouts for clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// For the head of a request; this also ends idle connections.
+    /// To receive a request head; also closes idle connections.
     pub head: Duration,
     /// To send or receive some bytes.
     pub stall: Duration,

@@ -1,4 +1,5 @@
-//! The pages in a browser: wide and narrow, light and dark, and their accessibility tree for screen readers.
+//! Tests the pages in a browser: wide and narrow, light and dark, and the accessibility tree for screen
+//! readers.
 
 #![allow(clippy::unwrap_used)] // Tests may.
 

@@ -1,4 +1,4 @@
-//! The service through its sockets: the same requests on SQLite and on PostgreSQL.
+//! Tests the service through its sockets, with the same requests on SQLite and on PostgreSQL.
 
 #![allow(clippy::unwrap_used)] // Tests may.
 
@@ -134,7 +134,7 @@ fn rankings_are_those_of_a_sorted_list(location: Location) {
         (state >> 33) % below
     };
     for at in 0..130 {
-        // Ties, and values that need all digits of a float.
+        // The values include ties, and values that need all digits of a float.
         let (value, device) = (draw(60) as f64 / 7.0 + 1.0, draw(5) as usize);
         let mut document = sample::document();
         document.device.model = Some(format!("M{device}"));

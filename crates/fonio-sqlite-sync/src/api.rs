@@ -93,7 +93,7 @@ impl Api {
         ptr::fn_addr_eq(self.exec, other.exec)
     }
 
-    /// The first VFS of SQLite's list. Initializes SQLite.
+    /// Returns the first VFS of SQLite's list. Initializes SQLite.
     pub fn first_vfs(&self) -> *mut sqlite3_vfs {
         // SAFETY: null asks for the default VFS, which is the first one.
         unsafe { (self.vfs_find)(ptr::null()) }

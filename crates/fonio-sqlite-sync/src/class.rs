@@ -45,7 +45,7 @@ pub fn decide(database: &Path, flags: c_int) -> Decision {
     .unless_read_only(flags)
 }
 
-/// Decides the treatment of a database that is open already.
+/// Decides the treatment of a database that is already open.
 pub fn decide_on_open(database: &Path) -> Decision {
     decide_with(database, |boots| match Cache::at(database).state(boots) {
         Ok(State::Stale) | Err(_) => {

@@ -35,7 +35,7 @@ pub enum Role {
     Watched(Part, Arc<Seen>),
 }
 
-/// The functions of a file, some of them replaced, and this library's data.
+/// A function table with some replaced functions, and this library's data for the file.
 #[repr(C)]
 pub struct Hooked {
     /// Must be the first field: SQLite's pointer to it is also the pointer to this structure.

@@ -74,7 +74,7 @@ unsafe extern "C" fn open_v2(
     caller: *const c_void,
 ) -> c_int {
     let Some(theirs) = found(c"sqlite3_open_v2", caller) else { return refused(db) };
-    // SAFETY: SQLite's function of this name has this type, and the arguments are the caller's.
+    // SAFETY: SQLite's function of this name has this type, and the arguments come from the caller.
     unsafe { transmute::<*mut c_void, OpenV2>(theirs)(name, db, flags, vfs) }
 }
 
@@ -95,7 +95,7 @@ unsafe fn open_plain(
     caller: *const c_void,
 ) -> c_int {
     let Some(theirs) = found(function, caller) else { return refused(db) };
-    // SAFETY: both functions have this type, and the arguments are the caller's.
+    // SAFETY: both functions have this type, and the arguments come from the caller.
     unsafe { transmute::<*mut c_void, OpenPlain>(theirs)(name, db) }
 }
 

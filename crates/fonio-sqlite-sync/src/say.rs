@@ -22,7 +22,6 @@ impl Said {
     }
 }
 
-/// Prints a message.
 pub fn say(message: &str) {
     // One call, so that lines of several processes do not mix. Errors are ignored, because standard error may
     // be closed.

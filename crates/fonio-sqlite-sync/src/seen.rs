@@ -1,4 +1,4 @@
-//! The class `learn`: counts a program's writes and syncs of a database, and suggests a class.
+//! The class `learn`: counts the writes and syncs of a database, and suggests a class.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -10,11 +10,8 @@ use crate::say::say;
 /// The files of a database.
 #[derive(Clone, Copy)]
 pub enum Part {
-    /// The database itself.
     Database,
-    /// Its write-ahead log.
     Log,
-    /// Its rollback journal.
     Journal,
 }
 

@@ -16,7 +16,6 @@ pub struct Syncer {
 
 #[derive(Default)]
 struct State {
-    /// The number of open databases that need the thread.
     users: usize,
     runs: bool,
     wals: Vec<Arc<Wal>>,
@@ -55,7 +54,7 @@ impl Syncer {
         self.state().wals.retain(|other| !Arc::ptr_eq(other, wal));
     }
 
-    /// Makes the thread look for a log that has become dirty.
+    /// Wakes the thread to look for a dirty log.
     pub fn wake(&self) {
         // Takes the lock, so that the thread is not between its check and its sleep.
         drop(self.state());

@@ -60,7 +60,7 @@ pub unsafe fn path(name: *const c_char) -> PathBuf {
     Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes())).to_owned()
 }
 
-/// The database to which a file belongs.
+/// Returns the database of a file.
 fn database_of(path: &Path) -> PathBuf {
     let bytes = path.as_os_str().as_bytes();
     let database = [&b"-wal"[..], b"-journal"].iter().find_map(|end| bytes.strip_suffix(*end));

@@ -16,7 +16,6 @@ pub struct Wal {
     file: File,
     path: PathBuf,
     window: Duration,
-    /// Prints a message.
     say: fn(&str),
     state: Mutex<State>,
     changed: Condvar,

@@ -16,11 +16,9 @@ use crate::syncer::Syncer;
 
 pub struct World {
     policy: Mutex<Source>,
-    /// The databases under a policy that are open in this process.
     pub databases: OpenDatabases,
     /// Syncs write-ahead logs.
     pub syncer: Syncer,
-    /// The printed messages.
     pub said: Said,
 }
 

@@ -41,7 +41,6 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Maximum number of listed problems.
 const PROBLEMS_MAX: usize = 20;
 
 /// A run takes at most ten minutes; a continued run can take slightly longer.
@@ -53,9 +52,7 @@ const BEGAN_MIN_UNIX_S: u64 = 1_577_836_800;
 /// Limit of plausible capacities and written amounts: a thousand TB.
 const BYTES_MAX: u64 = 1_000_000_000_000_000;
 
-/// Maximum number of mount options.
 const OPTIONS_MAX: usize = 32;
-/// Maximum number of notes.
 const NOTES_MAX: usize = 40;
 
 impl Document {
@@ -330,7 +327,7 @@ impl Checker {
         self.sentence(path, text, TEXT_MAX);
     }
 
-    /// A text that other people will read.
+    /// Checks a text for publication.
     fn sentence(&mut self, path: &str, text: &str, chars_max: usize) {
         self.length(path, text, chars_max);
         if let Some(found) = private(text) {
@@ -397,7 +394,6 @@ mod tests {
     use crate::models;
     use crate::submission::{DAY_S, Submission};
 
-    /// Returns the pointers of all leaves of a value.
     fn leaves(value: &serde_json::Value, path: &str, found: &mut Vec<String>) {
         match value {
             serde_json::Value::Object(fields) => {

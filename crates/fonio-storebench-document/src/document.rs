@@ -51,9 +51,9 @@ pub struct Document {
     pub began_unix_s: u64,
     /// The duration of the run in seconds, including its continuations.
     pub took_s: f64,
-    /// What was measured: a device, an emulated device or a model.
+    /// The measured object: a device, an emulated device or a model.
     pub origin: Origin,
-    /// Results are compared only if their keys are equal.
+    /// The comparison key; only results with equal keys are compared.
     pub key: Key,
     /// The device.
     pub device: DeviceIdentity,
@@ -69,7 +69,7 @@ pub struct Document {
     pub capacity_check: CapacityCheck,
     /// SD classes by name: A1, A2, V6, V10, V30, V60, V90.
     pub classes: BTreeMap<String, ClassVerdict>,
-    /// The wear that the device reports; absent if it reports none.
+    /// The wear according to the device; absent if the device does not report it.
     pub health: Option<Health>,
     /// Bytes that the run wrote to the device.
     pub written_bytes: u64,
@@ -177,7 +177,7 @@ pub struct Machine {
     pub virtual_machine: Option<bool>,
     /// The mount options that affect speed, without options that contain paths or names.
     pub mount_options: Vec<String>,
-    /// The encryption below the file system: `dm-crypt`.
+    /// The encryption layer below the file system: `dm-crypt`.
     pub encryption: Option<String>,
     /// The compression of the file system: `zstd:3`.
     pub compression: Option<String>,
@@ -199,7 +199,7 @@ pub enum Measure {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Value {
-    /// The mean over the runs; for a concurrency parameter, the parameter.
+    /// The mean over the runs, or the value of a concurrency parameter.
     pub value: f64,
     /// The unit from the catalogue.
     #[schemars(with = "UnitOfFigure")]
@@ -210,7 +210,7 @@ pub struct Value {
     pub low: f64,
     /// The upper end of the 95 % confidence interval; for a single run, the value.
     pub high: f64,
-    /// Whether the value was known precisely enough when the repetitions ended.
+    /// Whether the value was precise enough when the repetitions ended.
     pub stable: bool,
 }
 

@@ -141,17 +141,16 @@ pub fn find(name: &str) -> Option<CatalogueFigure> {
     by_name().get(name).cloned()
 }
 
-/// The name of a size in figures: `4k`.
+/// Formats a size for the name of a figure: `4k`.
 pub fn size_name(bytes: u64) -> String {
     format!("{}k", bytes >> 10)
 }
 
-/// Faster than every bus of flash storage: a PCIe 6 device with four lanes.
+/// Limit of throughput: a PCIe 6 device with four lanes, the fastest bus of flash storage.
 const MB_S_MAX: f64 = 32_000.0;
 /// Ten minutes: a longer response would exceed a run.
 const MS_MAX: f64 = 600_000.0;
 
-/// Creates a figure between 0 and `max`.
 fn figure(
     part: Part,
     name: String,
@@ -172,7 +171,7 @@ fn bandwidth(all: &mut Vec<CatalogueFigure>) {
         let (name, label) = (format!("bandwidth.{}", access.name()), format!("{}, {size}", access.words()));
         all.push(figure(Part::Sizes, name, label, Unit::MbPerS, HIGHER, MB_S_MAX));
     }
-    // Figure 6 of Nguyen et al. 2015 ranks models by it.
+    // Figure 6 of Nguyen et al. 2015 ranks phone models by this sum.
     let (name, label) = ("bandwidth.total".to_owned(), "sum of the four bandwidths".to_owned());
     all.push(figure(Part::Sizes, name, label, Unit::MbPerS, HIGHER, 4.0 * MB_S_MAX));
 }

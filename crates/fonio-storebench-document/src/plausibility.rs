@@ -8,7 +8,6 @@ use fonio_core::DeviceKind;
 use crate::document::{Document, Origin};
 use crate::figures::{SIZES, size_name};
 
-/// The names of the access patterns in figures.
 const ACCESSES: [&str; 4] = ["seq_read", "seq_write", "rand_read", "rand_write"];
 
 type Rule = fn(&Document, u64) -> Option<String>;
@@ -102,7 +101,7 @@ fn faster_than_the_transfer(document: &Document, _: u64) -> Option<String> {
         for bytes in SIZES {
             let name = format!("response.{access}.{}.p50", size_name(bytes));
             let Some(value) = document.value(&name) else { continue };
-            // 10⁶ bytes per second are 1000 bytes per millisecond.
+            // 1 MB/s is 1000 bytes per millisecond.
             let transfer_ms = bytes as f64 / (limit * BUS_MARGIN * 1000.0);
             if value.value < transfer_ms {
                 return Some(format!(

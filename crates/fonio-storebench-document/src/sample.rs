@@ -19,7 +19,7 @@ pub fn document() -> Document {
     scaled(1.0)
 }
 
-/// The document of a card that is `speed` times as fast.
+/// Creates the document of a card that is faster by the factor `speed`.
 pub fn scaled(speed: f64) -> Document {
     let figures: BTreeMap<String, Measure> = figures::catalogue()
         .into_iter()

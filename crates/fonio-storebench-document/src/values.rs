@@ -29,7 +29,7 @@ fn known(value: &Value) -> KnownMean {
     KnownMean { mean: value.value, variance: error * error, freedom }
 }
 
-/// Returns whether the means of two values differ at a level, by Welch's t.
+/// Returns whether the means of two values differ at a significance level, by Welch's t-test.
 pub fn differ(first: &Value, second: &Value, level: f64) -> bool {
     known(first).differs(&known(second), level)
 }

@@ -23,7 +23,6 @@ const WEAK: [(&str, &str); 9] = [
 /// A figure that is better than this percentage of the models is not weak.
 const WEAK_PERCENTILE: f64 = 50.0;
 
-/// Maximum number of listed weak points.
 const WEAK_MAX: usize = 3;
 
 /// Returns the verdict as sentences.
@@ -42,7 +41,6 @@ pub fn sentence(document: &Document) -> String {
     sentences.join(" ")
 }
 
-/// A figure and its standing among the models.
 struct Part {
     words: &'static str,
     shown: String,

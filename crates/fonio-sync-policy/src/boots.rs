@@ -112,7 +112,6 @@ fn owner(of: &fs::Metadata) -> (u32, u32) {
     (of.uid(), of.gid())
 }
 
-/// Syncs the folder of a file.
 pub(crate) fn sync_folder(path: &Path) -> std::io::Result<()> {
     let folder = File::open(path.parent().unwrap_or(Path::new("/")))?;
     Ok(rustix::fs::fsync(&folder)?)

@@ -24,7 +24,6 @@ use crate::error::PolicyError;
 /// The suffixes of SQLite's additional files: write-ahead log, its index, and rollback journal.
 pub const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
 
-/// The suffix of a marker's name.
 pub(crate) const MARKER: &str = "-fonio-boot";
 
 /// The bytes that SQLite locks: in a database from `PENDING_BYTE` on (os.h), and in the index of a

@@ -43,7 +43,7 @@ pub enum Class {
 pub struct Rule {
     /// The path in the file; it can be a pattern with `*` and `?`.
     pub path: String,
-    /// The class of the databases that match.
+    /// The class of matching databases.
     pub class: Class,
     pattern: WildMatch,
     /// The folder if the path is a folder: the rule applies to all databases below it.
@@ -69,7 +69,7 @@ impl Rule {
     }
 }
 
-/// The rules of a policy. The first one that matches a database gives its class.
+/// The rules of a policy. The first rule that matches a database determines its class.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     rules: Vec<Rule>,
@@ -139,7 +139,7 @@ impl Policy {
         Ok(Policy { rules })
     }
 
-    /// The class of the database with this absolute path.
+    /// Returns the class of the database with this absolute path.
     pub fn class(&self, database: &Path) -> Class {
         self.rules.iter().find(|rule| rule.matches(database)).map_or(Class::Durable, |rule| rule.class)
     }

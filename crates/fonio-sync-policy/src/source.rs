@@ -22,7 +22,6 @@ pub struct Source {
     policy: Arc<Policy>,
 }
 
-/// Properties that distinguish two versions of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
     device: u64,

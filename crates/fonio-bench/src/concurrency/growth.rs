@@ -38,7 +38,7 @@ pub struct Enough {
 ///
 /// # Panics
 ///
-/// If the numbers were not measured equally often.
+/// If the numbers have different counts of rounds.
 pub fn enough(rates: &[Vec<f64>]) -> Option<Enough> {
     let rounds = rates.first()?.len();
     assert!(rates.iter().all(|of_number| of_number.len() == rounds), "a round measures every number");
@@ -161,8 +161,7 @@ mod tests {
                         "{name}, {rounds} rounds, {spread}: {exact} exact"
                     );
                 }
-                // The bound that a binomial count with these probabilities exceeds once in ten thousand
-                // times.
+                // A binomial count with these probabilities exceeds the bound once in ten thousand cases.
                 assert!(too_large <= 7, "{name}, {rounds} rounds, {spread}: {too_large} too large");
                 assert!(missed <= 10, "{name}, {rounds} rounds, {spread}: {missed} missed");
             }

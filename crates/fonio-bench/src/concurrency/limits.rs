@@ -12,20 +12,19 @@ use super::AT_ONCE;
 use crate::error::BenchError;
 use crate::result::Parameter;
 
-/// The minimum number of requests of a queue (`BLKDEV_MIN_RQ` of the kernel's `include/linux/blkdev.h`).
+/// The minimum length of a queue (`BLKDEV_MIN_RQ` of the kernel's `include/linux/blkdev.h`).
 const QUEUE_MIN: u32 = 4;
 
 /// A disk with a queue that can be limited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disk {
-    /// Its name in `/sys/block`.
     name: String,
     /// Its scheduler.
     pub scheduler: String,
 }
 
 impl Disk {
-    /// Returns the disk `target`, or the disk that holds it.
+    /// Returns the disk `target`, or the disk that contains it.
     ///
     /// # Errors
     ///

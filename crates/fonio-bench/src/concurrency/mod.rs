@@ -25,7 +25,7 @@ pub const AT_ONCE: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32];
 /// The numbers of a quick measurement, as in the study.
 pub const AT_ONCE_QUICK: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
-/// The smallest range: each of 32 processes has 128 KiB.
+/// The smallest range: 128 KiB for each of 32 processes.
 pub const RANGE_MIN: u64 = 4 << 20;
 
 /// Maximum total number of requests in a run. Only fast devices reach it before the time of a run is over.

@@ -23,12 +23,11 @@ use crate::result::Run;
 #[derive(Clone, Debug)]
 pub struct Fio {
     program: PathBuf,
-    /// Its own name and version, such as `fio-3.33`.
+    /// The name and version that it reports, such as `fio-3.33`.
     pub version: String,
     setpriv: Option<PathBuf>,
 }
 
-/// Time between two checks of a running fio.
 const POLL: Duration = Duration::from_millis(20);
 
 /// Averaging interval for the throughput of a sustained write.

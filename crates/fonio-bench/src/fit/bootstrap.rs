@@ -1,4 +1,4 @@
-//! Intervals of fitted numbers: the fit is repeated on resamples of the measurement.
+//! Computes intervals of fitted numbers by repeating the fit on resamples of the measurement.
 //!
 //! A test with several runs is resampled by drawing from them. For a test with one run, a normally
 //! distributed multiple of the standard error of its response times is added.

@@ -27,7 +27,6 @@ pub use error::FitError;
 pub use shape::Shape;
 use solve::Knob;
 
-/// Seed of the model's runs.
 const SEED: u64 = 1;
 
 /// All structures are solved roughly; this number of best ones is then solved precisely.
@@ -97,7 +96,6 @@ impl Observation {
         }
     }
 
-    /// The model's time per request, in microseconds.
     fn modelled(&self, profile: &Profile) -> Result<f64, ProfileError> {
         let mut device = profile.device(None, SEED)?;
         Ok(model::measure_used(device.as_mut(), &self.test, self.requests, SEED).micros_each())

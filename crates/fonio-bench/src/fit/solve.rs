@@ -22,7 +22,7 @@ impl Knob {
     }
 
     pub(super) fn rate(key: &'static str, target: Option<usize>) -> Knob {
-        // From 100 GB/s down to 100 kB/s.
+        // This is 100 GB/s down to 100 kB/s.
         Knob { key, is_rate: true, low: 10.0, high: 1e7, target }
     }
 
@@ -38,7 +38,7 @@ impl Knob {
         profile.set(self.key, number as u64, Source::Fitted, "a benchmark of the device")
     }
 
-    /// Its value in the format of a profile.
+    /// Formats its value for a profile.
     pub(super) fn show(&self, micros: f64) -> String {
         if self.is_rate { format!("{:.2} MB/s", MIB / micros) } else { format!("{micros:.0} µs") }
     }

@@ -1,4 +1,5 @@
-//! Lists the possible devices of a shape: translation layer, page, erase block, log blocks, reach of the map.
+//! Lists the possible device structures for a shape: translation layer, page, erase block, log blocks, cached
+//! map units.
 
 use fonio_core::{Access, ByteCount};
 use fonio_sim::profile::{Profile, ProfileError};
@@ -20,7 +21,7 @@ const LOG_BLOCKS: [u64; 6] = [1, 2, 3, 4, 8, 16];
 /// Candidate amounts of data covered by one cached unit of the map.
 const PIECES: [u64; 3] = [MIB, 4 * MIB, 16 * MIB];
 
-/// A structure: everything in a profile that is not a time or a rate.
+/// All properties of a profile except times and rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Structure {
     layer: Layer,

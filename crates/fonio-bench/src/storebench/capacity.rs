@@ -1,15 +1,15 @@
 //! Checks whether a device has its stated capacity: fake cards lose writes beyond their real size, or store
 //! them over earlier writes.
 //!
-//! Test regions ("places") across the space are written, flushed from the device's cache, and read back with
-//! direct I/O. The content identifies the place. A device is reported as fake only if all of this holds:
+//! Test regions across the space are written, flushed from the device's cache, and read back with
+//! direct I/O. The content identifies the region. A device is reported as fake only if all of this holds:
 //!
-//! - no page of a place is correct in two reads, and neither bus nor file system reported an error;
-//! - at least two places are wrong in this way, or one contains another place's content;
-//! - the place is still wrong after another write and flush, or contains another place's content.
+//! - no page of a region is correct in two reads, and neither bus nor file system reported an error;
+//! - at least two regions are wrong in this way, or one contains another region's content;
+//! - the region is still wrong after another write and flush, or contains another region's content.
 //!
 //! Otherwise there is no verdict. An error means that the connection or the device failed. Single damaged
-//! places mean that the device loses data; genuine devices do so at the end of their life.
+//! regions mean that the device loses data; genuine devices do so at the end of their life.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -34,7 +34,7 @@ const MAGIC: [u8; 8] = *b"fonioCap";
 /// The test regions of a device.
 pub(super) trait Places {
     fn count(&self) -> u64;
-    /// Writes [`PLACE_BYTES`] bytes to a place.
+    /// Writes [`PLACE_BYTES`] bytes to a region.
     fn write(&mut self, place: u64, content: &[u8]) -> io::Result<()>;
     /// Flushes all writes, including the device's write cache.
     fn flush(&mut self) -> io::Result<()>;
@@ -46,8 +46,8 @@ pub(super) struct Checked {
     pub written_bytes: u64,
 }
 
-/// Checks `places`. After `until`, it writes nothing more, but still reads back the written places.
-/// `complete` tells whether the places are spread over the complete device.
+/// Checks `places`. After `until`, it writes nothing more, but still reads back the written regions.
+/// `complete` tells whether the regions are spread over the complete device.
 ///
 /// # Errors
 ///
@@ -157,11 +157,9 @@ fn failed(doing: &str, place: u64, count: u64, error: &io::Error) -> String {
     )
 }
 
-/// The content found in a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Right,
-    /// Another place's content.
     Other(u64),
     /// No page is correct.
     Lost,
@@ -169,7 +167,7 @@ enum Found {
     Damaged,
 }
 
-/// Reads a place, and reads it again if it differs.
+/// Reads a region, and reads it again if it differs.
 fn look(places: &mut impl Places, buffer: &mut Buffer, seed: u64, place: u64) -> io::Result<Found> {
     let mut expected = vec![0; PLACE_BYTES as usize];
     fill(&mut expected, seed, place);
@@ -194,7 +192,7 @@ fn look(places: &mut impl Places, buffer: &mut Buffer, seed: u64, place: u64) ->
     Ok(found)
 }
 
-/// Fills a place: each page begins with [`MAGIC`], the seed and the place's number, followed by random bytes,
+/// Fills a region: each page begins with [`MAGIC`], the seed and the region's number, followed by random bytes,
 /// which no device can compress.
 fn fill(content: &mut [u8], seed: u64, place: u64) {
     for (at, page) in content.chunks_mut(PAGE).enumerate() {
@@ -208,7 +206,7 @@ fn fill(content: &mut [u8], seed: u64, place: u64) {
     }
 }
 
-/// Returns the place whose content this is, if all pages agree.
+/// Returns the region whose content this is, if all pages agree.
 fn owner(content: &[u8], seed: u64) -> Option<u64> {
     let of_page = |page: &[u8]| {
         let is_ours = page.len() >= 24 && page[..8] == MAGIC && page[8..16] == seed.to_le_bytes();
@@ -221,7 +219,6 @@ fn owner(content: &[u8], seed: u64) -> Option<u64> {
 
 pub(super) struct FilePlaces {
     places: Vec<(File, u64)>,
-    /// The files to remove.
     files: Vec<PathBuf>,
 }
 
@@ -277,7 +274,7 @@ impl FilePlaces {
         Ok(Some(reserved))
     }
 
-    /// Creates places evenly across a device.
+    /// Creates regions evenly across a device.
     pub fn across(device: &Path, size_bytes: u64, count: u64) -> io::Result<FilePlaces> {
         let last = size_bytes.saturating_sub(PLACE_BYTES);
         let file = open(device, false)?;
@@ -330,15 +327,14 @@ mod tests {
     #[derive(Clone, Copy, Debug)]
     enum Kind {
         Sound,
-        /// Places from this one on overwrite the first ones.
+        /// Regions from this one on overwrite the first ones.
         Wraps(u64),
-        /// Places from this one on are lost.
+        /// Regions from this one on are lost.
         Loses(u64),
-        /// Places from this one on always have a flipped bit when read.
+        /// Regions from this one on always have a flipped bit when read.
         Flips(u64),
-        /// This place has a flipped bit only in the first read.
+        /// This region has a flipped bit only in the first read.
         FlipsOnce(u64),
-        /// Reading this place fails.
         FailsAt(u64),
     }
 

@@ -65,10 +65,8 @@ pub(super) struct Launching<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// Names of the workload's spans and of the figures.
 const CACHES: [&str; 2] = ["cold", "warm"];
 
-/// Launches the apps until the times are stable.
 pub(super) fn measure(
     launching: &Launching<'_>,
     progress: &mut dyn FnMut(&str, u32),

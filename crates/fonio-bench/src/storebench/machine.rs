@@ -113,7 +113,6 @@ fn health(place: &Place) -> Option<Health> {
     (health != Health::default()).then_some(health)
 }
 
-/// Describes the machine, and the file system of `place`.
 fn machine(sources: &Sources, place: &Place) -> Machine {
     let hardware = sources.machine.hardware();
     let clean = |text: Option<String>| sources.clean(&text?);

@@ -117,7 +117,7 @@ fn sustained(profile: &Profile, capacity: ByteCount, seed: u64) -> Result<Benchm
     Ok(benchmark)
 }
 
-/// The description of a modelled or emulated device.
+/// Describes a modelled or emulated device.
 pub fn modelled(name: &str, capacity_bytes: u64) -> DeviceIdentity {
     let model = Some(name.to_owned());
     DeviceIdentity { kind: DeviceKind::Virtual, model, capacity_bytes, ..DeviceIdentity::default() }

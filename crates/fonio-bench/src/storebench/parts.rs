@@ -38,7 +38,7 @@ pub struct PartResult {
     pub caches_dropped: Option<bool>,
     /// Bytes written.
     pub written_bytes: u64,
-    /// The length of the part in seconds.
+    /// The duration of the part in seconds.
     pub took_s: f64,
     /// Remarks, only for the user.
     pub notes: Vec<String>,

@@ -57,7 +57,7 @@ pub struct Circumstances {
     pub tool: String,
     /// The measuring program.
     pub engine: String,
-    /// The beginning, in seconds since 1970.
+    /// The start time, in seconds since 1970.
     pub began_unix_s: u64,
     /// The origin of the figures.
     pub origin: Origin,
@@ -97,7 +97,7 @@ impl Kept {
         self.parts.iter().find(|kept| kept.part == part)
     }
 
-    /// Seconds that the finished parts took.
+    /// Total duration of the finished parts, in seconds.
     pub fn took_s(&self) -> f64 {
         self.parts.iter().map(|part| part.took_s).sum()
     }

@@ -64,9 +64,9 @@ pub enum Work {
     Tests {
         /// The tests.
         tests: Vec<Test>,
-        /// Smallest number of runs of each.
+        /// Minimum number of runs per test.
         runs_min: u32,
-        /// Largest number of runs of each.
+        /// Maximum number of runs per test.
         runs_max: u32,
         /// Longest time of a run.
         run_time_max: Duration,
@@ -80,9 +80,9 @@ pub enum Work {
         /// Scale of the apps' amounts.
         scale: f64,
     },
-    /// Writes places and reads them back.
+    /// Writes regions and reads them back.
     Capacity {
-        /// Number of places.
+        /// Number of regions.
         places: u64,
     },
     /// No work, with the reason.
@@ -124,10 +124,10 @@ const SUSTAINED_QUICK_BYTES: u64 = 128 * MIB;
 const APPS_BYTES: u64 = 272 * MIB;
 const APPS_QUICK_SCALE: f64 = 0.05;
 
-/// Places of the capacity check.
+/// Regions of the capacity check.
 const PLACES: u64 = 64;
 const PLACES_QUICK: u64 = 16;
-/// The size of a place.
+/// The size of a region.
 pub const PLACE_BYTES: u64 = MIB;
 
 /// The parts of a run.
@@ -253,7 +253,7 @@ impl Shape {
     }
 }
 
-/// Bytes of space that a part needs.
+/// The space that a part needs, in bytes.
 fn extent(work: &Work) -> u64 {
     match work {
         Work::Tests { tests, .. } => tests.iter().map(Test::extent_bytes).max().unwrap_or(0),
@@ -271,7 +271,7 @@ fn writes_max(work: &Work) -> u64 {
         }
         Work::Sync(work) => work.range_bytes + work.writes_max * u64::from(work.runs_max) * WRITE_BYTES,
         Work::Launch { runs_max, scale } => (APPS_BYTES as f64 * scale) as u64 * u64::from(*runs_max),
-        // A place with wrong content is written once more.
+        // A region with wrong content is written once more.
         Work::Capacity { places } => 2 * places * PLACE_BYTES,
         Work::LeftOut(_) => 0,
     }

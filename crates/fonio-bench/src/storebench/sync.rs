@@ -93,7 +93,7 @@ pub(super) fn measure(
     let mut result = PartResult::not_measured(Part::Sync, NO_TIME);
     let mut buffer = Buffer::default();
     let mut random = Random::new(syncing.seed);
-    // No device can compress or recognise random bytes.
+    // Random bytes, which no device can compress or deduplicate.
     buffer
         .of(PLACE_BYTES)
         .chunks_mut(8)
@@ -135,7 +135,7 @@ fn stopped(stop: &AtomicBool) -> Result<(), BenchError> {
     if stop.load(Ordering::Relaxed) { Err(BenchError::Interrupted) } else { Ok(()) }
 }
 
-/// The times of the writes of a run, in milliseconds.
+/// Measures the write times of a run, in milliseconds.
 fn one_run(
     target: &SyncTarget,
     syncing: &Syncing<'_>,

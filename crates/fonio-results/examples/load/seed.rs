@@ -1,4 +1,4 @@
-//! Fills an empty SQLite database with generated results, in the order of its tables.
+//! Fills an empty SQLite database with generated results, in table order.
 //!
 //! Submissions would create the same rows; [`compare`] checks this.
 
@@ -67,7 +67,7 @@ fn document(base: &Document, number: u64) -> Document {
     for figure in figures::ranked() {
         match figure.name.as_str() {
             name if name.starts_with("bandwidth.") => {}
-            // The percentiles of a result must stay in their order.
+            // Limits the factor, because iowait is a percentage.
             "cpu.iowait" => {
                 scale(&mut document, "cpu.iowait", spread(&mut random).min(3.5));
             }

@@ -9,7 +9,7 @@ use crate::figures::Ranked;
 use crate::store::read::StoredDevice;
 use crate::store::summary::{Point, Quantile};
 
-/// Whether a result takes part in rankings.
+/// Whether a result is ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
@@ -43,7 +43,7 @@ pub struct Shown {
     pub state: State,
     /// Why the result is hidden.
     pub reason: Option<String>,
-    /// When it was received, in seconds since 1970.
+    /// The time of receipt, in seconds since 1970.
     pub received_unix_s: i64,
     /// The comparison key.
     pub key: String,
@@ -192,7 +192,7 @@ pub struct Ecdf {
     pub figure: FigureAnswer,
     /// The number of results.
     pub results: i64,
-    /// Quantiles, to 0.4 %, with 95 % intervals by order statistics.
+    /// Quantiles with a precision of 0.4 %, and their 95 % intervals by order statistics.
     pub quantiles: Vec<Quantile>,
     /// Points of the distribution function; it is exact at these points.
     pub points: Vec<Point>,

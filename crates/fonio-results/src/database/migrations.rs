@@ -3,7 +3,7 @@
 
 use super::{Connection, DatabaseError};
 
-/// The database that the statements are for.
+/// The kind of database.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Dialect {
     Sqlite,

@@ -1,4 +1,4 @@
-//! One small interface to two databases: an embedded SQLite, and PostgreSQL.
+//! A small common interface to embedded SQLite and PostgreSQL.
 //!
 //! SQL statements are always `&'static str`, so no text of a request can become SQL; values are always bound.
 //! Statements are written once, with `$1`, `$2`, …; only bulk statements differ ([`Bulk`]).
@@ -94,7 +94,7 @@ impl Row {
     }
 }
 
-/// A column of the rows that a [`Bulk`] statement writes.
+/// A column of rows for a [`Bulk`] statement.
 #[derive(Clone, Debug)]
 pub enum Column {
     /// Whole numbers.
@@ -190,7 +190,7 @@ impl Location {
         Ok(connection)
     }
 
-    /// Copies a database that may be in use into a new file.
+    /// Copies a database into a new file; the database may be in use.
     ///
     /// # Errors
     ///

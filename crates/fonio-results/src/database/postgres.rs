@@ -12,7 +12,6 @@ use postgres::{Client, NoTls, Statement};
 
 use super::{Bulk, Column, Connection, DatabaseError, Location, Row, Value};
 
-/// Timeout of a connection attempt.
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
 
 /// The advisory lock of the owning process: the bytes of "fonio".

@@ -9,7 +9,6 @@ use rusqlite::{ErrorCode, OpenFlags, ToSql};
 
 use super::{Bulk, Column, Connection, DatabaseError, Row, Value};
 
-/// Name of the database file in the folder.
 pub(super) const FILE: &str = "results.sqlite";
 
 /// Name of the lock file of the owning process.

@@ -139,7 +139,7 @@ impl Scale {
             || curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.value)).chain(mark);
         let low = values().fold(f64::INFINITY, f64::min);
         let high = values().fold(0.0, f64::max);
-        // Below a factor of ten, a linear axis has more useful ticks.
+        // If the range is less than a factor of ten, a linear axis has better ticks.
         let is_log = unit != Unit::Percent && low > 0.0 && high / low > 10.0;
         if is_log {
             return Scale { low: libm::log10(low), high: libm::log10(high), is_log };

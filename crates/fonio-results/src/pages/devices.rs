@@ -13,7 +13,6 @@ use crate::query::Parameters;
 use crate::service::{Lookup, Service};
 use crate::store::read::{self, StoredDevice, StoredKey};
 
-/// Devices per page of the list.
 const DEVICES: i64 = 100;
 
 /// Maximum numbers shown: revisions per device, keys per revision, and latest results per revision.

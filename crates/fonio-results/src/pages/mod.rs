@@ -43,7 +43,7 @@ async fn style() -> Response {
     (headers, include_str!("../../templates/style.css")).into_response()
 }
 
-/// A page, or a page with a problem.
+/// A page, or an error page.
 type Page = Result<Response, Wrong>;
 
 /// A problem that is reported as a page.
@@ -166,7 +166,6 @@ fn short(id: &str) -> String {
     id.chars().take(8).collect()
 }
 
-/// A row of a table of quantiles.
 struct QuantileRow {
     share: String,
     value: String,

@@ -15,7 +15,6 @@ use crate::service::Service;
 use crate::store::read::{self, Of, Place};
 use crate::store::summary::Summary;
 
-/// A row of a ranking, for templates.
 pub(super) struct Row {
     pub(super) rank: i64,
     pub(super) value: String,

@@ -7,7 +7,7 @@
 
 use fonio_core::Better;
 
-/// The bits of a float's mantissa that do not decide its bin: 52 - 8.
+/// The number of mantissa bits that are ignored for the bin: 52 - 8.
 const SHIFT: u32 = 44;
 
 /// Scoring of a figure's values by its direction.
@@ -28,7 +28,7 @@ impl Scored for Better {
     fn score(self, value: f64) -> f64 {
         assert!(value.is_finite() && value >= 0.0, "{value} is not a value of a figure");
         match self {
-            // Zero has no sign, because databases and bins would treat -0.0 differently.
+            // Removes the sign of zero, because databases and bins would treat -0.0 differently.
             Better::Higher if value > 0.0 => -value,
             _ => value + 0.0,
         }

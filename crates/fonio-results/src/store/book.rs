@@ -103,7 +103,6 @@ impl Book {
         })
     }
 
-    /// The id of a ranked figure in the database.
     pub(super) fn figure_id(&self, figure: usize) -> i64 {
         self.figure_ids[figure]
     }
@@ -332,7 +331,6 @@ pub(super) fn add_to_bins(connection: &mut dyn Connection, changes: &Changes) ->
     )
 }
 
-/// Updates the result counts of keys and devices.
 pub(super) fn count(
     connection: &mut dyn Connection,
     of_key: &BTreeMap<i64, i64>,

@@ -97,7 +97,7 @@ mod tests {
         let summaries = Summaries::default();
         let before = summaries.generation();
         summaries.begin();
-        // Read before the commit, offered during it and after it; and read during it.
+        // Summaries read before the commit and offered during or after it, and a summary read during it.
         summaries.keep(SCOPE, of(1), before);
         let during = summaries.generation();
         summaries.keep(SCOPE, of(1), during);

@@ -8,7 +8,7 @@ const EXACT_MAX: u64 = 200;
 
 /// Returns the rank (from 1) of the `share` quantile: the smallest rank that covers at least this share.
 pub fn nearest_rank(count: u64, share: f64) -> u64 {
-    // A product such as 0.05 * 20 may come out slightly above 1.
+    // Due to rounding, a product such as 0.05 * 20 can be slightly above 1.
     ((count as f64 * share - 1e-9).ceil() as u64).clamp(1, count.max(1))
 }
 
@@ -66,7 +66,8 @@ mod tests {
 
     #[test]
     fn ranks_are_those_of_published_tables() {
-        // Medians: Conover, Practical Nonparametric Statistics; the 95 % interval of 10 values is from the 2nd to the 9th.
+        // Medians (Conover, Practical Nonparametric Statistics): for 10 values, the 95 % interval is from the
+        // 2nd to the 9th.
         for (count, expected) in
             [(5, None), (6, Some((1, 6))), (10, Some((2, 9))), (20, Some((6, 15))), (100, Some((40, 61)))]
         {
@@ -106,7 +107,7 @@ mod tests {
 
     #[test]
     fn wilson_is_the_textbooks() {
-        // Newcombe 1998, table 1: 81 of 263 is 0.2553 to 0.3662; 0 of 20 is 0 to 0.1611.
+        // Newcombe 1998, table 1: 81 of 263 gives 0.2553 to 0.3662; 0 of 20 gives 0 to 0.1611.
         let (low, high) = wilson(81, 263);
         assert!((low - 0.2553).abs() < 1e-4 && (high - 0.3662).abs() < 1e-4, "{low} {high}");
         let (low, high) = wilson(0, 20);

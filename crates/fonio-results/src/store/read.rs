@@ -51,7 +51,7 @@ impl Deref for StoredDevice {
 }
 
 impl StoredDevice {
-    /// The name for people, without the revision.
+    /// The display name, without the revision.
     pub fn name(&self) -> String {
         match self.maker.as_str() {
             UNKNOWN_MAKER => format!("{} ({})", self.model, self.kind),
@@ -67,7 +67,7 @@ pub struct Stored {
     pub seq: i64,
     /// The public id.
     pub id: String,
-    /// When it was received, in seconds since 1970.
+    /// The time of receipt, in seconds since 1970.
     pub received_at: i64,
     /// Why it is hidden.
     pub hidden_reason: Option<String>,
@@ -143,7 +143,7 @@ fn key(row: &Row) -> StoredKey {
     StoredKey { key_id: row.int(0), of, results: row.int(6) }
 }
 
-/// The keys with the most results, at most `limit`.
+/// At most `limit` keys, those with the most results first.
 pub fn keys(connection: &mut dyn Connection, limit: i64) -> Result<Vec<StoredKey>, DatabaseError> {
     let rows = connection.query(
         "SELECT key_id, name, test_version, file_system, mode, size_class, results FROM keys \

@@ -101,7 +101,7 @@ impl Gone<'_> {
         Ok([0, self.device_id].into_iter().map(change).collect())
     }
 
-    /// Removes the bins of the value if they have become empty.
+    /// Removes the value's bins if they are empty now.
     fn empty_bins(&mut self, figure: usize, value: f64) -> Outcome<()> {
         let (bin, figure_id) = (figures::ranked()[figure].better.bin(value), self.book.figure_id(figure));
         for scope in [0, self.device_id] {

@@ -36,7 +36,7 @@ struct Rank {
     device_id: u32,
 }
 
-/// A database that is being filled, in one transaction.
+/// Fills a database in one transaction.
 pub struct Seed {
     book: Book,
     seq: i64,

@@ -1,5 +1,5 @@
-//! The distribution of a figure, from bins that the database keeps up to date: quantiles with intervals, shares, and points of
-//! the distribution function. Counts are exact; a quantile has the precision of its bin, 0.4 %.
+//! The distribution of a figure, computed from the bins in the database: quantiles with intervals, shares,
+//! and points of the distribution function. Counts are exact; a quantile has the precision of its bin, 0.4 %.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -128,7 +128,7 @@ impl Summary {
         let mut above_last = None;
         for (bin, results) in self.by_value() {
             let (low, above) = self.better.edges(bin);
-            // A gap before the bin: the function is flat there.
+            // There is a gap before the bin, where the function is flat.
             if above_last != Some(low) {
                 all.push(Point { value: low, share: seen as f64 / total });
             }

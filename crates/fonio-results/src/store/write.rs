@@ -14,7 +14,7 @@ use super::remove::{self, Deletion};
 use crate::database::{Connection, DatabaseError, Location};
 use crate::entry::Entry;
 
-/// The maximum number of submissions in a transaction. At a few KiB each, a transaction has a few MiB.
+/// The maximum number of submissions in a transaction. With a few KiB each, a transaction writes a few MiB.
 const BATCH_MAX: usize = 512;
 
 /// The maximum number of waiting submissions. They need a few MiB, and are written within a second.

@@ -26,7 +26,7 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Starts a server; `None` if the machine has none.
+    /// Starts a server; `None` if PostgreSQL is not installed.
     pub fn start() -> Option<Postgres> {
         if !fonio_testing::has(&[Need::Postgres]) {
             return None;

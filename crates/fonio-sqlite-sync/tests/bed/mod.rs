@@ -1,4 +1,4 @@
-//! A folder with databases and a policy, and Debian's programs with the library.
+//! A test folder with databases and a policy; runs Debian's programs with the library.
 
 use std::cell::Cell;
 use std::fs;
@@ -10,9 +10,7 @@ use fonio_testing::Need;
 /// The way in which a program loads the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loaded {
-    /// By LD_PRELOAD.
     ByPreload,
-    /// By `.load`.
     AsExtension,
 }
 
@@ -36,7 +34,6 @@ impl Bed {
         Some(Bed { dir, made: Cell::new(0) })
     }
 
-    /// The path of a database that does not exist yet.
     pub fn new_path(&self) -> PathBuf {
         self.made.set(self.made.get() + 1);
         self.dir.path().join(format!("{}.db", self.made.get()))
@@ -74,12 +71,10 @@ impl Bed {
         (syncs, String::from_utf8_lossy(&out.stderr).into_owned())
     }
 
-    /// Counts the syncs of an SQL text.
     pub fn syncs(&self, loaded: Loaded, database: &Path, sql: &str) -> u64 {
         self.complete(loaded, database, sql).0
     }
 
-    /// Returns the rows of an SQL query.
     pub fn said(&self, loaded: Loaded, database: &Path, sql: &str) -> Vec<String> {
         let (_, out) = self.traced(&sqlite3(loaded, database, sql));
         lines(&out)
@@ -133,7 +128,6 @@ fn preload() -> String {
     format!("LD_PRELOAD={}", library().display())
 }
 
-/// Returns the shared library that Cargo built for this test.
 fn library() -> PathBuf {
     let test = std::env::current_exe().expect("path");
     let deps = test.parent().expect("it is in target/PROFILE/deps");

@@ -55,8 +55,8 @@ fn as_run(measured: &[Measured]) -> Run {
     }
 }
 
-/// Runs `test` on a used device. Random writes leave log blocks and stale pages behind, so they run twice for
-/// the length of the test, and only the second time is measured. A measurement on a real device starts
+/// Runs `test` on a used device. Random writes leave log blocks and stale pages behind. So they run twice for
+/// the length of the test, and only the second run is measured. A measurement on a real device starts
 /// anywhere between two merges; it is close to the mean over many merges.
 pub fn measure_used(device: &mut dyn Device, test: &Test, requests: u64, seed: u64) -> Run {
     if test.access != Access::RandWrite || test.processes > 1 || test.beside.is_some() {

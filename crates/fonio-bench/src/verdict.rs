@@ -73,7 +73,7 @@ fn against_a1(benchmark: &Benchmark) -> Option<String> {
     let (what, result, factor) = shortfalls.into_iter().max_by(|left, right| left.2.total_cmp(&right.2))?;
     Some(if factor > 1.0 {
         format!(
-            "{what} the weak point: {}, {} slower than SD class A1 asks for.",
+            "{what} the weak point: {}, {} slower than SD class A1 requires.",
             rate(result.mb_s),
             times(factor)
         )
@@ -81,7 +81,7 @@ fn against_a1(benchmark: &Benchmark) -> Option<String> {
         let reached = classes(benchmark);
         let best = reached.last().copied().unwrap_or("A1");
         format!(
-            "No weak point: everything is at least as fast as SD class A1 asks for (reached: up to {best})."
+            "No weak point: everything is at least as fast as SD class A1 requires (reached: up to {best})."
         )
     })
 }
@@ -258,7 +258,7 @@ mod tests {
         assert!(told((0.8, 1.2), (0.9, 1.1)).starts_with("A concurrent reader and writer were not shown"));
         let once = [found(Access::SeqRead, 4.0, None, None), found(Access::SeqWrite, 1.1, None, None)];
         assert!(on_slowdowns(&once).expect("both were measured").starts_with("With one concurrent writer"));
-        assert_eq!(on_slowdowns(&once[..1]), None, "one side alone says nothing");
+        assert_eq!(on_slowdowns(&once[..1]), None, "one side alone gives no verdict");
         assert_eq!(on_slowdowns(&[]), None);
     }
 }

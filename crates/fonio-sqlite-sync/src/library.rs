@@ -1,6 +1,6 @@
 //! Finds the SQLite library that a program uses.
 //!
-//! `RTLD_NEXT` is not enough: as in Python, SQLite can be a dependency of a module loaded with `RTLD_LOCAL`,
+//! `RTLD_NEXT` is not enough. SQLite can be a dependency of a module loaded with `RTLD_LOCAL`, as in Python,
 //! and a process can load several SQLite libraries. The right one is the library that the caller would have
 //! called without ours.
 

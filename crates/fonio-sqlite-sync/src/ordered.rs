@@ -78,7 +78,7 @@ enum Mode {
 }
 
 /// Reads the journal mode from the header (<https://www.sqlite.org/fileformat.html>, 1.3). `None` for a new
-/// or encrypted database: the program may still set a page size or a key, so nothing may be read or written
+/// or encrypted database. The program may still set a page size or a key, so nothing may be read or written
 /// before.
 unsafe fn mode(methods: &sqlite3_io_methods, file: *mut sqlite3_file) -> Option<Mode> {
     let mut header = [0u8; 20];

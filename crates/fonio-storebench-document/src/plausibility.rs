@@ -120,9 +120,8 @@ fn faster_than_the_transfer(document: &Document, _: u64) -> Option<String> {
 /// UFS device uses Z-NAND; other flash takes 500 to 700 µs.
 const PROGRAM_MIN_MS: f64 = 0.075;
 
-/// A synchronous write that is faster than flash was only cached. The rule covers only cards, eMMC and UFS:
-/// NVMe, SATA and USB drives, and disk controllers, may have capacitors or batteries that protect their
-/// cache.
+/// A synchronous write that is faster than flash was only cached. The rule covers only cards, eMMC and UFS.
+/// Capacitors or batteries may protect the cache of NVMe, SATA and USB drives, and of disk controllers.
 fn synced_faster_than_flash(document: &Document, _: u64) -> Option<String> {
     let is_judged = matches!(document.device.kind, DeviceKind::Sd | DeviceKind::Emmc | DeviceKind::Ufs);
     if !is_judged || document.origin != Origin::Measured {

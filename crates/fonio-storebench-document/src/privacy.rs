@@ -30,8 +30,8 @@ pub fn problems(json: &str) -> Vec<Problem> {
     found
 }
 
-/// Returns whether the JSON may contain a private text. Nearly all documents do not, so this fast check
-/// avoids parsing the JSON again, which would take as long as all other processing of a submission.
+/// Returns whether the JSON may contain a private text. For nearly all documents, this fast check makes
+/// parsing the JSON again unnecessary. Parsing takes as long as all other processing of a submission.
 fn may_be_private(json: &str) -> bool {
     if json.contains('\\') {
         // An escape: the raw JSON differs from the text.

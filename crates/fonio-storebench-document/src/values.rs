@@ -20,8 +20,8 @@ fn student(freedom: usize) -> f64 {
 
 /// Recovers the mean of a value with its variance.
 ///
-/// A sum or ratio gets the degrees of freedom of its part with the fewest runs, which makes claims too rare
-/// rather than too frequent.
+/// A sum or ratio gets the degrees of freedom of its part with the fewest runs. This is conservative: it
+/// makes claims rarer.
 fn known(value: &Value) -> KnownMean {
     let freedom = f64::from(value.runs.saturating_sub(1).max(1));
     // An interval is cut off at 0, so its upper half gives the width.

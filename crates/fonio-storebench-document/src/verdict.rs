@@ -45,7 +45,7 @@ struct Part {
     words: &'static str,
     shown: String,
     standing: Standing,
-    /// The lowest and highest standing within the value's interval, extended by one model on each side,
+    /// The lowest and highest standing within the value's interval. It is extended by one model on each side,
     /// because ranks are too coarse for smaller differences.
     range: (f64, f64),
 }

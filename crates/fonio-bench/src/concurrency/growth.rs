@@ -4,10 +4,10 @@
 //! on a plateau, the best of ten noisy means is always above the others. So a smaller number is rejected only
 //! if a larger one was *shown* to be faster by more than the tolerance.
 //!
-//! A bootstrap gives the bounds. Rates are relative to the mean of their round, which removes slowing down
-//! from round to round. The error of a run is its difference from the mean of its number of requests. The
-//! errors of all numbers form one pool, because five runs are too few to estimate a spread. Each resample
-//! draws new errors.
+//! A bootstrap gives the bounds. Rates are relative to the mean of their round; this removes slowdowns
+//! between rounds. The error of a run is its difference from the mean of its number of requests. The errors
+//! of all numbers form one pool, because five runs are too few to estimate a spread. Each resample draws new
+//! errors.
 
 use fonio_core::Random;
 use fonio_core::statistics::sample::mean;
@@ -62,8 +62,7 @@ pub fn enough(rates: &[Vec<f64>]) -> Option<Enough> {
         let mut draw = || errors[random.below(errors.len() as u64) as usize];
         let mut factor = |_| 1.0 + (0..rounds).map(|_| draw()).sum::<f64>() / rounds as f64;
         let factors: Vec<f64> = means.iter().map(&mut factor).collect();
-        // All numbers share one pool of errors, so any of them can stand for the number that the best exceeds
-        // by chance.
+        // All numbers share one pool of errors, so each resample compares the best with another number.
         margins.push(greatest(&factors) / factors[resample % factors.len()] - 1.0);
         let drawn: Vec<f64> = means.iter().zip(&factors).map(|(mean, factor)| mean * factor).collect();
         highs.push(first_within(&drawn, 0.0));

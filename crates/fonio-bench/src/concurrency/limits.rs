@@ -68,8 +68,7 @@ impl Disk {
         Setting::requests((seq_read.max(rand_read) + seq_write.max(rand_write)).max(QUEUE_MIN))
     }
 
-    /// If the queue is already shorter than with `setting`, returns its current value as if it had been
-    /// applied.
+    /// If `setting` would make the queue longer, returns the current value as if it had been applied.
     pub fn is_shorter_than(&self, setting: &Setting) -> Result<Option<Applied>, BenchError> {
         let planned = setting.plan_or_current(Path::new(&self.node()))?;
         let numbers = planned.old.parse::<u32>().ok().zip(planned.new.parse::<u32>().ok());
@@ -99,8 +98,9 @@ fn parameters(numbers: Concurrency) -> Setting {
     Setting::parse(&format!("concurrency={numbers}")).expect("the scheduler takes these numbers")
 }
 
-/// Queue limits that are lifted during a measurement; otherwise it would only find the limits set after an
-/// earlier one. Dropping it restores them; after `kill -9`, the next fonio command restores them.
+/// Queue limits that are lifted during a measurement. Otherwise, a measurement would only find the limits
+/// that an earlier one has set. Dropping it restores them; after `kill -9`, the next fonio command restores
+/// them.
 #[derive(Debug)]
 pub struct Lifted {
     ledger: Ledger,

@@ -24,8 +24,8 @@ const LEVEL_POINTS_MIN: usize = 3;
 pub enum Shape {
     /// Flat: the range does not matter, so pages are mapped individually.
     Flat,
-    /// Flat up to a range, then a cliff: up to this range, the data fit into the log blocks, and each log
-    /// block belongs to one erase block.
+    /// Flat up to a range, then a cliff. Up to this range, the data fit into the log blocks; each log block
+    /// belongs to one erase block.
     Cliff {
         /// The largest range before the cliff, in bytes.
         before: u64,

@@ -108,7 +108,7 @@ write_command = {{ value = "{write_command} ns", source = "assumed" }}
 random_read = {{ value = "0 ns", source = "assumed" }}
 random_write = {{ value = "0 ns", source = "assumed" }}
 read_rate = {{ value = "{read_rate:.3} MB/s", source = "assumed" }}
-write_rate = {{ value = "{write_rate:.3} MB/s", source = "assumed", to = "twice the fastest that was seen: sizes do not tell it from t_program" }}
+write_rate = {{ value = "{write_rate:.3} MB/s", source = "assumed", to = "twice the fastest measured rate: request sizes do not separate it from t_program" }}
 full_duplex = {{ value = "no", source = "assumed" }}
 programs_while_receiving = {{ value = "no", source = "assumed" }}
 [flash]
@@ -177,7 +177,7 @@ impl Layer {
             ),
             Layer::Bast { logs } => format!(
                 "[ftl]\nkind = {{ value = \"bast\", source = \"fitted\", to = \"{why}\" }}\n\
-                 log_blocks = {{ value = {logs}, source = \"fitted\", to = \"the place of the cliff\" }}\n\
+                 log_blocks = {{ value = {logs}, source = \"fitted\", to = \"the position of the cliff\" }}\n\
                  victim = {{ value = \"lru\", source = \"assumed\" }}\n"
             ),
             Layer::Fast { logs } => format!(

@@ -25,7 +25,7 @@ use super::schedule::PLACE_BYTES;
 use crate::aligned::Buffer;
 use crate::error::BenchError;
 
-/// The strictest alignment of memory and offsets for direct I/O, and the unit of the content.
+/// The strictest alignment of memory and offsets for direct I/O; also the unit of the content.
 const PAGE: usize = 4096;
 
 /// The beginning of each page of content.

@@ -26,7 +26,7 @@ pub(crate) fn figure(name: &str) -> Result<usize, Problem> {
         .ok_or_else(|| Problem::unknown("this figure is not ranked; /api/v1/keys lists the ranked figures"))
 }
 
-/// The problem of an unknown key.
+/// The problem for an unknown key.
 pub(crate) fn no_key() -> Problem {
     Problem::unknown("no result has this comparison key; /api/v1/keys lists the keys")
 }

@@ -1,8 +1,8 @@
 //! Scores and their bins.
 //!
-//! A score orders the values of a figure from best to worst: it is the value if lower is better, and the
-//! negated value if higher is better. A bin holds the values with equal exponent and equal first 8 bits of
-//! the mantissa; its width is at most 0.4 % of the value. Bins are numbered in the order of scores. No
+//! A score orders the values of a figure from best to worst. If higher values are better, it is the negated
+//! value; otherwise the value itself. Values with equal exponent and equal first 8 bits of the mantissa share
+//! a bin. The width of a bin is at most 0.4 % of the value. Bins are numbered in the order of scores. No
 //! logarithm is needed, so all machines compute the same bins.
 
 use fonio_core::Better;

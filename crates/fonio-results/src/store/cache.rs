@@ -2,8 +2,8 @@
 //! to date, because no other process writes.
 //!
 //! A summary must not miss a commit, and must not count one twice. So the writer makes the generation odd
-//! during a commit and even afterwards. If a summary was read during an odd generation, or if the generation
-//! has changed since, the summary is used once and not kept.
+//! during a commit and even afterwards. A summary is used once and not kept if its generation was odd or has
+//! changed since.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

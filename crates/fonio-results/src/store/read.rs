@@ -1,4 +1,4 @@
-//! Database queries. The number of rows that a query reads does not grow with the number of results, with one
+//! Database queries. The number of rows that a query reads is independent of the number of results. The only
 //! exception: the rank of a value is counted within its bin.
 
 use std::ops::Deref;

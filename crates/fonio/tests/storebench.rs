@@ -33,7 +33,7 @@ fn a_dry_run_says_the_bytes_and_writes_none() {
     assert!(said.status.success(), "{said:?}");
     let out = text(&said.stdout);
     assert!(out.contains("StoreBench writes at most 148 MiB"), "{out}");
-    assert!(out.contains("its writes would exceed the limit of --max-write"), "{out}");
+    assert!(out.contains("its writes would exceed the --max-write limit"), "{out}");
     assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
 }
 

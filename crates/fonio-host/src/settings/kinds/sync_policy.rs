@@ -260,6 +260,6 @@ mod tests {
         fs::write(&file, "").expect("write");
         assert!(read_policy(&file).expect_err("refused").contains("has no rules"));
         fs::write(&file, "[[database]]\npath = '/a'\nclass = 'fast'").expect("write");
-        assert!(read_policy(&file).expect_err("refused").contains("there is no class `fast`"));
+        assert!(read_policy(&file).expect_err("refused").contains("unknown class `fast`"));
     }
 }

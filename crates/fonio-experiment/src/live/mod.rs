@@ -404,7 +404,7 @@ mod tests {
     #[test]
     fn a_unit_that_does_not_exist_is_refused_with_those_that_do() {
         let error = check_unit("no such unit").expect_err("it does not exist").to_string();
-        assert!(error.starts_with("no process belongs to the unit \"no such unit\" now; "), "{error}");
+        assert!(error.starts_with("the unit \"no such unit\" has no process now; "), "{error}");
         let of = |seen: &[&str]| {
             let seen = seen.iter().map(|unit| (*unit).to_owned()).collect();
             ExperimentError::NoUnit { unit: "a".to_owned(), seen }.to_string()

@@ -1,4 +1,4 @@
-//! The process of a workload. It is started and prepared, and ends with the test bed at the latest.
+//! The process of a workload. It ends with the test bed at the latest.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};

@@ -62,7 +62,7 @@ pub struct LaunchOptions<'a> {
     pub show_output: bool,
     /// The seed of the device model.
     pub seed: u64,
-    /// How this program starts itself.
+    /// How this program starts its own processes.
     pub roles: &'a Roles,
     /// Set by a signal handler to end the launch as soon as possible.
     pub stop: &'a AtomicBool,

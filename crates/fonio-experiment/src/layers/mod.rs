@@ -35,7 +35,7 @@ pub struct LayersOptions<'a> {
     pub erase: Option<(&'a Path, &'a Path)>,
     /// Options of FUSE mounts; each is a layer.
     pub modes: &'a [&'a str],
-    /// How this program starts itself.
+    /// How this program starts its own processes.
     pub roles: &'a Roles,
     /// Set by a signal handler to start no further measurement.
     pub stop: &'a AtomicBool,

@@ -52,11 +52,9 @@ pub fn breaches() -> Result<Vec<String>> {
     let mut found = Vec::new();
     for folder in crates()? {
         let sources = Sources::read(&folder)?;
-        found.extend(
-            circles(&sources.edges()).iter().map(|circle| {
-                format!("{}: circular files; move the shared items to a new file", shown(circle))
-            }),
-        );
+        found.extend(circles(&sources.edges()).iter().map(|circle| {
+            format!("{}: a circle of files; move their shared items to a new file", shown(circle))
+        }));
         found.extend(sources.imports_through_root());
     }
     Ok(found)

@@ -281,12 +281,12 @@ fn turns_go_on_where_they_gain() {
         }
     }
     expect_test::expect![[r#"
-        sequential, faster if continued      turns   12295 reads a second,  24750 µs at most
-        sequential, faster if continued      none     6670 reads a second,    590 µs at most
-        sequential, as fast if interrupted   turns    6670 reads a second,    590 µs at most
-        sequential, as fast if interrupted   none     6670 reads a second,    590 µs at most
-        random                               turns    6670 reads a second,    590 µs at most
-        random                               none     6670 reads a second,    590 µs at most
+        sequential, faster if continued      turns   12295 reads per second,  24750 µs maximum
+        sequential, faster if continued      none     6670 reads per second,    590 µs maximum
+        sequential, as fast if interrupted   turns    6670 reads per second,    590 µs maximum
+        sequential, as fast if interrupted   none     6670 reads per second,    590 µs maximum
+        random                               turns    6670 reads per second,    590 µs maximum
+        random                               none     6670 reads per second,    590 µs maximum
     "#]]
     .assert_eq(&table);
 }
@@ -330,15 +330,15 @@ fn turns_have_room_for_reads_on_slow_devices() {
         }
     }
     expect_test::expect![[r#"
-        150 µs, as it comes: 2.94 times,  14 ms at most
-        150 µs, by time alone: 2.94 times,  14 ms at most
-        150 µs, no turns: 3.90 times,   0 ms at most
-        600 µs, as it comes: 2.99 times,  59 ms at most
-        600 µs, by time alone: 3.95 times,  23 ms at most
-        600 µs, no turns: 3.95 times,   2 ms at most
-        3000 µs, as it comes: 3.71 times,  95 ms at most
-        3000 µs, by time alone: 3.96 times,  20 ms at most
-        3000 µs, no turns: 3.97 times,  12 ms at most
+        150 µs, as it comes: 2.94 times,  14 ms maximum
+        150 µs, by time alone: 2.94 times,  14 ms maximum
+        150 µs, no turns: 3.90 times,   0 ms maximum
+        600 µs, as it comes: 2.99 times,  59 ms maximum
+        600 µs, by time alone: 3.95 times,  23 ms maximum
+        600 µs, no turns: 3.95 times,   2 ms maximum
+        3000 µs, as it comes: 3.71 times,  95 ms maximum
+        3000 µs, by time alone: 3.96 times,  20 ms maximum
+        3000 µs, no turns: 3.97 times,  12 ms maximum
     "#]]
     .assert_eq(&table);
 }

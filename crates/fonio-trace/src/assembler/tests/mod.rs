@@ -1,12 +1,12 @@
-//! The assembler's rules as events and rows, and the comparison of the assembler with its oracle.
+//! Tests of the assembler's rules as events and rows, and comparisons with the oracle.
 
 mod oracle;
 mod text;
 
 use expect_test::expect_file;
 
-/// Assembles each case of a file of this folder and compares the rows with those in the file. A case has its name after
-/// `#`, the events, and after `->` the rows and counts. `UPDATE_EXPECT=1` writes the file anew.
+/// Assembles each case of a file in this folder and compares the rows with the file. A case has its name
+/// after `#`, then the events, and after `->` the rows and counts. `UPDATE_EXPECT=1` rewrites the file.
 fn check(name: &str) {
     let file = expect_file![name];
     let shown: Vec<String> = (file.data().split("\n# "))

@@ -2,8 +2,8 @@
 
 use expect_test::ExpectFile;
 
-/// Compares the output for each line with the next line, which begins with `-> `. Lines that are empty or begin with
-/// `//` are no cases. `UPDATE_EXPECT=1` writes the file anew.
+/// Compares the output for each line with the next line, which begins with `-> `. Empty lines and lines that
+/// start with `//` are skipped. `UPDATE_EXPECT=1` writes the file anew.
 pub(crate) fn check_lines(file: &ExpectFile, output: impl Fn(&str) -> String) {
     let mut text = String::new();
     for line in file.data().lines().filter(|line| !line.starts_with("-> ")) {

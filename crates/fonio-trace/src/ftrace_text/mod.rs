@@ -70,7 +70,7 @@ pub(crate) struct FtraceText<R> {
     state: State,
 }
 
-/// Everything except the stream, so that the reader can process a line borrowed from it.
+/// All state except the stream, so the reader can process a line borrowed from the stream.
 struct State {
     file: Option<String>,
     /// Lines end in `\n\`, as in a JavaScript string, before their real end.

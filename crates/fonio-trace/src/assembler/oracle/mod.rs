@@ -1,6 +1,6 @@
-//! The same rules in a slow form: one list of all open items, searched from its start for every event.
+//! The same rules in a slow form: every event searches one list of all open items from the start.
 //!
-//! Tests and the fuzz target compare the assembler with this oracle, row by row and count by count.
+//! Tests and the fuzz target compare the assembler with this oracle, by rows and counts.
 
 pub mod compare;
 mod flush;

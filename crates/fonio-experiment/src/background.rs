@@ -1,5 +1,5 @@
-//! A second workload that runs concurrently with the measured one, on the same storage, for as long as the
-//! measured one runs.
+//! A second workload that runs concurrently with the measured one, on the same storage, until the measured
+//! one ends.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};

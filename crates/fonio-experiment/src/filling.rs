@@ -20,7 +20,7 @@ const FILES_AT_ONCE: usize = 16;
 /// Files are written up to this share, then random files are deleted.
 const WRITTEN_SHARE: f64 = 0.98;
 /// A cleaner frees the space of the deleted files later. The run begins when the share is this close to the
-/// requested one, or after this time: the cleaner has to move valid data and cannot free everything.
+/// requested one, or after this time: the cleaner must move valid data and cannot free everything.
 const CLOSE_TO_SHARE: f64 = 0.01;
 const CLEANED_WITHIN: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(200);

@@ -103,7 +103,7 @@ pub struct VariationResult {
     /// The name of the setup with which it is compared: the same setup without a fix, the first setup on the
     /// same storage, or the first setup.
     pub compared_with: Option<String>,
-    /// A sentence on what a power cut can lose with the fix; `None` without a fix.
+    /// A sentence that names the data that a power cut can lose with the fix; `None` without a fix.
     pub power_cut: Option<String>,
     /// Whether a power cut loses no data reported as durable, or only recent writes.
     pub safe: bool,

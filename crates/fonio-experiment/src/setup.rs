@@ -125,7 +125,7 @@ pub struct Setup {
     pub storage: Storage,
     /// The size of an emulated device, or the total size of an array's devices.
     pub size: ByteCount,
-    /// The factor by which emulated devices are slower than their models.
+    /// The slowdown factor of emulated devices relative to their models.
     pub dilate: f64,
     /// Faults of the emulated device (`fonio_emulator::Fault`), or of an array's last device.
     pub faults: Vec<String>,
@@ -168,7 +168,7 @@ pub struct Conditions {
     /// Memory that it could use in bytes, including its page cache; `None` if it was not confined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// The factor by which emulated devices were slower than their models.
+    /// The slowdown factor of emulated devices relative to their models.
     pub dilate: f64,
     /// The share of the file system that was filled before each run; `None` if it was not.
     pub full: Option<f64>,

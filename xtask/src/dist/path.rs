@@ -25,7 +25,7 @@ const DATABASE: &str = "/mnt/card/notes.db";
 /// Sets up the card's file system with a typical fstab line, and the two units.
 const PREPARE: &str = include_str!("path_prepare.sh");
 
-/// The files in which settings are kept.
+/// The files that keep settings.
 const FILES: &str = "for file in $(find /etc /var/lib/fonio -type f 2>/dev/null | grep -v -e ^/etc/machine-id -e ^/etc/resolv.conf | sort); \
     do sha256sum $file; done";
 

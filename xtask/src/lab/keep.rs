@@ -72,7 +72,7 @@ const WRITE: &str = "echo more | tee -a /srv/logs/log /srv/app/notes /srv/hot/fi
 const WRITTEN: &str =
     "cat /srv/app/notes /srv/files/file /srv/hot/file /srv/logs/log /srv/logs/new; ls -A /mnt/card/app";
 
-/// The files in which settings are kept.
+/// The files that keep settings.
 const FILES: &str = "cat /etc/fstab; find /etc/udev/rules.d /etc/sysctl.d /var/lib/fonio /etc/fstab* -type f 2>/dev/null | sort; \
     find /.fonio-hot-range /etc/systemd /run/systemd/system /run/systemd/journald.conf.d 2>/dev/null | sort";
 

@@ -12,7 +12,7 @@ pub(super) const OF_PROGRAM: &str =
 /// Why a fix of a folder cannot be tried with a command.
 pub(super) const OF_FOLDER: &str = "the folder of a command is in use; a workload gets a folder of its own";
 
-/// Tries a setting: as on a machine in use, or by the options of a file system and a device made for the trial.
+/// Tries a setting: as on a machine in use, or with options of a new file system and device.
 pub(super) fn try_setting(
     trial: Trial,
     setting: Setting,

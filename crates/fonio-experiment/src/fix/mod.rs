@@ -39,11 +39,11 @@ pub struct Fix {
 enum Change {
     /// Like a setting.
     Setting(Trial),
-    /// A change of the setup. Without a workload, a command runs, whose I/O cannot be changed.
+    /// A change of the setup. Without a workload, a command runs, and its I/O cannot be changed.
     Setup(fn(&mut Setup, Option<&Workload>) -> Result<(), &'static str>),
 }
 
-/// What can measure the gain of a fix.
+/// The kinds of experiment that can measure a fix's gain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeasuredWith {
     /// A workload or a command.

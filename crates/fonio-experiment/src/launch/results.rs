@@ -161,7 +161,7 @@ pub struct LaunchResult {
     pub compared_with: Option<String>,
     /// A sentence that says where the time goes.
     pub verdict: String,
-    /// The place's run times.
+    /// The setup's run times.
     #[serde(flatten)]
     pub times: RunTimes,
     /// The parts of the run time. Their means sum to the mean run time.

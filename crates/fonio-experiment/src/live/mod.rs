@@ -10,7 +10,7 @@
 //! 5. The old value is restored, and the slice is analysed and written to the folder.
 //!
 //! Between slices, the old value is in force. So a test can end after any slice, for any reason, and leaves
-//! the machine as it was. A pair with only one measured slice does not count.
+//! the machine as it was. A pair with only one measured slice is left out.
 
 mod folder;
 mod result;

@@ -33,7 +33,7 @@ pub struct LiveResult {
     pub without: Option<OfArm>,
     /// The means over the slices with the setting.
     pub with: Option<OfArm>,
-    /// The pairs that count.
+    /// Number of valid pairs.
     pub pairs: Vec<LivePair>,
     /// Number of slices left out, because they had a problem or their pair is incomplete.
     pub slices_left_out: usize,

@@ -51,7 +51,7 @@ pub struct MeasuredSlice {
     pub recording: String,
 }
 
-/// The time for which the threads of a program were blocked in a slice.
+/// The time that a program's threads were blocked in a slice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockedProgramTime {
     /// The threads' name.
@@ -62,7 +62,7 @@ pub struct BlockedProgramTime {
     pub role: Role,
     /// The blocked time, summed over the threads.
     pub time_ns: u64,
-    /// The number of waits of 100 ms and more in operations for which people wait.
+    /// Number of waits of 100 ms and more in operations that people wait for.
     pub long: u64,
 }
 
@@ -104,8 +104,8 @@ impl MeasuredSlice {
     }
 }
 
-/// Whether a program counts. Measured programs are those of the unit. Without a unit, they are all that are
-/// not bulk work, here or in `bulk`.
+/// Returns whether a program is measured. Measured programs are those of the unit. Without a unit, they are
+/// all that are not bulk work, here or in `bulk`.
 pub(super) fn counts(
     program: &BlockedProgramTime,
     plan: &LivePlan,

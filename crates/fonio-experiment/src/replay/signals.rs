@@ -3,7 +3,7 @@
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often a thread that waits for another one checks whether the replay has failed.
+/// The interval at which waiting threads check whether the replay has failed.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// The signals that threads wait for.

@@ -100,7 +100,7 @@ pub(super) struct Entry {
     /// 0 until an id is assigned.
     pub request_id: u64,
     pub tid: Option<u32>,
-    /// The thread that queued the topmost bio from which this one was remapped.
+    /// The thread that queued the topmost bio, before all remaps.
     pub root_tid: Option<u32>,
     pub cpu: Option<u32>,
     pub error: Option<i32>,

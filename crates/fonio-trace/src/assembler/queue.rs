@@ -12,7 +12,7 @@ use super::tally::Counter;
 use super::{Assembler, Step};
 
 /// If this many bios of a device moved on and did not complete, the source probably shows no bio completions.
-/// No stacked device has as many in flight.
+/// No stacked device has that many in flight.
 const PASSED_MAX: u64 = 1024;
 /// Maximum number of stored bios per device that moved on partly.
 const PARTLY_PASSED_MAX: usize = 64;

@@ -54,7 +54,7 @@ struct State {
     categories: Categories,
     events: u64,
     lines: u64,
-    /// Whether the summary has begun, in which unknown lines are expected.
+    /// Whether the summary has begun; then unknown lines are expected.
     in_summary: bool,
 }
 

@@ -25,7 +25,7 @@ use crate::complaints::InputPlace;
 use crate::input::Input;
 
 /// Returns whether `head` is the start of a blktrace binary that [`BlktraceReader`] reads. It starts with a
-/// record, of which four bytes suffice, or is damaged and has a record later.
+/// record (four bytes suffice), or is damaged and has a record later.
 pub fn recognise(head: &[u8]) -> bool {
     head.first_chunk().is_some_and(|word| Layout::of(u32::from_le_bytes(*word)).is_some())
         || stream::next_record(head, 0, head.len(), false).is_some()

@@ -140,7 +140,7 @@ impl Naive<'_> {
         }
     }
 
-    /// Adds the bios by which a request that was never issued has grown.
+    /// Adds the bios merged into a request that was never issued.
     pub(super) fn gather_unissued(&mut self, head: u64) -> io::Result<()> {
         let item = self.items[self.place(head)].clone();
         let (device, op): (_, Op) = (item.row.device, item.row.op);

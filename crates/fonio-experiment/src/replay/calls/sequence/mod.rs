@@ -14,7 +14,7 @@ use super::super::{CHUNK, since};
 /// Maximum number of bytes that one call reads or writes (the kernel's `MAX_RW_COUNT`); a row with more is
 /// damaged.
 const TRANSFER_MAX: u64 = 0x7fff_f000;
-/// Folders whose files are the kernel's own.
+/// Folders with the kernel's own files.
 const KERNEL_FOLDERS: [&str; 2] = ["/proc/", "/sys/"];
 
 /// The effect of a call on its file.

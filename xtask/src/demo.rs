@@ -1,8 +1,8 @@
 //! `cargo xtask demo`: shows the main use of fonio on this machine.
 //!
-//! As root, it records and explains WebBench on an emulated RiData card, tries every safe fix that needs no hardware,
-//! and measures the two best. fonio itself undoes all its changes (devices, mounts, a network namespace). Without root,
-//! it reports on a recording of the same workload. `demo results` is in `results_demo.rs`.
+//! As root, it records and explains WebBench on an emulated RiData card, tries every safe fix that needs no other
+//! hardware, and measures the two best. fonio itself undoes all its changes (devices, mounts, a network namespace).
+//! Without root, it reports on a recording of the same workload. `demo results` is in `results_demo.rs`.
 
 use std::process::{Command, Stdio};
 

@@ -30,7 +30,7 @@ pub struct Arguments {
     /// Seed of the random generator.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Processors, that is files.
+    /// Number of processors, with one file each.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=256))]
     pub cpus: u64,
 }

@@ -149,7 +149,7 @@ pub fn measure(command: &mut Command) -> Result<Usage> {
 pub fn processor_time(pid: u32) -> Result<Duration> {
     let path = format!("/proc/{pid}/stat");
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    // The name, in brackets, can have spaces. Behind it, user and system time are the 12th and 13th number.
+    // The name, in brackets, can have spaces. After it, user and system time are the 12th and 13th numbers.
     let behind = text.rsplit_once(')').map_or("", |(_, behind)| behind);
     let ticks: Vec<u64> =
         behind.split_whitespace().skip(11).take(2).filter_map(|word| word.parse().ok()).collect();

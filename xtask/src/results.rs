@@ -423,7 +423,7 @@ mod tests {
         for (from, to, why) in [
             ("\"schema\":1", "\"schema\":2,\"new\":0", "version 2"),
             ("\"id\"", "\"unknown\":0,\"id\"", "unknown field"),
-            (",\"agrees\"", "", "has not 2 cells"),
+            (",\"agrees\"", "", "does not have 2 cells"),
             ("\"rows\"", "\"lines\"", "unknown field"),
         ] {
             let changed = text.replace(from, to);

@@ -145,7 +145,7 @@ struct Dependency {
 pub fn run() -> Result<()> {
     let breaches = breaches()?;
     if !breaches.is_empty() {
-        bail!("{} breaches of the architecture:\n  {}", breaches.len(), breaches.join("\n  "));
+        bail!("{} violations of the architecture:\n  {}", breaches.len(), breaches.join("\n  "));
     }
     Ok(())
 }

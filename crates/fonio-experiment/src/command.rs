@@ -1,4 +1,4 @@
-//! Runs a command of the user in several setups in interleaved rounds, and compares the setups, as
+//! Runs a user's command in several setups in interleaved rounds, and compares the setups, as
 //! [`run_series`](crate::run_series) does for workloads.
 
 use std::ffi::OsString;

@@ -5,7 +5,7 @@
 //!
 //! - [`run_series`] runs a workload in several [`Setup`]s, unchanged and with each [`Candidate`] fix;
 //!   [`document()`] turns the series into a report;
-//! - [`run_command_series`] does the same with a command of the user, or with the I/O of a recording ([`replay`]);
+//! - [`run_command_series`] does the same with a user's command, or with a recording's I/O ([`replay`]);
 //! - [`run_live`] switches a setting of the machine in use, in slices of time, and compares pairs of slices;
 //! - [`launch_series`] launches a command on several setups and divides its time into parts;
 //! - [`measure_layers`] measures the throughput at each layer between a file and the device.

@@ -50,7 +50,7 @@ impl Worker {
     pub(crate) fn failure(&mut self) -> ExperimentError {
         let _ = self.child.kill();
         let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-        ExperimentError::TaskFailed { status, complaint: "it says why above".to_owned() }
+        ExperimentError::TaskFailed { status, complaint: "its error is printed above".to_owned() }
     }
 
     /// Waits for the end of a process that has written its result.

@@ -81,7 +81,7 @@ impl Complaints {
                 self.ready.push(Diagnostic {
                     severity: merged.severity,
                     code: code.to_owned(),
-                    message: format!("{} And the same elsewhere.", merged.message),
+                    message: format!("{} The same occurs elsewhere.", merged.message),
                     file: (!file.is_empty()).then_some(file),
                     record: None,
                     offset: None,

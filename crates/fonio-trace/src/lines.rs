@@ -39,7 +39,7 @@ pub struct Lines<R> {
 }
 
 impl<R: Read> Lines<R> {
-    /// The lines of `source`.
+    /// Creates the lines of `source`.
     pub fn new(source: R) -> Lines<R> {
         Lines {
             source,

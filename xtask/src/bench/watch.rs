@@ -42,7 +42,7 @@ pub struct Arguments {
     /// Measure only this part.
     #[arg(value_parser = ["written", "cost"])]
     part: Option<String>,
-    /// Measure for this long. The default is 2h for `written` and 90s for `cost`.
+    /// Duration of the measurement. The default is 2h for `written` and 90s for `cost`.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
     time: Option<Duration>,
     /// The interval at which the watch writes its history.

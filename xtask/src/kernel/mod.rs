@@ -41,10 +41,10 @@ enum Action {
         /// Number of times it is removed and loaded.
         #[arg(long, value_name = "N", default_value_t = 100)]
         rounds: u32,
-        /// How long each load runs.
+        /// Duration of each load.
         #[arg(long, value_name = "N", default_value_t = 10)]
         seconds: u32,
-        /// Requests of mixed load.
+        /// Number of requests in the mixed load.
         #[arg(long, value_name = "N", default_value_t = 0)]
         requests: u32,
     },

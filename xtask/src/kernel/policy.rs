@@ -359,7 +359,7 @@ fn sequence(seed: u64, events: u64) -> u64 {
                 let fail = |what: String| panic!("seed {seed}: {what}\n{}", driver.tail());
                 let Ok(id) = answer.parse::<u64>() else {
                     model.check_none(now, timer).unwrap_or_else(fail);
-                    // Nothing but time helps.
+                    // Only time helps.
                     if model.in_flight.is_empty()
                         && let Some(timer) = timer
                     {

@@ -80,7 +80,7 @@ const FILES: &str = "cat /etc/fstab; find /etc/udev/rules.d /etc/sysctl.d /var/l
 pub fn run(fonio: &Path) -> Result<u32> {
     let options = SystemOptions { disks: vec![DISK_BYTES], ..SystemOptions::default() };
     let broken = in_debian("Settings that are kept", &options, |steps| all(steps, fonio))?;
-    println!("\nPromised: each of these.\n");
+    println!("\nPromised: all of these.\n");
     Ok(broken)
 }
 
@@ -102,7 +102,7 @@ fn all(steps: &mut Steps<'_, '_>, fonio: &Path) -> Result<()> {
     }
     println!();
     let (force_kept, files_kept) = (text(steps.system, &in_force)?, text(steps.system, FILES)?);
-    steps.promise("in force at once", VALUES.iter().all(|value| force_kept.contains(value)), &force_kept);
+    steps.promise("in force immediately", VALUES.iter().all(|value| force_kept.contains(value)), &force_kept);
     let of_unit = text(steps.system, OF_UNIT)?;
     steps.promise("the unit's control group has them", has_of_unit(&of_unit), &of_unit);
     text(steps.system, WRITE)?;

@@ -64,7 +64,7 @@ pub fn run(Arguments { action: Action::Test { parts } }: &Arguments) -> Result<(
     if wants("sync-policy") {
         broken += sync_policy::run()?;
     }
-    ensure!(broken == 0, "{broken} of the promises do not hold, marked *");
+    ensure!(broken == 0, "{broken} promises were broken (marked *)");
     Ok(())
 }
 

@@ -69,7 +69,7 @@ impl Timed for LaunchFigures {
 }
 
 impl LaunchFigures {
-    /// How the command failed. A command that became quiet was ended on purpose and did not fail.
+    /// Returns how the command failed. A command that became quiet was ended on purpose and did not fail.
     pub fn failure(&self) -> Option<Failure> {
         Failure::of(self.exit, self.signal)
             .filter(|failure| matches!(failure, Failure::Code(_)) || !self.became_quiet)

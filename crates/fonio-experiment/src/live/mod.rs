@@ -118,13 +118,13 @@ pub enum LiveProgress<'a> {
     },
 }
 
-/// Why a test ended.
+/// The reason why a test ended.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Ended {
     /// The answer is clear.
     Answered,
-    /// The time is over.
+    /// The time limit was reached.
     Time,
     /// The user asked to stop, or something failed. The setting is restored.
     Error(ExperimentError),
@@ -182,7 +182,7 @@ pub fn run_live(
     }
 }
 
-/// A test that runs.
+/// A running test.
 struct Test<'a> {
     plan: LivePlan,
     options: &'a LiveOptions<'a>,

@@ -117,7 +117,7 @@ impl LiveResult {
         }
     }
 
-    /// The slices as CSV. Times are in seconds per second; pressure is a share.
+    /// Returns the slices as CSV. Times are in seconds per second; pressure is a share.
     pub(super) fn table(&self) -> String {
         let mut text = "slice,pair,with_setting,measured_s,blocked_s_per_s,long_waits,machine_some,machine_full,unit_some,\
             unit_full,counts\n"

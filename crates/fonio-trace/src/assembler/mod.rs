@@ -201,7 +201,7 @@ struct Device {
     gaps: u64,
     /// Number of bios that moved on to a device below.
     passed: u64,
-    /// Running medians of the service time, by op, and of the time from queue to issue. 0 while nothing is known.
+    /// Running medians of the service time, by op, and of the time from queue to issue. 0 while unknown.
     service: [Nanos; Op::ALL.len()],
     queue: Nanos,
     /// The longest service time.

@@ -167,7 +167,7 @@ impl Tally {
         for &counter in Counter::ALL {
             let rest = self.get(counter).saturating_sub(PLACES);
             if rest > 0 && self.told[counter as usize] {
-                let message = format!("{}: {} in all", counter.sentence(), self.get(counter));
+                let message = format!("{}: {} in total", counter.sentence(), self.get(counter));
                 sink.diagnostic(&diagnostic(counter, message, rest))?;
             }
         }

@@ -59,7 +59,7 @@ struct State {
 }
 
 impl BlkparseReader {
-    /// A reader of `input`.
+    /// Creates a reader of `input`.
     pub fn new(input: Input) -> BlkparseReader {
         BlkparseReader {
             name: input.name,

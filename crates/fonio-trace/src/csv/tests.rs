@@ -119,7 +119,7 @@ fn any_table() {
             Warning unreadable-row line Some(9): The time `` is not a time in the column's unit; the row was skipped.
             Note unaligned-offset line Some(10): The offset 102 is inside a sector of 512 bytes; the sector's start is used.
             Note numbered-device line Some(10): The device `nvme0n1` has no number; it gets the number 0:1.
-            Warning unreadable-row line None: The time `` is not a time in the column's unit; the row was skipped. And the same elsewhere.
+            Warning unreadable-row line None: The time `` is not a time in the column's unit; the row was skipped. The same occurs elsewhere.
         "#]],
     );
 }

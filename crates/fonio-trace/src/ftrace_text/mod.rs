@@ -44,7 +44,7 @@ pub struct FtraceReader {
 }
 
 impl FtraceReader {
-    /// A reader of `input`.
+    /// Creates a reader of `input`.
     pub fn new(input: Input) -> FtraceReader {
         FtraceReader { text: FtraceText::new(input.bytes, Some(input.name.clone())), file: input.name }
     }

@@ -62,7 +62,7 @@ pub struct SystraceReader {
 }
 
 impl SystraceReader {
-    /// A reader of `input`. Positions in diagnostics refer to the text inside.
+    /// Creates a reader of `input`. Positions in diagnostics refer to the text inside.
     pub fn new(input: Input) -> SystraceReader {
         let text =
             FtraceText::new(Extract::new(input.bytes), Some(input.name.clone())).with_escaped_line_ends();

@@ -103,7 +103,7 @@ impl Emulated {
     fn hear(&mut self) -> Result<Value> {
         let mut line = String::new();
         if self.output.read_line(&mut line)? == 0 {
-            bail!("it ended; it says why above");
+            bail!("it ended; its error is printed above");
         }
         Ok(serde_json::from_str(&line)?)
     }

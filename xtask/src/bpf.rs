@@ -17,7 +17,7 @@ pub const FOLDER: &str = "crates/fonio-record/bpf";
 /// The programs: `NAME.bpf.c` becomes `NAME.bpf.o`.
 const PROGRAMS: [&str; 3] = ["blocked", "calls", "requests"];
 
-/// The compiler, and the program that strips debug information. The types (BTF) stay.
+/// The compiler, and the program that strips debug information. Type information (BTF) is kept.
 const CLANG: &str = "clang-14";
 const STRIP: &str = "llvm-strip-14";
 

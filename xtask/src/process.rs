@@ -122,7 +122,7 @@ pub fn remove_folder(folder: &Path) -> Result<()> {
 pub struct Usage {
     /// User and system time.
     pub cpu: Duration,
-    /// From start to end.
+    /// Elapsed time from start to end.
     pub wall: Duration,
     /// Largest resident set.
     pub peak_bytes: u64,

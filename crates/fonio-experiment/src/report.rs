@@ -270,13 +270,13 @@ fn table(series: &Series) -> Table {
             "Run time without the fix over run time with it in the same round: geometric mean and interval.",
         ),
         Column::new("Answer"),
-        Column::noted("Requests", "To the devices under test, mean of the runs."),
+        Column::noted("Requests", "Requests to the devices under test, mean of the runs."),
         Column::new("Written").or_drop(),
         Column::new("Flushes").or_drop(),
         Column::noted("Busy", "Share of the run time with a request in flight.").or_drop(),
     ];
     if shows_usable {
-        columns.push(Column::noted("Space", "For files, on the empty file system.").or_drop());
+        columns.push(Column::noted("Space", "Bytes for files on the empty file system.").or_drop());
     }
     Table {
         caption: "Run times".into(),

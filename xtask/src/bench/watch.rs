@@ -211,7 +211,7 @@ fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResu
         Unit::S.format(LINE_EVERY.as_secs_f64()),
         Unit::S.format(STALL_EVERY.as_secs_f64())
     );
-    // The service's folder exists since its installation.
+    // The service's folder has existed since the installation.
     for dir in [&state, &without_dir.join("state")] {
         fs::create_dir(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     }

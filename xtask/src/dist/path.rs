@@ -73,7 +73,7 @@ pub fn run(all: &[Made]) -> Result<()> {
             served: vec![socket],
             ..SystemOptions::default()
         };
-        let title = format!("A user's path with a card like {CARD}");
+        let title = format!("A user's steps with a card like {CARD}");
         broken += in_debian(&title, &options, |steps| path(steps, &made.package))?;
     }
     all_kept(broken)

@@ -7,10 +7,10 @@ use crate::setup::{Medium, Setup, Storage};
 
 /// Why a fix cannot be tried with a command.
 pub(super) const OF_PROGRAM: &str =
-    "it changes what a program does; with a command, only settings can be tried";
+    "it changes a program's behaviour; with a command, only settings can be tried";
 
 /// Why a fix of a folder cannot be tried with a command.
-pub(super) const OF_FOLDER: &str = "the folder of a command is in use; a workload gets a folder of its own";
+pub(super) const OF_FOLDER: &str = "the command's folder is in use; a workload gets its own folder";
 
 /// Tries a setting: as on a machine in use, or with options of a new file system and device.
 pub(super) fn try_setting(

@@ -117,7 +117,7 @@ fn section(series: &LaunchSeries) -> Section {
         id: "launches".into(),
         question: "Where does the time go?".into(),
         answer: format!(
-            "A launch took {}. Every moment of its critical path counts once.",
+            "A launch took {}. The parts of its critical path add up to the run time.",
             series.places.iter().map(took).collect::<Vec<_>>().join(", ")
         ),
         figures: Vec::new(),
@@ -142,7 +142,7 @@ fn table(place: &LaunchResult) -> Table {
         caption: format!("A launch {}", on(&place.name)),
         columns: vec![
             Column::new("Part"),
-            Column::noted("Share", "Of the mean run time."),
+            Column::noted("Share", "Share of the mean run time."),
             Column::noted("Time", "Mean, minimum and maximum of the launches."),
         ],
         rows,

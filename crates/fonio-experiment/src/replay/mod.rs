@@ -4,9 +4,9 @@
 //! that holds every accessed chunk. [`What::Calls`] are its file-system calls. They use the page cache and
 //! the file system, with files of the recorded lengths.
 //!
-//! Each thread of the recording is a thread. If an access began after the thread's previous access had completed, it
-//! does so in the replay too, after the same pause. So the thread continues earlier on a faster device. An access also
-//! waits for another thread's access if the recording shows that this thread woke or started its own.
+//! Each recorded thread is a thread of the replay. If an access began after the thread's previous access had completed,
+//! it does so in the replay too, after the same pause. So the thread continues earlier on a faster device. An access
+//! also waits for another thread's access if the recording shows that this thread woke or started its own.
 
 pub mod blocks;
 pub mod calls;

@@ -87,7 +87,7 @@ impl Fix {
     pub fn setting(&self) -> Option<Setting> {
         match self.real {
             Real::Setting(_) | Real::Trim => {
-                Some(Setting::parse(self.name).expect("every setting has a value without one written"))
+                Some(Setting::parse(self.name).expect("every setting has a default value"))
             }
             Real::ByHand(_) => None,
         }

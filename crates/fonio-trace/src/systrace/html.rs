@@ -5,7 +5,7 @@ use memchr::memmem;
 use super::Unpacked;
 use super::content::Content;
 
-/// systrace writes no longer `<script …>` tag.
+/// The `<script …>` tags of systrace are never longer.
 const TAG_BYTES_MAX: usize = 1024;
 
 const SCRIPT: &[u8] = b"<script";

@@ -229,7 +229,7 @@ fn what_cannot_be_tested_is_refused_with_the_reason() {
         text(&run.stderr)
     };
     let unit = refused(&["fix", "trial", "swappiness=1", "--unit", "no-such.service"]);
-    assert!(unit.contains("no process belongs to the unit \"no-such.service\" now; "), "{unit}");
+    assert!(unit.contains("the unit \"no-such.service\" has no process now; "), "{unit}");
     let place = refused(&["fix", "trial", "noatime", "/proc"]);
     assert!(place.contains("it is proc, which is not on a device"), "{place}");
 }

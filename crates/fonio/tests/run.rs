@@ -143,7 +143,7 @@ fn what_does_not_exist_is_named() {
         ("fix apply concurrency /proc", "it is on no block device"),
         ("fix apply discard-size=1MiB /proc", "it is on no block device"),
         ("fix apply discard-size=1 /", "write a multiple of 4KiB"),
-        ("fix apply raid0 /", "If one of the two devices fails, all data on both are lost"),
+        ("fix apply raid0 /", "If either device fails, all data on both are lost"),
         ("fix apply device=kingston . --keep", "replace the hardware"),
         ("fix prove bfq", "a command after `--`"),
         ("fix prove bfq webbench -- true", "either a workload or a command after `--`"),

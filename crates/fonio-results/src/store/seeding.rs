@@ -11,6 +11,7 @@ use crate::database::{Column, Connection, DatabaseError};
 use crate::entry::Entry;
 use crate::{figures, token};
 
+/// The time at which the seeded results were received, in seconds since 1970.
 pub const RECEIVED_AT: i64 = 1_790_000_000;
 
 /// A query for each table, without its random columns (ids and token hashes).

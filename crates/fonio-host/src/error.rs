@@ -24,7 +24,7 @@ pub enum HostError {
     #[error("`{command}` failed ({status}): {output}")]
     ProgramFailed { command: String, status: String, output: String },
     /// A program needs a file that does not exist.
-    #[error("{program} needs {}, which does not exist; to make it: {remedy}", path.display())]
+    #[error("{program} needs {}, which does not exist; to create it: {remedy}", path.display())]
     FileMissing { program: &'static str, path: PathBuf, remedy: &'static str },
     /// The running kernel lacks a file system or scheduler, also as a module. `what` is the file system's
     /// name, or `scheduler` and the scheduler's name.

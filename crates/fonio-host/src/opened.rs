@@ -28,7 +28,7 @@ const NOTICE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 pub struct Opened {
     /// The process that opened the file.
     pub pid: u32,
-    /// The file's path as this process sees it.
+    /// The file's path in our mount namespace.
     pub path: PathBuf,
 }
 

@@ -25,7 +25,7 @@ pub fn run(command: &SyncPolicy) -> Result<Exit> {
 
 fn read(path: &Path) -> Result<Policy> {
     let text = fs::read_to_string(path).with_context(|| {
-        format!("cannot read the policy {}; docs/sync-policy.md says what to write there", path.display())
+        format!("cannot read the policy {}; docs/sync-policy.md describes its format", path.display())
     })?;
     Ok(Policy::parse(&text, path)?)
 }

@@ -250,7 +250,7 @@ pub(super) fn check_copying_back(dir: &Path) -> Result<(), HostError> {
         return Ok(());
     }
     let (needs, has) = (words(needs), words(has));
-    let reason = format!("to copy it back needs {needs} of free space below it, and there are {has}");
+    let reason = format!("copying it back needs up to {needs} of free space below it, but only {has} are free");
     Err(not_restorable(dir, reason))
 }
 
@@ -259,22 +259,22 @@ pub(super) fn open(dir: &Path) -> Result<OwnedFd, HostError> {
     rustix::fs::open(dir, AS_FOLDER, Mode::empty()).map_err(failed("open", dir))
 }
 
-/// The free space of a file system.
+/// Returns the free space of a file system.
 pub(super) fn free(dir: &OwnedFd) -> Result<ByteCount, Errno> {
     let found = rustix::fs::fstatvfs(dir)?;
     Ok(ByteCount(found.f_bavail.saturating_mul(found.f_frsize)))
 }
 
-/// Returns the maximum space that copying back needs on the folder's own device, and the free space there.
+/// Returns the maximum space needed to copy back to the folder's own device, and the free space there.
 fn needs(dir: &Path) -> Result<(ByteCount, ByteCount), HostError> {
     let own = visible(dir).map_err(failed("open", dir))?;
     // A new file is complete before it replaces the old one, so both need space.
     let needs = survey(&own, dir)?.bytes;
-    let below = uncovered(dir).map_err(failed("open the folder below", dir))?;
+    let below = uncovered(dir).map_err(failed("open the folder covered by", dir))?;
     Ok((needs, free(&below).map_err(failed("look at", dir))?))
 }
 
-/// Returns a sentence on the space that copying the content back needs.
+/// Returns a sentence on the space needed to copy the content back.
 pub(super) fn copying_back(dir: &Path) -> Option<String> {
     let (needs, has) = needs(dir).ok()?;
     Some(format!(
@@ -285,7 +285,7 @@ pub(super) fn copying_back(dir: &Path) -> Option<String> {
     ))
 }
 
-/// An amount of data, rounded for people.
+/// Formats an amount of data, rounded for people.
 pub(super) fn words(bytes: ByteCount) -> String {
     Unit::Bytes.format(bytes.0 as f64)
 }
@@ -294,14 +294,14 @@ pub(super) fn device_of(dir: &Path) -> u64 {
     fs::metadata(dir).map_or(0, |stat| stat.dev())
 }
 
-/// Only one process at a time copies folders. The kernel ends the lock with the process.
+/// Locks the copying of folders, so only one process copies at a time. The kernel releases the lock when the process ends.
 pub(super) fn lock() -> Result<File, HostError> {
     lock_private_folder(&state::folder().join("folders"))
 }
 
 pub(super) const AS_FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// Opens the folder below all mounts on it and in it.
+/// Opens the folder without the mounts on it and in it.
 pub(super) fn uncovered(dir: &Path) -> Result<OwnedFd, Errno> {
     let (parent, name) = (dir.parent().ok_or(Errno::INVAL)?, dir.file_name().ok_or(Errno::INVAL)?);
     let mount = copy_of_mount(parent)?;
@@ -319,7 +319,7 @@ fn copy_of_mount(dir: &Path) -> Result<OwnedFd, Errno> {
     rustix::mount::open_tree(CWD, dir, flags)
 }
 
-/// The options that a mount over a folder takes from the mount that holds the folder, with their flags.
+/// Options that a mount over a folder inherits from the mount that holds the folder, with their flags.
 const ATTRIBUTES: [(&str, MountAttrFlags); 4] = [
     ("nosuid", MountAttrFlags::MOUNT_ATTR_NOSUID),
     ("nodev", MountAttrFlags::MOUNT_ATTR_NODEV),
@@ -327,7 +327,7 @@ const ATTRIBUTES: [(&str, MountAttrFlags); 4] = [
     ("noatime", MountAttrFlags::MOUNT_ATTR_NOATIME),
 ];
 
-/// Returns the options of the mount that holds a folder, as far as a mount over the folder takes them.
+/// Returns the options that a mount over a folder inherits from the mount that holds the folder.
 pub(super) fn options_around(dir: &Path) -> Result<Vec<&'static str>, HostError> {
     let table = MountTable::read()?;
     // The folder itself can be a mount point.
@@ -337,17 +337,17 @@ pub(super) fn options_around(dir: &Path) -> Result<Vec<&'static str>, HostError>
     Ok(names.filter(|name| options.iter().any(|option| option == name)).collect())
 }
 
-/// The flags of [`options_around`].
+/// Returns [`options_around`] as flags.
 fn attributes_around(dir: &Path) -> Result<MountAttrFlags, HostError> {
     let names = options_around(dir)?;
     let flags = ATTRIBUTES.iter().filter(|(name, _)| names.contains(name)).map(|(_, flag)| *flag);
     Ok(flags.fold(MountAttrFlags::empty(), |all, flag| all | flag))
 }
 
-/// The error of a system call on a folder. Copies of mounts need Linux 5.2.
+/// Returns a closure that makes the error of a failed system call on a folder. Copying mounts needs Linux 5.2.
 pub(super) fn failed(action: &'static str, dir: &Path) -> impl Fn(Errno) -> HostError {
     move |error| match error {
-        Errno::NOSYS => not_in_kernel("call open_tree, which Linux 5.2 or later has"),
+        Errno::NOSYS => not_in_kernel("open_tree call (Linux 5.2)"),
         _ => HostError::system(action, dir)(error),
     }
 }

@@ -232,7 +232,10 @@ mod tests {
             assert_eq!(filesystem.to_string().parse(), Ok(filesystem));
         }
         let refused = "fat".parse::<Filesystem>().expect_err("it is called vfat");
-        assert_eq!(refused, "unknown file system `fat`; use one of: ext4, ext3, xfs, btrfs, f2fs, nilfs2, vfat");
+        assert_eq!(
+            refused,
+            "unknown file system `fat`; use one of: ext4, ext3, xfs, btrfs, f2fs, nilfs2, vfat"
+        );
     }
 
     #[test]

@@ -137,10 +137,7 @@ pub(super) fn left_below(dir: &Path, means: &str) -> Option<String> {
     });
     let to_do = what_to_do(&left, "restart");
     (!left.is_empty()).then(|| {
-        format!(
-            "These programs still use the old files, {means}: {}. Do this now: {to_do}.",
-            named(&left)
-        )
+        format!("These programs still use the old files, {means}: {}. Do this now: {to_do}.", named(&left))
     })
 }
 
@@ -250,7 +247,8 @@ pub(super) fn check_copying_back(dir: &Path) -> Result<(), HostError> {
         return Ok(());
     }
     let (needs, has) = (words(needs), words(has));
-    let reason = format!("copying it back needs up to {needs} of free space below it, but only {has} are free");
+    let reason =
+        format!("copying it back needs up to {needs} of free space below it, but only {has} are free");
     Err(not_restorable(dir, reason))
 }
 

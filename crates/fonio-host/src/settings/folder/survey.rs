@@ -49,10 +49,7 @@ pub(in crate::settings) fn survey(folder: &OwnedFd, place: &Path) -> Result<Surv
     walk(folder.as_fd(), place, &mut found, &mut linked)?;
     let elsewhere = linked.into_values().find(|(_, names, links)| names < links);
     if let (None, Some((path, _, _))) = (&found.obstacle, elsewhere) {
-        found.obstacle = Some((
-            path,
-            "it has a hard link outside the folder, which would not be updated",
-        ));
+        found.obstacle = Some((path, "it has a hard link outside the folder, which would not be updated"));
     }
     Ok(found)
 }
@@ -112,7 +109,9 @@ fn look_at_flags(dir: BorrowedFd<'_>, name: &CString, path: &Path, found: &mut S
     let Ok(file) = copy::open_file(dir, name) else { return };
     let flags = rustix::fs::ioctl_getflags(&file).unwrap_or(IFlags::empty());
     if flags.intersects(IFlags::IMMUTABLE | IFlags::APPEND) && found.obstacle.is_none() {
-        found.obstacle =
-            Some((path.to_owned(), "its attributes forbid replacing it (`lsattr`); remove them with `chattr -ai`"));
+        found.obstacle = Some((
+            path.to_owned(),
+            "its attributes forbid replacing it (`lsattr`); remove them with `chattr -ai`",
+        ));
     }
 }

@@ -82,9 +82,7 @@ impl Keeper {
             KeptAs::Sysctl(assignments) => {
                 if let Some((file, line)) = self.overrides(&assignments)? {
                     let file = file.display();
-                    return Err(refused(format!(
-                        "line {line} of {file} overrides it: remove that line"
-                    )));
+                    return Err(refused(format!("line {line} of {file} overrides it: remove that line")));
                 }
                 let lines = assignments.iter().map(|(name, value)| format!("{name} = {value}")).collect();
                 Change::Lines { file: self.files.sysctl.clone(), lines }

@@ -166,16 +166,8 @@ fn what_cannot_be_kept_is_refused_with_the_way_out() {
     };
     let limits = "vm.dirty_background_bytes=1 vm.dirty_bytes=2";
     for (target, new, expected) in [
-        (
-            r#"{"kind": "dirty_limits"}"#,
-            limits,
-            "line 2 of sysctl.conf overrides it: remove that line",
-        ),
-        (
-            r#"{"kind": "swappiness"}"#,
-            "10",
-            "line 1 of sysctl.d/99-own.conf overrides it: remove that line",
-        ),
+        (r#"{"kind": "dirty_limits"}"#, limits, "line 2 of sysctl.conf overrides it: remove that line"),
+        (r#"{"kind": "swappiness"}"#, "10", "line 1 of sysctl.d/99-own.conf overrides it: remove that line"),
         (
             r#"{"kind": "scheduler", "device": "sda"}"#,
             "bfq",

@@ -101,9 +101,9 @@ fn set_mode(path: &Path, mode: &str) -> Result<(), HostError> {
     };
     match change() {
         Ok(got) if got.eq_ignore_ascii_case(wanted) => Ok(()),
-        Ok(got) => Err(refused(format!(
-            "SQLite left it in mode {got}: stop the other program that uses it first"
-        ))),
+        Ok(got) => {
+            Err(refused(format!("SQLite left it in mode {got}: stop the other program that uses it first")))
+        }
         Err(rusqlite::Error::SqliteFailure(error, _))
             if matches!(
                 error.code,

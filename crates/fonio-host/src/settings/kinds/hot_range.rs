@@ -276,9 +276,7 @@ fn check_below(image: &Path) -> Result<(), String> {
                     "{kind} writes each change to a new address, so an image would not stay in its range; use one of: {known}"
                 )
             }
-            _ => format!(
-                "fonio does not know whether {kind} overwrites data in place; use one of: {known}"
-            ),
+            _ => format!("fonio does not know whether {kind} overwrites data in place; use one of: {known}"),
         });
     }
     let stat = fs::metadata(top).map_err(|error| format!("{}: {error}", top.display()))?;

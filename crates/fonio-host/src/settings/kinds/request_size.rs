@@ -36,9 +36,11 @@ impl Kind for RequestSize {
     fn object(&self, wanted: &Wanted<'_>, path: &Path) -> Result<Object, Refusal> {
         let device = disk_of(path)?;
         match Queue::of(&device).read("max_hw_sectors_kb")?.parse::<u64>() {
-            Ok(kib) if wanted.value.size().0 > kib << 10 => {
-                Err(format!("the device accepts at most {} per request", ByteCount(kib << 10).to_exact_text()).into())
-            }
+            Ok(kib) if wanted.value.size().0 > kib << 10 => Err(format!(
+                "the device accepts at most {} per request",
+                ByteCount(kib << 10).to_exact_text()
+            )
+            .into()),
             _ => Ok(Object::Disk(device)),
         }
     }

@@ -170,9 +170,7 @@ fn check_program(program: &Path) -> Result<(), String> {
     }
     let mut buffer = [0; 64];
     if rustix::fs::getxattr(program, "security.capability", &mut buffer).is_ok() {
-        return Err(format!(
-            "{shown} has file capabilities, so the dynamic linker loads no library into it"
-        ));
+        return Err(format!("{shown} has file capabilities, so the dynamic linker loads no library into it"));
     }
     match is_dynamic(&head) {
         Some(true) => Ok(()),

@@ -35,9 +35,7 @@ const FACTS: Facts = Facts {
         does: "tells the device which blocks the file system does not use: once, and with --keep weekly",
         needs: "a device that can discard; for the weekly timer, systemd",
         source: "util-linux's documentation",
-        trial: Trial::Once(
-            "it changes the device irreversibly, so no run without it could follow",
-        ),
+        trial: Trial::Once("it changes the device irreversibly, so no run without it could follow"),
         ..SettingFix::DEFAULT
     }],
     ..Facts::DEFAULT

@@ -21,7 +21,7 @@ pub const ENDING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 /// Returns a flag. From now on, each of the signals sets the flag instead of ending the process.
 ///
 /// # Errors
-/// If the kernel refuses to install the handler.
+/// Errors of the kernel.
 pub fn watch(signals: &[Signal]) -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let mut fallbacks = Fallbacks::lock();
@@ -59,7 +59,7 @@ pub fn exit_code() -> Option<u8> {
 /// other effect.
 ///
 /// # Errors
-/// If the kernel refuses to install the handler.
+/// Errors of the kernel.
 pub fn wake_on(signals: &[Signal]) -> io::Result<UnixStream> {
     let (wakes, woken) = UnixStream::pair()?;
     let mut fallbacks = Fallbacks::lock();
@@ -91,7 +91,7 @@ impl Listener {
     /// another effect.
     ///
     /// # Errors
-    /// If the kernel refuses to install the handler.
+    /// Errors of the kernel.
     pub fn begin(signals: &[Signal]) -> io::Result<Listener> {
         let mut listener = Listener { heard: Vec::new() };
         for &signal in signals {

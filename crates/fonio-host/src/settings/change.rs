@@ -79,7 +79,7 @@ pub struct Undoing {
     pub change: Applied,
     /// How it is kept across reboots, if at all.
     pub kept: Option<Kept>,
-    /// Whether it was made since the machine started.
+    /// Whether it was made since boot.
     is_of_this_boot: bool,
 }
 

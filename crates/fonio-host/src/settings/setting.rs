@@ -135,7 +135,7 @@ impl Setting {
         object.map(|object| Target::new(self.kind, object)).map_err(|refusal| refusal.of(&self.name, path))
     }
 
-    /// Returns the value that this target gets, if it can have one.
+    /// Returns the value for this target, if it can have one.
     fn value_on(&self, target: &Target) -> Result<String, HostError> {
         self.kind
             .value(&self.value, target.object())

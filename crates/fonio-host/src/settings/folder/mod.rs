@@ -345,7 +345,7 @@ fn attributes_around(dir: &Path) -> Result<MountAttrFlags, HostError> {
 /// Returns a closure that makes the error of a failed system call on a folder. Copying mounts needs Linux 5.2.
 pub(super) fn failed(action: &'static str, dir: &Path) -> impl Fn(Errno) -> HostError {
     move |error| match error {
-        Errno::NOSYS => not_in_kernel("open_tree call (Linux 5.2)"),
+        Errno::NOSYS => not_in_kernel("open_tree call (new in Linux 5.2)"),
         _ => HostError::system(action, dir)(error),
     }
 }

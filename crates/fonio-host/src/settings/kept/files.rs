@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::settings::systemd;
 
-/// The files in which settings are kept.
+/// Files in which settings are kept.
 #[derive(Clone, Debug)]
 pub struct KeptFiles {
     /// The mount table. A file with the suffix `.before-fonio` is its backup while fonio has options in it.

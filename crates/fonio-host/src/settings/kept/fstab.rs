@@ -1,4 +1,4 @@
-//! Changes options and adds lines in the text of `/etc/fstab`.
+//! Edits options in the text of `/etc/fstab`, leaving the rest unchanged.
 
 use std::ops::Range;
 use std::path::Path;

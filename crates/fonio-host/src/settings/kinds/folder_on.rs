@@ -196,7 +196,7 @@ fn unmark(there: &OwnedFd, to: &Path) -> Result<(), HostError> {
     unmark().map_err(failed("write in", to))
 }
 
-/// Removes the content of a folder that has only a copy, and last the file that marks it as a copy.
+/// Empties a folder that has only a copy. Removes the marker file last.
 fn empty(there: &OwnedFd, to: &Path) -> Result<(), HostError> {
     let clear = || {
         let names = names(there.as_fd())?;

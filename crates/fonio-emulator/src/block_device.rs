@@ -79,7 +79,6 @@ impl BlockDevice {
         Ok(BlockDevice { kind: Kind::Ublk(device), depth })
     }
 
-    /// Returns its node.
     pub(crate) fn path(&self) -> &Path {
         match &self.kind {
             Kind::Loop(device) => device.path(),

@@ -151,7 +151,6 @@ impl<'a> CutImages<'a> {
     }
 }
 
-/// Decides which parts of writes in doubt survive.
 struct Doubt {
     kept_per_mille: u64,
     random: Random,

@@ -17,7 +17,6 @@ use crate::lateness::LatenessFigures;
 use crate::log::{Kind, LogWriter};
 use crate::pacer::Pacer;
 
-/// A command of a front end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Request<'a> {
     Read { offset: u64, bytes: u64 },
@@ -97,7 +96,6 @@ struct State {
     failed: u64,
 }
 
-/// An emulated device.
 pub(crate) struct Disk {
     limits: Limits,
     image: Image,
@@ -107,7 +105,6 @@ pub(crate) struct Disk {
     pacer: Pacer,
 }
 
-/// Statistics of an emulated device.
 #[derive(Clone, Debug)]
 pub(crate) struct DiskReport {
     pub(crate) counters: Counters,
@@ -173,7 +170,6 @@ impl Disk {
         state.mode = Mode::Paced;
     }
 
-    /// Writes a mark with this name to the log.
     pub(crate) fn mark(&self, name: &str) {
         let time = self.elapsed(Instant::now());
         self.lock().append(Kind::Mark, false, 0, (0, name.len() as u64), time, name.as_bytes());

@@ -312,7 +312,6 @@ impl Emulated {
     }
 }
 
-/// Returns the default driver.
 fn usual() -> Through {
     if has_ublk() { Through::Ublk } else { Through::Loop }
 }

@@ -18,7 +18,6 @@ use fuser::{
 
 use crate::disk::{Disk, Request};
 
-/// The name of the file.
 pub(crate) const FILE_NAME: &str = "disk";
 
 /// The source that `/proc/self/mountinfo` shows for our mounts.

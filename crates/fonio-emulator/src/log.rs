@@ -67,7 +67,6 @@ pub struct Record {
     pub data_at: u64,
 }
 
-/// Appends records.
 #[derive(Debug)]
 pub(crate) struct LogWriter {
     out: BufWriter<File>,

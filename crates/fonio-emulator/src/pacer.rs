@@ -113,7 +113,6 @@ impl Pacer {
         }
     }
 
-    /// Returns the delays of actions so far.
     pub(crate) fn lateness(&self) -> Lateness {
         lock(&self.shared.0).lateness.clone()
     }

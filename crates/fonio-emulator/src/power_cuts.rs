@@ -201,7 +201,6 @@ fn ask(check: &str, dir: &Path, image: &Path, cut: Cut) -> Result<Option<CutOutc
     Ok(Some(CutOutcome { cut, mounted: true, exit_code: out.status.code(), said: tail(&said) }))
 }
 
-/// Returns the end of a program's output.
 fn tail(said: &[u8]) -> String {
     let from = said.len().saturating_sub(SAID_BYTES_MAX);
     String::from_utf8_lossy(&said[from..]).trim().to_owned()

@@ -67,7 +67,6 @@ impl Server {
         }
     }
 
-    /// Returns whether it still runs.
     pub(crate) fn runs(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }

@@ -170,7 +170,6 @@ impl Controller {
     };
 }
 
-/// The hierarchy of a controller.
 enum Hierarchy {
     /// The unified hierarchy (version 2).
     Unified(PathBuf),

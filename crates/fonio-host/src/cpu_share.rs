@@ -39,7 +39,6 @@ impl CpuShare {
         self.0
     }
 
-    /// Returns the quota and the period in microseconds.
     pub(crate) fn quota_period_us(self) -> (u64, u64) {
         (QUOTA_US as u64, (QUOTA_US / self.0).round() as u64)
     }

@@ -8,7 +8,6 @@ use std::path::Path;
 use fonio_system::MountTable;
 use fonio_system::procfs::Task;
 
-/// Maximum number of programs that an error names.
 const NAMED_MAX: usize = 4;
 
 /// Returns a sentence for [`crate::HostError::InUse`] that names the programs that have `device` open or

@@ -224,7 +224,6 @@ fn a_link_carries_bytes_and_goes() {
     assert!(!Path::new(&left).exists());
 }
 
-/// Makes and mounts an ext4 file system.
 fn own_ext4(dir: &Path, ledger: &mut Ledger, options: &str) -> (LoopDevice, std::path::PathBuf) {
     let device = LoopDevice::attach(ledger, &image(dir, 32), &LoopOptions::default()).expect("loop");
     Filesystem::Ext4.make(device.path()).expect("mkfs");

@@ -83,7 +83,6 @@ impl fmt::Display for Architecture {
 #[derive(Debug, thiserror::Error)]
 #[error("`{text}` is not a guest architecture; write amd64, arm64 or armhf")]
 pub struct NotAnArchitecture {
-    /// The unknown name.
     text: String,
 }
 

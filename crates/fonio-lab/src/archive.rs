@@ -19,7 +19,6 @@ use crate::programs;
 pub(crate) const LOADER: &str = "usr/lib64/ld-linux-x86-64.so.2";
 pub(crate) const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
-/// Debian's keys.
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Debian releases whose kernels are offered.
 const SUITES: &[&str] = &["bookworm", "bookworm-backports", "trixie", "trixie-backports", "sid"];
@@ -280,7 +279,6 @@ impl Archive {
         Ok(files)
     }
 
-    /// Downloads packages into a folder.
     pub(crate) fn download(&self, files: &[PackageFile], folder: &Path) -> Result<(), LabError> {
         if files.is_empty() {
             return Ok(());
@@ -442,7 +440,6 @@ impl PackageFile {
         Some(format!("{}={}", parts.next()?, parts.next()?.replace("%3a", ":")))
     }
 
-    /// Returns the package name.
     pub(crate) fn package(&self) -> &str {
         self.name.split('_').next().unwrap_or(&self.name)
     }
@@ -495,7 +492,6 @@ fn suite_for(c_library: Option<(u32, u32)>) -> &'static str {
     suite.map_or("sid", |(suite, _)| suite)
 }
 
-/// Returns the version of this machine's C library.
 fn own_c_library() -> Option<(u32, u32)> {
     let text = Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok()?.stdout;
     let text = String::from_utf8(text).ok()?;

@@ -27,9 +27,7 @@ use crate::programs;
 const INIT: &str = include_str!("init.sh");
 /// Drivers of the ports, which are modules in some kernels.
 const PORT_MODULES: &[&str] = &["virtio_pci", "virtio_console"];
-/// Drivers of disks.
 const DISK_MODULES: &[&str] = &["virtio_pci", "virtio_blk", "ext4"];
-/// Drivers of a memory card.
 const CARD_MODULES: &[&str] = &["sdhci_pci", "mmc_block"];
 
 /// The purpose of a guest.

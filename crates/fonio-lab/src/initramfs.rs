@@ -122,12 +122,10 @@ impl Initramfs {
         Ok(())
     }
 
-    /// Adds a file with these contents.
     pub(crate) fn add_bytes(&mut self, place: &str, mode: u32, bytes: Vec<u8>) {
         self.insert(Path::new(place), REGULAR | mode, Content::Bytes(bytes));
     }
 
-    /// Adds an empty folder.
     pub(crate) fn add_folder(&mut self, place: &Path) {
         self.folder(&inside(place));
     }
@@ -196,7 +194,6 @@ impl Initramfs {
         Ok(found(&text).map(Path::to_owned).collect())
     }
 
-    /// Writes the archive.
     pub(crate) fn write(&self, path: &Path) -> Result<(), LabError> {
         let file = File::create(path).map_err(LabError::system("make", path))?;
         self.write_to(BufWriter::with_capacity(1 << 20, file)).map_err(LabError::system("write", path))

@@ -16,11 +16,9 @@ use crate::kernel::KernelFiles;
 
 /// Memory that must be free in addition to the guest's own.
 const SPARE_MIB: u64 = 128;
-/// Number of console lines in an error.
 const LINES_SHOWN: usize = 8;
 /// Text that the kernel prints when it panics.
 pub(crate) const PANIC: &str = "Kernel panic";
-/// Polling interval of waits.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
 /// Folder for the sockets, disks and console of a running guest, locked while in use.
@@ -267,7 +265,6 @@ impl Drop for Machine {
     }
 }
 
-/// Returns the memory available to programs, in MiB.
 fn free_mib() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

@@ -11,15 +11,12 @@ use std::path::{Path, PathBuf};
 use crate::error::LabError;
 use crate::kernel::KernelFiles;
 
-/// A module, ready to be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Module {
     pub(crate) name: String,
-    /// Its uncompressed file.
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The modules of one kernel.
 #[derive(Debug)]
 pub(crate) struct Modules {
     release: String,

@@ -2,7 +2,6 @@
 
 /// Packages of every guest: a shell, the libraries of this program, and programs for ext4.
 const BASE: &[&str] = &["busybox-static", "libc6", "libgcc-s1", "mount", "e2fsprogs"];
-/// Programs of every guest.
 const TOOLS: &[&str] = &["mount", "umount", "mkfs.ext4", "mkfs.ext3"];
 /// Modules of every guest, if available: devices, schedulers, and checksums that file systems request by
 /// algorithm name.

@@ -41,7 +41,6 @@ const BASE: &[&str] = &[
 ];
 /// Disk size in the guest. The image grows with its contents.
 const DISK_BYTES: u64 = 16 << 30;
-/// Memory of the guest that installs packages.
 const INSTALL_MEMORY_MIB: u64 = 1024;
 /// Packages for creating disk images. With libarchive, `mke2fs` takes files and their owners from a tar
 /// archive.
@@ -112,7 +111,6 @@ impl Root {
     }
 }
 
-/// Packages of an image.
 #[derive(Debug, PartialEq, Eq)]
 struct Contents {
     any_version: String,
@@ -204,7 +202,6 @@ fn essential(archive: &Archive) -> String {
     format!("?narrow(?codename(^{}$),?essential)", archive.suite())
 }
 
-/// Returns the FNV-1a hash of the texts.
 fn hash(texts: &[impl AsRef<str>]) -> u64 {
     let bytes = texts.iter().flat_map(|text| text.as_ref().bytes().chain([0]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
@@ -388,7 +385,6 @@ impl Maker<'_> {
 /// Checksum modules, which ext4 requests by algorithm name.
 pub(crate) const CHECKSUMS: &[&str] = &["crc32c_generic", "crc32c_cryptoapi"];
 
-/// A folder that is removed on drop.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {

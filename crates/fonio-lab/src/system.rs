@@ -39,7 +39,6 @@ const MODULES: &[&str] = &["virtio_pci", "virtio_blk", "ext4"];
 const READY_WITHIN: Duration = Duration::from_secs(600);
 /// Initial and maximum interval between checks whether the guest is ready or a command has ended.
 const ASK_AGAIN: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
-/// Bytes of a file per message.
 const CHUNK: usize = 1 << 20;
 /// Name of the agent in errors.
 const AGENT: &str = "the guest's agent";
@@ -109,11 +108,9 @@ pub struct System<'a> {
     booted: Duration,
     /// Last request number; each request has a unique number.
     numbers: u32,
-    /// Names of its snapshots.
     snapshots: Vec<String>,
 }
 
-/// A running guest.
 #[derive(Debug)]
 struct Power {
     machine: Machine,
@@ -491,7 +488,6 @@ impl<'a> System<'a> {
         if self.power.is_some() { self.power_off() } else { Ok(()) }
     }
 
-    /// Starts QEMU and connects to it.
     fn connect(&mut self, options: &[&str]) -> Result<(), LabError> {
         let place = &self.prepared.place;
         let mut command = self.prepared.command(NO_LOGIN)?;
@@ -516,7 +512,6 @@ impl<'a> System<'a> {
         self.qemu("qmp_capabilities", &json!({})).map(drop)
     }
 
-    /// Waits until the agent answers.
     fn wait_for_agent(&mut self, when: &'static str) -> Result<(), LabError> {
         let began = Instant::now();
         loop {

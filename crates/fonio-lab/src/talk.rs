@@ -37,7 +37,6 @@ impl Talk {
         Ok(Talk { with, stream, rest: Vec::new() })
     }
 
-    /// Sends a request and returns its answer.
     pub(crate) fn ask(
         &mut self,
         request: &str,

@@ -39,7 +39,6 @@ impl Machine {
         self.root.join("proc").join(below)
     }
 
-    /// Returns the folder of the kernel's modules.
     pub(crate) fn modules(&self) -> PathBuf {
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
         self.root.join("lib/modules").join(release)

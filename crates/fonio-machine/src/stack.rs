@@ -13,7 +13,6 @@ use crate::machine::Machine;
 use crate::mounts;
 use crate::sysfs::{entries, read_device_id, read_text};
 
-/// Maximum depth of a stack.
 const STACK_MAX: u32 = 8;
 
 impl Machine {

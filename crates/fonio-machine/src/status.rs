@@ -74,7 +74,6 @@ pub fn percent_full(mount: &Mount) -> Option<u64> {
     (size > 0).then(|| size.saturating_sub(available).saturating_mul(100) / size)
 }
 
-/// Interval for measuring writes.
 const INTERVAL: Duration = Duration::from_millis(700);
 
 /// Reads the machine's status. Takes about 0.7 seconds to measure the writes of processes and cgroups.

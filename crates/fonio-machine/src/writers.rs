@@ -56,10 +56,8 @@ pub struct CgroupWriting {
 /// Maximum number of cgroups to read, because some machines have tens of thousands.
 const CGROUPS_MAX: usize = 2000;
 const CGROUP_DEPTH_MAX: usize = 8;
-/// Maximum number of processes to read.
 const PROCESSES_MAX: usize = 5000;
 
-/// One reading of the counters.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub processes: BTreeMap<u32, Process>,
@@ -143,7 +141,6 @@ impl Counters {
     }
 }
 
-/// Returns the bytes written between two readings.
 pub(crate) fn between(before: &Counters, after: &Counters, interval_ms: u64) -> Writing {
     let mut processes: Vec<ProcessWriting> = after
         .processes

@@ -108,7 +108,6 @@ fn of_error(error: &anyhow::Error, has_command: bool) -> u8 {
     error.chain().find_map(of_cause).unwrap_or_else(|| usage(has_command))
 }
 
-/// Returns whether an error is a broken pipe.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let of_io = cause.downcast_ref::<io::Error>().map(io::Error::kind);

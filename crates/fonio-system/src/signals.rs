@@ -143,7 +143,6 @@ static FALLBACKS: Mutex<Vec<Fallback>> = Mutex::new(Vec::new());
 #[derive(Debug)]
 struct Fallback {
     signal: Signal,
-    /// Number of listeners.
     listeners: usize,
     /// Whether the signal ended the process before our first listener.
     ends_process: bool,

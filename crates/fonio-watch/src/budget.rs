@@ -14,7 +14,6 @@ const FILE_SYSTEM: ByteCount = ByteCount(16 << 10);
 #[derive(Debug)]
 pub struct Budget {
     at_most: u64,
-    /// Start of the watch on the monotonic clock.
     began: Duration,
     /// Monotonic time and bytes of each write.
     writes: VecDeque<(Duration, u64)>,

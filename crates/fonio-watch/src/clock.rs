@@ -12,7 +12,6 @@ const JUMP_S: i64 = 2;
 /// The relation of the wall clock to the monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WallClock {
-    /// The wall clock at monotonic time 0, in nanoseconds.
     unix_ns_at_zero: i64,
 }
 

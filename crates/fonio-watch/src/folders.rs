@@ -46,7 +46,6 @@ impl Default for Folders {
 struct Process {
     #[serde(flatten)]
     process: ProcessId,
-    /// Whether the watch has started completely.
     is_ready: bool,
 }
 

@@ -82,7 +82,6 @@ impl Histogram {
     }
 }
 
-/// Returns the upper end of a class.
 fn end_of(class: usize) -> Nanos {
     Nanos(1000_u64 << class.min(CLASSES - 1))
 }
@@ -115,7 +114,6 @@ mod tests {
         assert_eq!(counted.count(), 4);
     }
 
-    /// Existing history files contain histograms in this form.
     #[test]
     fn the_stored_form_stays() {
         let bytes = postcard::to_stdvec(&of(&[0, 999, 1000, 1999, 2000, 5_000_000])).unwrap();

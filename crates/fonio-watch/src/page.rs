@@ -22,7 +22,6 @@ const ROWS_MAX: usize = 100;
 /// Maximum gap between spans that counts as watched.
 const GAP_S: i64 = 90;
 
-/// Data for the page.
 struct About<'a> {
     history: &'a History,
     since: UnixSeconds,
@@ -369,7 +368,6 @@ fn provenance(about: &About<'_>) -> Vec<Fact> {
     facts
 }
 
-/// Removes repeated names.
 fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
     let mut kept: Vec<String> = Vec::new();
     for name in names {

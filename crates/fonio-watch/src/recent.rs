@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 
 use crate::compact::Codec;
 
-/// Retention time of requests, waits and counts.
 const HELD: Nanos = Nanos(60_000_000_000);
 /// Maximum number of waits and of counts, with about 100 bytes each.
 const WAITS_MAX: usize = 8192;

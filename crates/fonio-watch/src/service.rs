@@ -307,7 +307,6 @@ fn remove(folder: &Path) -> Result<(), ServiceError> {
     Ok(())
 }
 
-/// Removes a file if it exists.
 fn remove_file(path: &Path) -> Result<(), ServiceError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

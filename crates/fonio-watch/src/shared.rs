@@ -7,7 +7,6 @@ use fonio_core::ByteCount;
 
 use crate::summary::{Bounds, Summary};
 
-/// Bounds of the totals since the beginning.
 const BOUNDS: Bounds = Bounds { parties: 60, files: 20, stalls: 20, events: 20 };
 
 /// The figures of the last minute, and those since the watch began.

@@ -48,7 +48,6 @@ pub fn tell(
     Told { stall, head, files }
 }
 
-/// Named files, with their indexes.
 #[derive(Debug)]
 struct Files {
     rows: Vec<KeptFile>,
@@ -200,12 +199,10 @@ fn kept_thread(tid: u32, observer: &Observer) -> Option<KeptThread> {
     })
 }
 
-/// Returns a wait with its file index.
 fn wait_in(wait: &ObservedWait, files: &Files) -> Wait {
     Wait { file_id: files.place(wait.file), ..wait.row.clone() }
 }
 
-/// Returns a request with its file index.
 fn request_in(request: ObservedRequest, files: &Files) -> Request {
     let file_id = files.place(request.file);
     let content = file_id.and_then(|file| files.rows.get(file as usize)).map(|file| file.content);

@@ -22,7 +22,6 @@ const GAP: Nanos = Nanos(5_000_000_000);
 const SETTLED: Nanos = Nanos(6_000_000_000);
 /// Time after which a continuing stall is reported.
 const GOES_ON: Nanos = Nanos(60_000_000_000);
-/// Maximum number of named parties.
 const PARTIES_MAX: usize = 8;
 
 /// A stall.

@@ -14,7 +14,6 @@ const PATHS_MAX: usize = 20;
 /// Maximum length of a kept path, in bytes. The middle of longer paths is cut.
 const PATH_BYTES_MAX: usize = 160;
 
-/// The target of written data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Place {
     File(Inode),

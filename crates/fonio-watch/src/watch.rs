@@ -38,13 +38,11 @@ const SLEEP: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 /// Time between two searches for unfinished waits.
 const LOOK_FOR_OPEN: Duration = Duration::from_secs(30);
-/// Bounds of a minute's summary.
 const BOUNDS: Bounds = Bounds { parties: 40, files: 30, stalls: 20, events: 20 };
 /// Maximum number of unwritten minutes. Beyond it, they are merged, so memory stays bounded on a full disk.
 const UNWRITTEN_MAX: usize = 360;
 /// Size of a history write in the budget: a slot of the day and one of the week.
 const HISTORY_WRITE: ByteCount = ByteCount(12 << 10);
-/// Maximum number of kept stalls per hour.
 const KEPT_PER_HOUR: usize = 12;
 
 /// A running watch.
@@ -331,7 +329,6 @@ impl Watch {
         self.only_in_memory = left;
     }
 
-    /// Writes and syncs the remaining minutes.
     fn finish(mut self) -> Result<(), WatchError> {
         let now = self.take();
         if let Some(stall) = self.stalls.finish() {
@@ -354,7 +351,6 @@ fn passed(from: Timestamp, to: Timestamp) -> Duration {
     Duration::from_nanos(to.0.saturating_sub(from.0))
 }
 
-/// Reads the kernel's pressure counters.
 fn read_pressure() -> Option<PressureFigures> {
     let read = |resource: &str| Pressure::read(&PathBuf::from("/proc/pressure").join(resource));
     let ms =

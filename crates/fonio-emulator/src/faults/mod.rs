@@ -43,7 +43,6 @@ pub(crate) struct Verdict {
     pub(crate) flips: Vec<u64>,
 }
 
-/// Decides the effect of a fault on each command.
 trait Judge: Debug + Send {
     fn judge(&mut self, asked: &Asked, random: &mut Random, verdict: &mut Verdict);
 }
@@ -74,7 +73,6 @@ impl FromStr for Fault {
     }
 }
 
-/// All active faults of a device.
 #[derive(Default)]
 pub(crate) struct Faults {
     /// Each fault has its own random numbers, so adding one does not change the others.

@@ -96,7 +96,6 @@ pub(super) fn negotiate(input: &mut impl Read, output: &mut impl Write, limits: 
     }
 }
 
-/// Returns the transmission flags, which describe the device's features.
 fn transmission_flags(limits: &Limits) -> u16 {
     let mut flags = TRANSMIT_HAS_FLAGS | TRANSMIT_WRITE_ZEROES;
     if limits.volatile_cache {

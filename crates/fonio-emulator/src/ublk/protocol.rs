@@ -58,7 +58,6 @@ pub(super) struct Descriptor {
     address: u64,
 }
 
-/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Read,

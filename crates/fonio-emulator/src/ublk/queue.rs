@@ -28,7 +28,6 @@ const PAUSE: Duration = Duration::from_millis(10);
 /// Result of a fetch command that the driver cancelled (`UBLK_IO_RES_ABORT`).
 const CANCELLED: i32 = -libc::ENODEV;
 
-/// Result of a failed request.
 const FAILED: i32 = -libc::EIO;
 
 /// Starts the thread that serves the device `number`. When this returns, the device can be started.
@@ -97,7 +96,6 @@ impl Queue {
         }
     }
 
-    /// Serves until the device is stopped.
     fn run(&mut self) -> io::Result<()> {
         while self.cancelled < self.depth {
             self.take()?;

@@ -318,7 +318,6 @@ impl Recorded {
         Ok((!stopped).then_some(outcome))
     }
 
-    /// Opens a database as after a reboot.
     fn look(&self, database: &Path, cut: Cut, outcome: &mut Outcome) -> Result<()> {
         outcome.cuts += 1;
         let mut broken = None;

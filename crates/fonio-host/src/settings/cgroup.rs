@@ -57,7 +57,6 @@ fn has_one_of(machine: &Machine, wanted: &[&str]) -> Result<(), String> {
     Err(has.join(", "))
 }
 
-/// Returns whether io.cost is on for any disk.
 fn costs(machine: &Machine) -> bool {
     read_text(&machine.file(GROUPS).join("io.cost.qos")).is_some_and(|text| text.contains("enable=1"))
 }

@@ -88,7 +88,6 @@ pub struct Undoing {
 pub struct Changes {
     settings: Settings,
     keeper: Keeper,
-    /// Folder of the locks for single settings.
     locks: PathBuf,
 }
 

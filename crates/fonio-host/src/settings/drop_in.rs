@@ -19,7 +19,6 @@ use crate::program::run;
 const UNTIL_BOOT: &str = "/run/systemd";
 /// Value of keys that no file sets.
 const UNSET: &str = "unset";
-/// Separator of the assignments in a value.
 const COMMA: &str = ", ";
 
 /// The keys that a setting assigns, and the name of its drop-ins.

@@ -162,7 +162,6 @@ impl fmt::Debug for dyn Kind {
     }
 }
 
-/// Static properties of a kind.
 pub(super) struct Facts {
     /// Its name in records. Some kinds share a first name and differ in a second. Records outlive programs:
     /// neither name may ever change.
@@ -223,7 +222,6 @@ impl Facts {
         fixes: &[],
     };
 
-    /// Facts of a systemd unit setting.
     pub(super) const OF_UNIT: Facts = Facts {
         tag: "unit",
         scope: Scope::Unit,
@@ -231,11 +229,9 @@ impl Facts {
         ..Facts::DEFAULT
     };
 
-    /// Facts of a mount option.
     pub(super) const OF_MOUNT: Facts =
         Facts { scope: Scope::Mount, kept_in: "an option in `/etc/fstab`", ..Facts::DEFAULT };
 
-    /// Facts of a sysctl setting.
     pub(super) const OF_SYSCTL: Facts = Facts {
         scope: Scope::Machine,
         of_machine: "/proc/sys/vm",
@@ -243,7 +239,6 @@ impl Facts {
         ..Facts::DEFAULT
     };
 
-    /// Facts of a journald setting.
     pub(super) const OF_JOURNAL: Facts = Facts {
         tag: "journal",
         scope: Scope::Machine,

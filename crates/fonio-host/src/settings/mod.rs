@@ -2,8 +2,7 @@
 //!
 //! | step | where |
 //! |---|---|
-//! | a kind of setting: its fixes and values, how to read, set, keep and restore them | [`kinds`], a file
-//! each |
+//! | a kind of setting: fixes, values, and how to read, set, keep and restore them | [`kinds`], a file each |
 //! | a requested setting: a kind with a value | [`Setting`] |
 //! | a kind on its device, mount, unit, … | [`Target`] |
 //! | a change of a target | [`Applied`] |

@@ -8,7 +8,6 @@ use super::target::Target;
 use crate::error::HostError;
 use crate::files::make_private_folder;
 
-/// Extension of lock files.
 pub(crate) const LOCK: &str = "lock";
 
 /// The exclusive right to change a setting, held until dropped. A trial switches the setting back and forth;

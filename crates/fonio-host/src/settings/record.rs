@@ -14,7 +14,6 @@ use crate::files::{self, lock_private_folder, read_record};
 
 const RECORD: &str = "settings.json";
 
-/// An entry of the record.
 #[derive(Debug, Serialize, Deserialize)]
 struct Recorded {
     #[serde(flatten)]

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use fonio_core::ByteCount;
 use fonio_core::quantity::{parse_bytes, parse_duration};
 
-/// A requested value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     /// The user wrote no value, and the setting has no default.
@@ -62,7 +61,6 @@ pub(super) fn size(text: Option<&str>, default: u64, step: u64) -> Result<Value,
     Ok(Value::Size(ByteCount(bytes)))
 }
 
-/// Parses a whole number.
 pub(super) fn number(text: Option<&str>, default: u32, range: RangeInclusive<u32>) -> Result<Value, String> {
     let number = text.map_or(Some(default), |text| text.parse().ok());
     number

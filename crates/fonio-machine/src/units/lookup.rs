@@ -31,7 +31,6 @@ const CONTAINERD_ROOTS: [&str; 4] = [
     "var/snap/microk8s/common/run/containerd/io.containerd.runtime.v2.task",
     "run/containerd/io.containerd.runtime.v1.linux",
 ];
-/// Android's list of packages.
 const PACKAGES: &str = "data/system/packages.list";
 
 /// Looks up names and caches them.
@@ -169,7 +168,6 @@ mod tests {
     const ID: &str = "8ad700d1f7115aba42de87ce088d3f16808a1ac54e2d7f562c499bdef8d0a0d4";
     const PODMAN_ID: &str = "579635db3532e954d07927bdc32bd435bd082f03a0696ded072f04d762a18775";
 
-    /// Creates a machine with these files.
     fn machine(files: &[(String, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {

@@ -187,7 +187,6 @@ pub fn stall_operation(stall: &Stall) -> &'static str {
     }
 }
 
-/// Returns the notes about a span.
 pub(crate) fn notes(sum: &Summary, damaged: u64) -> Vec<String> {
     let mut notes = Vec::new();
     for event in &sum.events {

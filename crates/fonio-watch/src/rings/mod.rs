@@ -35,7 +35,6 @@ const PAGE: u64 = 4096;
 /// Length of a day in the year's ring: 24 hours minus half an hour, because a day ends with a write.
 const DAY_S: i64 = 24 * 3600 - 1800;
 
-/// A ring in the file.
 #[derive(Clone, Copy, Debug)]
 struct Ring {
     /// File offset of its first slot.
@@ -141,7 +140,6 @@ impl Rings {
         Ok(ByteCount(written))
     }
 
-    /// Writes the header of a new file.
     fn write_header(&self) -> Result<u64, WatchError> {
         let length = self.file.metadata().map_err(WatchError::file(&self.path, "read"))?.len();
         if length >= PAGE {

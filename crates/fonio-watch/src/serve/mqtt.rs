@@ -28,7 +28,6 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_S: u16 = 120;
 /// Pause before reconnecting.
 const AGAIN: Duration = Duration::from_secs(30);
-/// Maximum length of a broker's response.
 const ANSWER_MAX: usize = 4096;
 
 /// Publishes in a separate thread.

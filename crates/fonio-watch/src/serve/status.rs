@@ -94,7 +94,6 @@ fn most_blocked(minute: &Summary) -> Option<(String, Nanos)> {
     most.map(|(name, time)| (name.to_owned(), Nanos(time)))
 }
 
-/// Rounds to two decimals.
 fn rounded(number: f64) -> f64 {
     (number * 100.0).round() / 100.0
 }

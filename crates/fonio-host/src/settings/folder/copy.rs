@@ -11,7 +11,6 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, Result};
 
-/// Bytes per read and write.
 const BUFFER_BYTES: usize = 256 << 10;
 /// Prefixes of attributes that all file systems share; others are specific to one file system.
 const ATTRIBUTES: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system.posix_acl_"];
@@ -165,7 +164,6 @@ pub(in crate::settings) fn copy_properties(from: BorrowedFd<'_>, to: BorrowedFd<
     Ok(changed)
 }
 
-/// Returns the timestamps of an object.
 #[allow(clippy::unnecessary_cast, reason = "the types of the fields differ between architectures")]
 pub(in crate::settings) fn times(stat: &Stat) -> Timestamps {
     let time = |seconds, nanos| Timespec { tv_sec: seconds as i64, tv_nsec: nanos as i64 };

@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use fonio_system::procfs::Task;
 
-/// Maximum number of programs that an error names.
 const NAMED_MAX: usize = 8;
 
 /// A program with open files in a folder.
@@ -57,7 +56,6 @@ pub(in crate::settings) fn holders(dir: &Path, device: u64, how: Use) -> Vec<Hol
     found
 }
 
-/// Returns the names of the programs as a list.
 pub(in crate::settings) fn named(holders: &[Holder]) -> String {
     let mut names: Vec<String> = holders.iter().take(NAMED_MAX).map(Holder::to_string).collect();
     if holders.len() > NAMED_MAX {

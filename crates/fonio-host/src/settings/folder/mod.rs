@@ -152,7 +152,6 @@ fn in_use(dir: &Path, how: Use) -> HostError {
     HostError::InUse { path: dir.to_owned(), by }
 }
 
-/// Fails if programs use the folder.
 pub(super) fn check_unused(dir: &Path) -> Result<(), HostError> {
     if holders(dir, device_of(dir), Use::Any).is_empty() { Ok(()) } else { Err(in_use(dir, Use::Any)) }
 }
@@ -252,12 +251,10 @@ pub(super) fn check_copying_back(dir: &Path) -> Result<(), HostError> {
     Err(not_restorable(dir, reason))
 }
 
-/// Opens a folder.
 pub(super) fn open(dir: &Path) -> Result<OwnedFd, HostError> {
     rustix::fs::open(dir, AS_FOLDER, Mode::empty()).map_err(failed("open", dir))
 }
 
-/// Returns the free space of a file system.
 pub(super) fn free(dir: &OwnedFd) -> Result<ByteCount, Errno> {
     let found = rustix::fs::fstatvfs(dir)?;
     Ok(ByteCount(found.f_bavail.saturating_mul(found.f_frsize)))

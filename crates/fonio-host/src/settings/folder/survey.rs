@@ -31,7 +31,6 @@ pub(in crate::settings) struct Survey {
 }
 
 impl Survey {
-    /// Returns the number of objects.
     pub(in crate::settings) fn objects(&self) -> u64 {
         self.states.len() as u64
     }

@@ -14,7 +14,6 @@ use super::super::systemd;
 use crate::error::HostError;
 use crate::files;
 
-/// Systemd units of a folder.
 pub(in crate::settings) struct Units {
     /// Names and lines of the units; the first is the one to start.
     units: Vec<(String, Vec<String>)>,
@@ -47,7 +46,6 @@ impl Units {
     }
 }
 
-/// Returns the program that the units run.
 pub(in crate::settings) fn program() -> Result<PathBuf, HostError> {
     std::env::current_exe().map_err(HostError::system("find", "fonio's own program"))
 }

@@ -74,7 +74,6 @@ fn unescape(field: &str) -> String {
     plain
 }
 
-/// Writes a path with the escapes of fstab(5).
 fn escape(path: &Path) -> String {
     let text = path.to_string_lossy();
     text.chars().fold(String::new(), |mut line, letter| {

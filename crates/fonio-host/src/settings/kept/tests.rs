@@ -232,7 +232,6 @@ fn another_value_replaces_the_first_and_the_old_one_comes_back() {
     assert_eq!(fs::read_to_string(&files.fstab).expect("fstab"), FSTAB);
 }
 
-/// A step of a random history.
 #[derive(Clone, Debug)]
 enum Act {
     Keep(usize),

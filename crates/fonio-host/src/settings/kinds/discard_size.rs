@@ -139,7 +139,6 @@ impl Discards {
         self.device_max.next_multiple_of(self.step).min(self.written_max())
     }
 
-    /// Returns the largest value that the kernel accepts.
     fn written_max(self) -> u64 {
         WRITTEN_MAX - WRITTEN_MAX % self.step
     }

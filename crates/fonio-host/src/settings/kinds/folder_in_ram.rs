@@ -95,7 +95,6 @@ impl Kind for FolderInRam {
 
 /// Source of the mount, which identifies it as fonio's.
 const SOURCE: &str = "fonio-folder-in-ram";
-/// Interval between two write-outs.
 const INTERVAL: &str = "1h";
 
 /// Returns fonio's tmpfs over a folder.

@@ -164,7 +164,6 @@ const INODE_BYTES: u64 = 256;
 const BYTES_PER_INODE: u64 = 8 << 10;
 /// Space in the image for superblocks, descriptors, bitmaps and the blocks of its root.
 const REST_BYTES: u64 = 512 << 10;
-/// Free space left in the underlying file system.
 const SPARE_BYTES: u64 = 1 << 20;
 /// File systems that overwrite data in place.
 const IN_PLACE: [&str; 4] = ["ext4", "ext3", "ext2", "xfs"];
@@ -251,7 +250,6 @@ fn check(dir: &Path, image: &Path, size: ByteCount, despite_writers: bool) -> Re
     if despite_writers { Ok(()) } else { check_writers(dir) }
 }
 
-/// Returns the number of inodes in an image.
 fn inodes(found: &Survey, size: ByteCount) -> u64 {
     (size.0 / BYTES_PER_INODE).max(2 * found.objects() + 64)
 }

@@ -15,7 +15,6 @@ use crate::settings::places::disk_of;
 
 /// The root group's file with the parameters of io.cost for each disk.
 const QOS: &str = "/sys/fs/cgroup/io.cost.qos";
-/// The values.
 const ON: &str = "on";
 const OFF: &str = "off";
 

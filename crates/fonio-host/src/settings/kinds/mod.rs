@@ -32,7 +32,6 @@ pub use self::trim_timer::{Trim, trim, trim_plan};
 
 use super::kind::{Kind, SettingFix};
 
-/// Returns the kind and the fix with this name.
 pub(super) fn fix_named(name: &str) -> Option<(&'static dyn Kind, &'static SettingFix)> {
     let mut fixes = KINDS.iter().flat_map(|kind| kind.facts().fixes.iter().map(move |fix| (*kind, fix)));
     fixes.find(|(_, fix)| fix.name == name)

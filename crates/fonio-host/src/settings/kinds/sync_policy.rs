@@ -55,7 +55,6 @@ impl Kind for SyncPolicy {
     }
 }
 
-/// File name of the library.
 const LIBRARY: &str = "libfonio_sqlite_sync.so";
 /// Folder of the library in fonio's package.
 const PLACE: &str = "/usr/lib/fonio";

@@ -116,7 +116,6 @@ const UNIT: &str = "fonio-swap-in-ram.service";
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A zram device.
 struct Zram {
     name: String,
     is_ours: bool,
@@ -136,7 +135,6 @@ impl Zram {
     }
 }
 
-/// Returns all zram devices.
 fn devices() -> Result<Vec<Zram>, HostError> {
     let swaps = Machine::here().swap_areas();
     let names = fs::read_dir("/sys/block").map_err(HostError::system("list", "/sys/block"))?.flatten();

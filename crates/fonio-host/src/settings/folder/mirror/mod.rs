@@ -24,7 +24,6 @@ use crate::error::HostError;
 const BESIDE: &[u8] = b".fonio-write-out-";
 /// Marks a folder whose files are only a copy (`kinds::folder_on`). It is neither copied nor removed.
 pub(in crate::settings) const COPY: &CStr = c".fonio-copy";
-/// Maximum number of failures that an error names.
 const FAILURES_MAX: usize = 5;
 
 /// Changes made in the target.
@@ -350,7 +349,6 @@ impl Run<'_> {
     }
 }
 
-/// Returns the target of a symbolic link.
 fn target(dir: BorrowedFd<'_>, name: &CStr) -> Result<CString> {
     rustix::fs::readlinkat(dir, name, Vec::new())
 }

@@ -115,7 +115,6 @@ fn every_kind_of_object_is_brought_over_and_nothing_is_written_twice() {
     assert_eq!(described(&from), described(&to));
 }
 
-/// A change of the source.
 #[derive(Clone, Debug)]
 enum Act {
     Write(u8, u16),

@@ -69,7 +69,7 @@ impl Setting {
         self.kind.facts().kept_in
     }
 
-    /// Returns the thing that undoing restores.
+    /// Returns the effect of undoing, as text for users.
     pub fn undone(&self) -> &'static str {
         self.kind.facts().undone
     }

@@ -98,8 +98,8 @@ fn what_cannot_be_done_is_refused_with_the_way_out() {
         assert_eq!(out.status.code(), Some(2), "{said}");
         assert!(said.contains(expected), "{said}");
     };
-    refused(&["no-such-card"], "no-such-card: neither a shipped profile nor a file");
-    refused(&["transcend", "--fault", "melt"], "there are error, delay, vanish and flip");
+    refused(&["no-such-card"], "no-such-card: neither a shipped profile nor a readable file");
+    refused(&["transcend", "--fault", "melt"], "use one of: error, delay, vanish, flip");
     refused(&["transcend", "--dilate", "0.5"], "at least 1");
     refused(
         &["transcend", "--image", "a", "--erase", "b"],

@@ -86,7 +86,7 @@ fn a_folder_is_in_memory_and_comes_back_with_what_was_written() {
         &[
             "none -> 8MiB",
             "fonio-folder-in-ram\n",
-            "it is in force already",
+            "it is already in force",
             "8MiB -> 16MiB",
             "(before: none)",
             ", 2 removed",
@@ -121,7 +121,7 @@ fn programs_that_use_the_folder_are_named_and_lose_nothing() {
         &[
             "programs have files in it open for writing",
             "app.log). Stop them first (end these programs)",
-            "These programs still use the files from before",
+            "These programs still use the old files",
             "new.log). First end these programs",
             "log). First end these programs",
             "8MiB -> none",
@@ -156,10 +156,10 @@ fn folders_that_cannot_be_in_memory_are_refused_with_the_reason() {
             "is in it: name a folder below it",
             "such as `fonio fix apply folder-in-ram /var/log`",
             "write a multiple of 1MiB",
-            "it would be a unit of systemd, which does not run here",
+            "it needs a systemd unit, but systemd does not run here",
             "which is more than 2MiB",
             "of memory, but only",
-            "(a hard link)",
+            "it has a hard link outside the folder",
             "/mnt is mounted in it",
             "it is a mount point already",
         ],
@@ -266,14 +266,14 @@ fn a_folder_moves_to_another_device_and_back() {
         echo all is back";
     let expected = [
         "name the folder on the other device, such as folder-on=/mnt/ssd/log",
-        "write the complete path of a folder",
-        "make it first: mkdir -p /run/card/none",
+        "write the absolute path of a folder",
+        "create it first: mkdir -p /run/card/none",
         "/run/card/full is not empty",
         "none -> bound",
         "/etc/fstab:\n  /run/card/log ",
         "none bind,nofail,x-systemd.requires-mounts-for=/run/card/log",
         "/new). First end these programs",
-        "which is not mounted on it now: `mount --bind /run/card/log",
+        "which is not mounted on it now: run `mount --bind /run/card/log",
         "Copying the changes back takes at most",
         "all is back",
     ];
@@ -305,13 +305,13 @@ fn a_folder_gets_a_write_buffer() {
         "none -> mounted",
         "fuse.fonio",
         "/new). First end these programs",
-        "it is in force already",
+        "it is already in force",
         "mounted -> none",
         "one\nthree\nnew\n",
         "all is back",
     ];
     let Some(said) = says(script, &expected) else { return };
-    assert!(!said.contains("still use the files from before"), "{said}");
+    assert!(!said.contains("still use the old files"), "{said}");
 }
 
 /// All writes to a folder go to one image on the same device, and undo keeps the written data.
@@ -376,13 +376,13 @@ fn a_folder_gets_a_range_of_its_device() {
         "the system starts from it",
         "which needs a range of at least",
         "programs have files in it open for writing",
-        "others than root can write to ",
+        "users other than root can write to ",
         "none -> 12MiB",
         "ext4   /dev/loop",
         "image 24576 of 512, mode 600",
         "/card/app ext4 loop,nofail,X-fstrim.notrim",
-        "its range has another size",
-        "which is not mounted on it now: `mount -o loop ",
+        "its range already has another size",
+        "which is not mounted on it now: run `mount -o loop ",
         "app.log). First end these programs",
         "Copying the changes back takes at most",
         "12MiB -> none",

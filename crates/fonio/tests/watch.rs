@@ -97,7 +97,7 @@ fn who_wrote_what_and_what_stalled() {
     }
     watch.done(&["start"]);
     assert!(watch.done(&["start"]).starts_with("The watch is already running"));
-    assert!(watch.refused(&["run"]).contains("a watch runs already (process"));
+    assert!(watch.refused(&["run"]).contains("a watch is already running (process"));
     let file = watch.path("written by dd");
     // The kernel writes back this file, for another program.
     let left = watch.path("left to the kernel");
@@ -252,7 +252,7 @@ fn a_removed_device_is_told() {
     let detached = Command::new("losetup").arg("-d").arg(&device).status().unwrap();
     watch.done(&["stop"]);
     assert!(detached.success());
-    assert!(log.contains("there is no device nosuch; it is watched as soon as it is there"), "{log}");
+    assert!(log.contains("there is no device nosuch; it is watched once it appears"), "{log}");
     let report = watch.report();
     let name = device.trim_start_matches("/dev/");
     let notes = report["stalls"]["notes"].as_array().unwrap();

@@ -20,7 +20,7 @@ const FONIO: &str = "/root/fonio.deb";
 const RECORDER: &str = "/root/fonio-recorder.deb";
 const TRACE_THERE: &str = "/root/trace.txt";
 /// Text that the watch's report contains on 32-bit ARM instead.
-pub const WATCH_OF_32_BITS: &str = "only long waits are seen";
+pub const WATCH_OF_32_BITS: &str = "only long waits are observed";
 
 /// Runs all steps: of each program that QEMU executes here, and of each package in a guest.
 pub fn run(all: &[Made]) -> Result<()> {

@@ -63,7 +63,7 @@ fn all(steps: &mut Steps<'_, '_>) -> Result<()> {
     let is_refused = code != 0 && said.contains("cannot read the policy");
     steps.promise("without a policy it is refused", is_refused, "");
     ok(steps.system, POLICY)?;
-    for (unit, why) in [("suid", "is a set-user-ID program"), ("static", "is linked statically")] {
+    for (unit, why) in [("suid", "is a set-user-ID program"), ("static", "is statically linked")] {
         let (code, said) = steps.line(&format!("fonio fix apply sync-policy {unit}.service"))?;
         steps.promise("it is refused with the reason", code != 0 && said.contains(why), "");
     }

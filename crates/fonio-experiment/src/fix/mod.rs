@@ -265,7 +265,7 @@ mod tests {
         for name in ["io-weight", "io-weight=20", "journald-in-ram=8MiB"] {
             let mut setup = Setup::on(Storage::Directory("/".into()));
             let error = Candidate::parse(name).expect("listed").apply(&mut setup, None).expect_err("refused");
-            assert!(error.to_string().contains("services of the machine"), "{error}");
+            assert!(error.to_string().contains("system services"), "{error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The assembler against its naive oracle.
+//! Compares the assembler with its naive oracle.
 #![no_main]
 
 use fonio_core::Nanos;

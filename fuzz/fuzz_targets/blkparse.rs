@@ -1,4 +1,4 @@
-//! Any blkparse text: no panic, no endless loop, no invented events.
+//! Reads any blkparse text: no panic, no endless loop, no invented events.
 #![no_main]
 
 use std::io::Cursor;

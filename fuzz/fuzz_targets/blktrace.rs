@@ -1,4 +1,4 @@
-//! Any blktrace binaries, as one file or as two: no panic, no endless loop, no invented events.
+//! Reads any blktrace binaries, as one file or two: no panic, no endless loop, no invented events.
 #![no_main]
 
 use std::io::Cursor;
@@ -38,7 +38,7 @@ fuzz_target!(|input: &[u8]| {
     }
     // The last record of each file may be cut off after its header.
     assert!(events <= bytes.len() / RECORD_BYTES, "{events} events from {} bytes", bytes.len());
-    assert!(events > 0 || diagnostics > 0 || bytes.len() >= RECORD_BYTES, "nothing was said about nothing");
+    assert!(events > 0 || diagnostics > 0 || bytes.len() >= RECORD_BYTES, "empty output needs a diagnostic");
     assert!(diagnostics < 100);
     reader.source();
     reader.clock();

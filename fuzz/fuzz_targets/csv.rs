@@ -1,5 +1,5 @@
-//! A mapping in the first line, a table in the others: no panic, no endless loop, no more requests than lines, and an
-//! exported CSV reads back the same.
+//! Reads a mapping in the first line and a table in the others: no panic, no endless loop, no more requests
+//! than lines, and an exported CSV reads back the same.
 #![no_main]
 
 use std::io::Cursor;

@@ -1,4 +1,4 @@
-//! Any ftrace text, at once or in small reads: no panic, no endless loop, and the same events either way.
+//! Reads any ftrace text, at once or in small reads: no panic, no endless loop, and the same events.
 #![no_main]
 
 use std::io::{self, Read};

@@ -1,5 +1,5 @@
-//! Inputs larger than every buffer, generated from a short description: splices of real traces, long runs of one byte,
-//! repeated short patterns. No panic, no endless loop, and every batch consumes a part of the input.
+//! Reads inputs larger than every buffer, generated from a short description: splices of real traces, long
+//! runs of one byte, repeated short patterns. No panic, no endless loop, and every batch consumes input.
 #![no_main]
 
 use std::io::{Cursor, Read, Write};
@@ -19,12 +19,12 @@ const FORMATS: [(Format, &[u8]); 5] = [
     (Format::DiskSim, include_bytes!("../../crates/fonio-trace/tests/data/mqsim-tpcc-200.trace")),
 ];
 
-/// Lengths near the ends of buffers: a record's header, a line, a record, the part that a reader keeps, its buffer.
+/// Lengths near limits: a record's header, a line, a record, the bytes that a reader keeps, its buffer.
 const LENGTHS: [usize; 8] =
     [48, 4096, 64 * 1024, 64 + 65_535 + 64, 200 * 1024, 256 * 1024, 512 * 1024, 1 << 20];
 const BYTES_MAX: usize = 4 << 20;
 
-/// Four bytes describe a piece.
+/// Four bytes describe a segment.
 fn compose(real: &[u8], mut description: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     while let Some((&[kind, a, b, c], rest)) = description.split_first_chunk::<4>() {
@@ -61,7 +61,7 @@ impl Read for Once {
     fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
         let count = self.0.read(to)?;
         self.1 += u32::from(count == 0);
-        assert!(self.1 < 16, "the input has ended, and is read on");
+        assert!(self.1 < 16, "the reader continues after the end");
         Ok(count)
     }
 }
@@ -93,7 +93,7 @@ fuzz_target!(|input: &[u8]| {
         if !more {
             break;
         }
-        // The smallest input that fills a batch is some thousand lines of two bytes.
+        // The smallest input that fills a batch has some thousand lines of two bytes.
         assert!(batches <= 8 + length / 4096, "{batches} batches from {length} bytes");
     }
     assert!(rows <= 1 + length / 2 && diagnostics < 200, "{rows} rows, {diagnostics} diagnostics");

@@ -1,4 +1,4 @@
-//! Any ring-buffer pages, `header_page` and `format` texts: no panic, no endless loop, no lost event.
+//! Reads any ring-buffer pages, `header_page` and `format` texts: no panic, no endless loop, no lost event.
 #![no_main]
 
 use std::io;
@@ -30,8 +30,8 @@ fn formats(text: &str) -> Vec<EventFormat> {
     text.split("name: ").filter_map(|part| EventFormat::parse(&format!("name: {part}")).ok()).collect()
 }
 
-// The first byte chooses the byte order, the number of processors, and whether the layouts are those of a real kernel
-// or also come from the input, before the pages and terminated by a NUL.
+// The first byte chooses the byte order, the number of processors, and the layouts: a real kernel's, or from
+// the input, before the pages and terminated by a NUL.
 fuzz_target!(|input: &[u8]| {
     let Some((&choice, mut rest)) = input.split_first() else { return };
     let order = if choice & 1 == 0 { ByteOrder::Little } else { ByteOrder::Big };

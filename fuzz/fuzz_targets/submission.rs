@@ -1,5 +1,5 @@
-//! A submission to the results service: no panic, an accepted document is kept as it was sent, and a refused one has a
-//! sentence. The input is a document, or lines that change one: a place and the JSON that is put there.
+//! Checks submissions to the results service: no panic, an accepted document is stored unchanged, and a
+//! refused one has a sentence. The input is a document, or lines that change one: a path and its new JSON.
 #![no_main]
 
 use std::sync::LazyLock;
@@ -12,7 +12,7 @@ use serde_json::Value;
 static SAMPLE: LazyLock<Value> =
     LazyLock::new(|| serde_json::to_value(sample::document()).expect("it is JSON"));
 
-/// The sample, changed by lines such as `/device/model "SC32G"`. A place that does not exist becomes a new key.
+/// Returns the sample, changed by lines such as `/device/model "SC32G"`. A path that does not exist becomes a new key.
 fn changed(lines: &str) -> Vec<u8> {
     let mut document = SAMPLE.clone();
     for line in lines.lines() {
@@ -42,7 +42,7 @@ fuzz_target!(|input: &[u8]| {
         Ok((submission, json)) => {
             let sent: Document = serde_json::from_slice(&bytes).expect("it was accepted");
             assert_eq!(serde_json::from_str::<Document>(&json).expect("it is stored"), sent);
-            // The stored text is accepted again, with the same end.
+            // The stored text is accepted again, with the same result.
             let (again, _) = Submission::read(json.as_bytes()).expect("it was accepted before");
             let hidden = |document: &Document| plausibility::reason_to_hide(document, sample::BEGAN_UNIX_S);
             assert_eq!(hidden(&again), hidden(&submission));

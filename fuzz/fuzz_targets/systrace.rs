@@ -1,5 +1,5 @@
-//! HTML, atrace output, JSON and compressed data in them, with any content: no panic, no endless loop. The same bytes
-//! also go to the recogniser and the reader that it chooses.
+//! Reads any HTML, atrace output and JSON, with compressed data in them: no panic, no endless loop. The same
+//! bytes also go to the recogniser and the reader that it chooses.
 #![no_main]
 
 use std::io::Cursor;

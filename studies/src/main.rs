@@ -1,4 +1,4 @@
-//! `cargo studies`: experiments with a scientific answer, their results, and the tables of figures in documents.
+//! `cargo studies`: runs experiments, stores their results, and writes the tables of figures in documents.
 //!
 //! Each study is a folder with an `Arguments` and a `run`. The code that `cargo xtask` needs too is in its
 //! library.
@@ -29,35 +29,37 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use xtask::{emulated, process, smartio, tools};
 
-/// Run a study: an experiment with a scientific answer. `cargo xtask bench` measures the speed of fonio's own code.
+/// Run a study. To measure the speed of fonio's own code, use `cargo xtask bench`.
 #[derive(Parser)]
 #[command(name = "cargo studies", disable_help_subcommand = true)]
 struct CommandLine {
-    /// Without a study, all are listed.
+    /// Without arguments, list all studies.
     #[command(subcommand)]
     study: Option<Study>,
 }
 
 #[derive(Subcommand)]
 enum Study {
-    /// Compare published tables and figures with ours.
+    /// Compare published tables and figures with our results.
     ///
-    /// Without an ID, prints those that models and files alone can show: seconds, no privileges. Those that run workloads
-    /// on emulated devices run when they are named: root, about two minutes each. `all --full` takes hours.
+    /// Without an ID, prints those that need only models and files: takes seconds, without privileges. Others
+    /// run workloads on emulated devices if named: they need root and about two minutes each. `all --full`
+    /// takes hours.
     ///
     /// Example: cargo studies paper kim-t5 kim-f13
     Paper(paper::Arguments),
-    /// Count the right verdicts of fonio on 40 situations whose cause is known.
+    /// Count fonio's correct verdicts on 40 situations with a known cause.
     ///
-    /// Each situation runs on an emulated device of its own and is recorded as `fonio check` does. Needs root and fio;
-    /// 20 minutes for all.
+    /// Each situation runs on its own emulated device and is recorded as by `fonio check`. Needs root and
+    /// fio; 20 minutes for all.
     ///
     /// Example: cargo studies verdicts backup
     Verdicts(verdicts::Arguments),
-    /// Measure how many bytes recordings attribute to the right file, process and unit.
+    /// Measure the share of bytes that recordings attribute to the right file, process and unit.
     ///
-    /// Writers whose files have known places on a loop device are recorded, and the recording is judged. Needs root and
-    /// e2fsprogs (xfsprogs, btrfs-progs); a minute for each file system. With --lab it needs QEMU, and 20 minutes.
+    /// Records writers whose files have known addresses on a loop device, and judges the recording. Needs
+    /// root and e2fsprogs (xfsprogs, btrfs-progs); takes a minute for each file system. With --lab, needs
+    /// QEMU and 20 minutes.
     ///
     /// Example: cargo studies attribution xfs --runs 3
     Attribution(attribution::Arguments),
@@ -67,7 +69,7 @@ enum Study {
     ///
     /// Example: cargo studies sampled --seconds 10
     Sampled(sampled::Arguments),
-    /// Compare the cost of SQLite transactions by fonio with a published table.
+    /// Compare fonio's costs of SQLite transactions with a published table.
     ///
     /// Counts writes, flushes and KiB for each transaction on new file systems on loop devices. Needs root, sqlite3,
     /// e2fsprogs and xfsprogs; five minutes.
@@ -76,14 +78,14 @@ enum Study {
     Receipt(receipt::Arguments),
     /// Cut the power of databases under a sync policy, and count the losses.
     ///
-    /// Prints the writes and flushes of a transaction too. Needs root; 10,000 cuts take hours, and an interrupted run goes
-    /// on where it was.
+    /// Prints the writes and flushes of a transaction too. Needs root; 10,000 cuts take hours, but an
+    /// interrupted run can be continued.
     ///
     /// Example: cargo studies sync-policy --cuts 500
     SyncPolicy(sync_policy::Arguments),
     /// Run SQLite's own tests under each class of a sync policy.
     ///
-    /// Fetches the sources of Debian's SQLite and builds its tests. Needs tcl-dev and a network; an hour.
+    /// Fetches the sources of Debian's SQLite and builds its tests. Needs tcl-dev, a network and an hour.
     ///
     /// Example: cargo studies veryquick durable
     Veryquick(veryquick::Arguments),
@@ -94,30 +96,31 @@ enum Study {
     ///
     /// Example: cargo studies fuse --on samsung_s5 --cpu study stock buffered
     Fuse(fuse::Arguments),
-    /// Test the promises of `fonio mount` on devices that refuse writes or lose power.
+    /// Test the promises of `fonio mount` on devices that fail writes or lose power.
     ///
     /// Also runs random operations against a model file system, pjdfstest and fsx, and Debian's kernels in guests. Needs
     /// root, a network for the suites, and QEMU for the kernels; two hours for all parts.
     ///
     /// Example: cargo studies fuse-safety errors power-cuts
     FuseSafety(fuse_safety::Arguments),
-    /// Measure reads and writes together under SmartIO and the kernel's schedulers, and decide SmartIO's goals.
+    /// Measure concurrent reads and writes under SmartIO and the kernel's schedulers, and check SmartIO's
+    /// goals.
     ///
-    /// Runs in guests whose clock counts instructions. Needs root and QEMU; hours for all cells, and finished cells are
-    /// kept.
+    /// Runs in guests whose clock counts instructions. Needs root and QEMU; all cells take hours, and
+    /// finished cells are kept.
     ///
     /// Example: cargo studies schedulers --quick
     Schedulers(schedulers::Arguments),
     /// Launch apps during an installation and a backup, under SmartIO and the kernel's schedulers.
     ///
-    /// Also prints the predictions of models of schedulers, CFQ among them. Needs root and QEMU; 20 minutes.
+    /// Also prints the predictions of scheduler models, including CFQ. Needs root and QEMU; 20 minutes.
     ///
     /// Example: cargo studies applications
     Applications(applications::Arguments),
-    /// Compare the decisions of the kernel's schedulers with those of their models.
+    /// Compare the decisions of the kernel's schedulers with the decisions of their models.
     ///
-    /// Records decisions in a guest, and keeps those that the model makes too as tests of `fonio-sim`. Needs QEMU; ten
-    /// minutes.
+    /// Records decisions in a guest, and saves the decisions that the model makes too as tests of
+    /// `fonio-sim`. Needs QEMU; ten minutes.
     ///
     /// Example: cargo studies decisions
     Decisions(decisions::Arguments),
@@ -129,32 +132,32 @@ enum Study {
     Emulator(emulator::Arguments),
     /// Fit profiles to emulated cards as black boxes, and test the fits.
     ///
-    /// The tests are ones that the fit did not use. Needs root and fio; up to an hour for each card.
+    /// The tests were not used in the fit. Needs root and fio; up to an hour for each card.
     ///
     /// Example: cargo studies fit kingston
     Fit(fit::Arguments),
-    /// Count the wrong claims of `fonio compare`, on generated series or on recordings.
+    /// Count the false claims of `fonio compare`, on generated series or on recordings.
     ///
-    /// Generated series take a second for each pair and need nothing. With --real, fio is recorded on an emulated eMMC: root,
-    /// half a minute for each pair.
+    /// Generated series have no requirements and take a second for each pair. With --real, records fio on an
+    /// emulated eMMC: needs root and half a minute for each pair.
     ///
     /// Example: cargo studies compare --pairs 50
     Compare(compare::Arguments),
-    /// Count the wrong and the right claims of trials of a setting on the machine in use.
+    /// Count the false and true claims of `fonio fix trial`.
     ///
-    /// Runs short trials on an emulated card under a load on which the effect of the setting is known. Needs root; 25
+    /// Runs short trials on an emulated card, with loads and settings whose effect is known. Needs root; 25
     /// minutes for each case.
     ///
     /// Example: cargo studies live same --runs 5
     Live(live::Arguments),
-    /// Compute StoreBench's results of models, or compare results of equal cards.
+    /// Compute StoreBench's results for models, or compare results of equal cards.
     ///
-    /// `models` takes a minute and writes the data set that fonio ships. `equal` measures an emulated card several times:
-    /// root and fio, ten minutes a run.
+    /// `models` takes a minute and writes the data set that fonio ships. `equal` measures an emulated card
+    /// several times: needs root, fio and ten minutes per run.
     ///
     /// Example: cargo studies storebench equal --runs 3
     Storebench(storebench::Arguments),
-    /// Measure how well measurements in guests repeat, and how near they are to the model.
+    /// Test whether measurements in guests are repeatable and agree with the model.
     ///
     /// Needs QEMU; half an hour for all parts.
     ///
@@ -162,7 +165,8 @@ enum Study {
     Guests(guests::Arguments),
     /// Write the tables of figures in README.md and docs from the results.
     ///
-    /// The results are in studies/results, one file a table; each study writes its own. Takes no time, and needs nothing.
+    /// The results are in studies/results, one file per table; each study writes its own files. Takes a
+    /// moment and has no requirements.
     ///
     /// Example: cargo studies documents --check
     Documents(documents::Arguments),
@@ -170,7 +174,7 @@ enum Study {
 
 type Role = fn(&[String]) -> anyhow::Result<()>;
 
-/// Programs that studies start as processes of their own; not for people.
+/// Internal programs that studies start as separate processes.
 const ROLES: [(&str, Role); 6] = [
     (attribution::ROLE, attribution::run_role),
     (fuse::STACKS, fuse::run_in_guest),

@@ -1,7 +1,7 @@
 //! `cargo xtask assets`: bundles the script and the style of the HTML report, and compiles the BPF programs.
 //!
-//! The bundle is part of the repository, so that compiling fonio needs neither npm nor a network. The lock file pins
-//! the packages, and the same packages give the same bytes.
+//! The bundle is part of the repository, so that compiling fonio needs neither npm nor a network. The lock
+//! file pins the packages, which makes the bundle reproducible.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::{bpf, process, tools};
 /// The sources of the bundle, from the top of the repository.
 const WEB: &str = "crates/fonio-report/web";
 
-/// The files and folders in [`WEB`] from which the bundle is made.
+/// The files and folders in [`WEB`] that make up the bundle's sources.
 const SOURCES: [&str; 5] = [".npmrc", "build.mjs", "package.json", "package-lock.json", "src"];
 
 /// The files of the bundle, in `dist`.
@@ -29,7 +29,7 @@ pub struct Arguments {
     assets: Vec<String>,
 }
 
-/// Makes the named assets, or all of them, and replaces them in the repository.
+/// Builds the named assets, or all, and replaces them in the repository.
 pub fn run(Arguments { assets }: &Arguments) -> Result<()> {
     let wanted = |name: &str| assets.is_empty() || assets.iter().any(|word| word == name);
     if wanted("bpf") {
@@ -59,7 +59,7 @@ fn replace_bundle() -> Result<()> {
     Ok(())
 }
 
-/// Bundles a copy of the sources, in a folder that is removed afterwards; returns the names and bytes of the files.
+/// Bundles a copy of the sources in a temporary folder; returns the names and bytes of the files.
 fn bundle() -> Result<Vec<(&'static str, Vec<u8>)>> {
     let folder = tempfile::tempdir_in(process::scratch("assets")?).context("cannot create a folder")?;
     let folder = folder.path();
@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
 
-    /// The codes with which npm reports that it cannot reach its registry.
+    /// Error codes that mean that npm cannot reach its registry.
     const UNREACHABLE: &str =
         "EAI_AGAIN ECONNREFUSED ECONNRESET EHOSTUNREACH ENETUNREACH ENOTCACHED ENOTFOUND ETIMEDOUT";
 

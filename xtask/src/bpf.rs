@@ -1,7 +1,7 @@
 //! Compiles the BPF programs of the recorder, for `cargo xtask assets`.
 //!
-//! The objects are part of the repository, so that compiling fonio needs no clang. Other versions of clang make other
-//! bytes, so it is always version 14.
+//! The objects are part of the repository, so that compiling fonio needs no clang. The bytes depend on
+//! clang's version, so it is always version 14.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ pub const FOLDER: &str = "crates/fonio-record/bpf";
 /// The programs: `NAME.bpf.c` becomes `NAME.bpf.o`.
 const PROGRAMS: [&str; 3] = ["blocked", "calls", "requests"];
 
-/// The compiler, and the program that removes what debuggers need. The types (BTF) stay.
+/// The compiler, and the program that strips debug information. Type information (BTF) is kept.
 const CLANG: &str = "clang-14";
 const STRIP: &str = "llvm-strip-14";
 
@@ -30,7 +30,7 @@ pub fn compile() -> Result<Vec<(String, Vec<u8>)>> {
 fn compile_one(program: &str, folder: &Path) -> Result<(String, Vec<u8>)> {
     let (source, object) = (format!("{program}.bpf.c"), format!("{program}.bpf.o"));
     let made = folder.join(&object);
-    // A path of this machine must not come into the object, so clang runs in the folder of the source.
+    // clang runs in the source folder, so that the object contains no path of this machine.
     let mut clang = Command::new(CLANG);
     clang.args(["--target=bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]);
     clang.args(["-fdebug-compilation-dir=.", "-c", &source, "-o"]).arg(&made);

@@ -1,13 +1,13 @@
-//! Finds circles of files inside a crate, and imports through a crate's own root.
+//! Finds circular dependencies between a crate's files, and imports through a crate's own root.
 //!
-//! The nodes are the source files of one crate; test files, and test modules at the end of a file, are left out. A file
-//! has an edge to each file whose item it names by a path (`crate::…`, `super::…`, or a module's name). A re-export is
-//! followed to the file that has the item, and is not an edge of its own: a `mod.rs` that only declares modules and
-//! re-exports their items is therefore transparent. A submodule may name the items of its ancestors, as is usual in Rust:
-//! it is a part of them. So it has no edge to them.
+//! The nodes are the source files of one crate, without test files and test modules at the end of a file. A
+//! file has an edge to each file whose item it names by a path (`crate::…`, `super::…`, or a module's name).
+//! A re-export is followed to the file that defines the item and makes no edge, so a `mod.rs` with only
+//! modules and re-exports is transparent. A submodule has no edge to its ancestors: as a part of them, it may
+//! name their items, as is usual in Rust.
 //!
-//! The sources are read as text, not compiled: macros are not expanded, and an item that is reached through a glob import
-//! counts as an item of the imported file.
+//! The sources are read as text: macros are not expanded, and an item from a glob import is attributed to the
+//! imported file.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fs;
@@ -17,13 +17,13 @@ use anyhow::{Context, Result};
 
 use xtask::process;
 
-/// The maximum number of re-exports that are followed for one path; more would be a circle of re-exports.
+/// Maximum number of re-exports followed for one path; more would be a circle.
 const RE_EXPORTS_MAX: usize = 16;
 
 /// The path of a module inside its crate; empty for the root.
 type Module = Vec<String>;
 
-/// One import: the path after `use`, and the name that it gets.
+/// One import: the path after `use` and the imported name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Import {
     path: Vec<String>,
@@ -47,25 +47,25 @@ struct Sources {
     files: BTreeMap<Module, File>,
 }
 
-/// Returns the breaches of both rules, one sentence each.
+/// Returns the violations of both rules, one sentence each.
 pub fn breaches() -> Result<Vec<String>> {
     let mut found = Vec::new();
     for folder in crates()? {
         let sources = Sources::read(&folder)?;
         found.extend(circles(&sources.edges()).iter().map(|circle| {
-            format!("{}: a circle of files; move what they share into a file of its own", shown(circle))
+            format!("{}: a circle of files; move their shared items to a new file", shown(circle))
         }));
         found.extend(sources.imports_through_root());
     }
     Ok(found)
 }
 
-/// A circle with its first file at its end again.
+/// Repeat the first file at the end.
 fn shown(circle: &[&str]) -> String {
     format!("{} → {}", circle.join(" → "), circle[0])
 }
 
-/// The folders of the crates, in order.
+/// Returns the sorted folders of the crates.
 fn crates() -> Result<Vec<PathBuf>> {
     let root = process::root();
     let mut folders = vec![root.join("studies"), root.join("xtask")];
@@ -78,7 +78,7 @@ fn crates() -> Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// Adds the Rust files of a folder and of the folders in it, in order.
+/// Adds the Rust files of a folder and its subfolders in order.
 pub fn collect_sources(folder: &Path, into: &mut Vec<PathBuf>) -> Result<()> {
     for entry in fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))? {
         let path = entry?.path();
@@ -103,8 +103,7 @@ impl Sources {
                 fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
             let shown = path.strip_prefix(process::root()).unwrap_or(&path).display().to_string();
             let inside = path.strip_prefix(folder.join("src")).unwrap_or(&path);
-            // The program of a crate with a library is a crate of its own, whose modules are in the same
-            // folder.
+            // In a crate with a library, the program is another crate with its modules in the same folder.
             let is_program = has_library && inside == Path::new("main.rs");
             let module = if is_program { vec!["main".to_owned()] } else { module_of(inside) };
             texts.insert(module, (shown, text));
@@ -112,7 +111,7 @@ impl Sources {
         Ok(Sources::of(texts))
     }
 
-    /// Leaves out the modules that are compiled for tests only.
+    /// Removes the modules that are compiled only for tests.
     fn of(texts: BTreeMap<Module, (String, String)>) -> Sources {
         let mut tests: BTreeSet<Module> = BTreeSet::new();
         let mut files = BTreeMap::new();
@@ -125,7 +124,7 @@ impl Sources {
         Sources { files }
     }
 
-    /// The file that a path leads to from a module, with re-exports followed. `None` if it leaves the crate.
+    /// Returns the file to which a path in a module leads, following re-exports; `None` if it leaves the crate.
     fn resolve(&self, from: &[String], path: &[String]) -> Option<&Module> {
         let mut at = self.start(from, path)?;
         for _ in 0..RE_EXPORTS_MAX {
@@ -143,7 +142,7 @@ impl Sources {
         None
     }
 
-    /// The module at which a path begins, and the rest of the path. `None` for a path into another crate.
+    /// Returns the module where a path begins and the rest of the path; `None` for a path into another crate.
     fn start(&self, from: &[String], path: &[String]) -> Option<(Module, Vec<String>)> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
@@ -160,17 +159,17 @@ impl Sources {
         }
     }
 
-    /// The deepest module on a path that has a file, and the rest of the path.
+    /// Returns the deepest module with a file on a path, and the rest of the path.
     fn descend<'a>(&self, module: &[String], path: &'a [String]) -> (&Module, &'a [String]) {
         let longest = (0..=path.len()).rev().find_map(|taken| {
             let inner = [module, &path[..taken]].concat();
             Some((self.files.get_key_value(&inner)?.0, &path[taken..]))
         });
-        // A module without a file is in the file of its parent.
+        // A module without a file is in its parent's file.
         longest.unwrap_or_else(|| self.descend(&module[..module.len().saturating_sub(1)], &[]))
     }
 
-    /// Pairs of files; the first names an item of the second.
+    /// Returns pairs of files in which the first names an item of the second.
     fn edges(&self) -> Vec<(&str, &str)> {
         let mut edges = BTreeSet::new();
         for (module, file) in &self.files {
@@ -179,7 +178,7 @@ impl Sources {
             let inline = file.paths.iter().map(|path| file.with_alias(path));
             for path in used.cloned().chain(inline) {
                 let Some(target) = self.resolve(module, &path) else { continue };
-                // A submodule is a part of its parent: it may use the parent's types.
+                // A submodule may use its parent's types.
                 if !module.starts_with(target) {
                     edges.insert((file.shown.as_str(), self.files[target].shown.as_str()));
                 }
@@ -188,7 +187,7 @@ impl Sources {
         edges.into_iter().collect()
     }
 
-    /// Imports of an item from the crate's root, which re-exports it from another module.
+    /// Returns imports of items that the crate's root re-exports from another module.
     fn imports_through_root(&self) -> Vec<String> {
         let Some(root) = self.files.get(&Vec::new() as &Module) else { return Vec::new() };
         let mut found = BTreeSet::new();
@@ -223,8 +222,8 @@ impl Sources {
 }
 
 impl File {
-    /// Reads the imports and paths, without those of a test module in the file. Returns also the names of modules that have
-    /// files of their own and are compiled for tests only.
+    /// Reads the imports and paths outside test modules. Also returns the names of modules in other files
+    /// that are compiled only for tests.
     fn parse(shown: String, text: &str) -> (File, Vec<String>) {
         let mut file = File { shown, imports: Vec::new(), paths: BTreeSet::new() };
         let (mut for_tests, mut is_for_tests) = (Vec::new(), false);
@@ -270,7 +269,7 @@ impl File {
         (file, for_tests)
     }
 
-    /// A path in the code with the name of an import replaced by the imported path.
+    /// Replaces an imported name at the start of a path by the imported path.
     fn with_alias(&self, path: &[String]) -> Vec<String> {
         match self.imports.iter().find(|import| import.name == path[0]) {
             Some(import) => import.path.iter().chain(&path[1..]).cloned().collect(),
@@ -279,7 +278,8 @@ impl File {
     }
 }
 
-/// The module of a file in `src`: `a/b.rs` and `a/b/mod.rs` are `a::b`; `lib.rs` is the root, and `main.rs` without it.
+/// Returns the module of a file in `src`: `a/b.rs` and `a/b/mod.rs` are `a::b`; the root is `lib.rs`, or else
+/// `main.rs`.
 fn module_of(inside: &Path) -> Module {
     let mut module: Module =
         inside.with_extension("").iter().map(|part| part.to_string_lossy().into_owned()).collect();
@@ -295,7 +295,7 @@ fn is_word(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
-/// The words, `::` and other signs of the code, without comments, strings and letters in quotation marks.
+/// Returns the code's words, `::` and other tokens, without comments, strings and character literals.
 fn tokens(text: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = text;
@@ -323,7 +323,7 @@ fn tokens(text: &str) -> Vec<&str> {
     tokens
 }
 
-/// The length of the string with which a text begins.
+/// Returns the length of the string at the start of a text.
 fn string(text: &str) -> usize {
     let mut is_escaped = false;
     let end = text[1..].find(|letter| {
@@ -334,7 +334,7 @@ fn string(text: &str) -> usize {
     end.map_or(text.len(), |at| at + 2)
 }
 
-/// The number of tokens until the first brace is closed.
+/// Returns the number of tokens until the first brace is closed.
 fn closed(tokens: &[&str]) -> usize {
     let mut depth = 0;
     let end = tokens.iter().position(|token| {
@@ -374,7 +374,7 @@ fn expand(tree: &[&str], before: &[String], is_public: bool, into: &mut Vec<Impo
     into.push(Import { path, name, is_public });
 }
 
-/// The shortest circle of each set of files that reach each other.
+/// Returns the shortest circle of each set of files that reach each other.
 fn circles<'a>(edges: &[(&'a str, &'a str)]) -> Vec<Vec<&'a str>> {
     let mut all: Vec<Vec<&str>> = edges.iter().filter_map(|(from, to)| path(edges, to, from)).collect();
     all.iter_mut().for_each(|circle| circle.rotate_right(1));
@@ -391,7 +391,7 @@ fn circles<'a>(edges: &[(&'a str, &'a str)]) -> Vec<Vec<&'a str>> {
     found
 }
 
-/// The shortest path from a file to another one.
+/// Returns the shortest path between two files.
 fn path<'a>(edges: &[(&'a str, &'a str)], from: &'a str, to: &'a str) -> Option<Vec<&'a str>> {
     let mut before: BTreeMap<&str, &str> = BTreeMap::from([(from, from)]);
     let mut next = VecDeque::from([from]);
@@ -420,7 +420,7 @@ fn path<'a>(edges: &[(&'a str, &'a str)], from: &'a str, to: &'a str) -> Option<
 mod tests {
     use super::*;
 
-    /// The sources of a crate from pairs of a path in `src` and a text.
+    /// Makes a crate's sources from pairs of a path in `src` and a text.
     fn sources(files: &[(&str, &str)]) -> Sources {
         let file = |(path, text): &(&str, &str)| {
             (module_of(Path::new(path)), ((*path).to_owned(), (*text).to_owned()))
@@ -453,7 +453,7 @@ mod tests {
             ("room/inner.rs", "use super::Room;\n"),
             ("room/outer.rs", "use super::inner::Inner;\nuse crate::a;\n"),
         ];
-        // `a` uses `inner`, not the room, and `outer` uses `a`.
+        // `a` uses `inner`, not its parent, and `outer` uses `a`.
         assert!(found(&files).is_empty());
         let closed = [&files[..], &[("room/inner.rs", "use crate::room::outer::Outer;\n")]].concat();
         assert_eq!(found(&closed), ["room/inner.rs → room/outer.rs → room/inner.rs"]);

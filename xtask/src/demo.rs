@@ -1,8 +1,8 @@
-//! `cargo xtask demo`: the main use of fonio, once, on this machine.
+//! `cargo xtask demo`: shows the main use of fonio on this machine.
 //!
 //! As root, it records and explains WebBench on an emulated RiData card, tries every safe fix that needs no other
-//! hardware, and measures the two best. fonio itself undoes everything that it makes for this (devices, mounts, a
-//! network namespace). Without root, it reports on a recording of the same workload. `demo results` is in `results_demo.rs`.
+//! hardware, and measures the two best. fonio itself undoes all its changes (devices, mounts, a network namespace).
+//! Without root, it reports on a recording of the same workload. `demo results` is in `results_demo.rs`.
 
 use std::process::{Command, Stdio};
 
@@ -15,10 +15,10 @@ use xtask::{process, tools};
 /// A recording of the same workload on the same card, made by the demo.
 const SHIPPED: &str = "docs/sample/webbench-on-ridata";
 
-/// The full workload takes an hour on this card; the mix of work stays the same.
+/// The full workload takes an hour on this card; the scale does not change the mix of operations.
 const SCALE: &str = "0.02";
 
-/// The time for measuring the best fixes.
+/// Time limit for measuring the best fixes.
 const TIME: &str = "50s";
 
 /// The options of `cargo xtask demo`.
@@ -30,7 +30,8 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Other {
-    /// Run the results service: measure emulated cards, send the results after a preview, and show the page (root; four minutes).
+    /// Run the results service: measure emulated cards, preview and send the results, and show the page
+    /// (root; four minutes).
     Results {
         /// End without waiting for Ctrl-C.
         #[arg(long)]
@@ -59,7 +60,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             .args(["--on", "ridata", "--link", "wifi", "--scale", SCALE, "--runs", &format!("auto:{TIME}")])
             .arg("--output")
             .arg(&runs);
-        // Ctrl-C goes to the complete process group: fonio undoes what it made, and this process waits for it.
+        // Ctrl-C goes to the complete process group: fonio undoes its changes, and this process waits for it.
         process::outlive_signals()?;
         return part("measurement", || process::run(&mut fix));
     }
@@ -68,10 +69,10 @@ pub fn run(arguments: &Arguments) -> Result<()> {
          {SHIPPED}.\n"
     );
     let (recording, report) = (process::root().join(SHIPPED), dir.join("report.html"));
-    // The charts go to a file; the terminal shows its own version of them.
+    // The charts go to a file; the terminal shows text versions.
     let mut pictures = Command::new(&fonio);
     process::run(pictures.arg("report").arg(&recording).arg("--html").arg(&report).stdout(Stdio::null()))?;
     process::run(Command::new(&fonio).arg("report").arg("--all").arg(&recording))?;
-    println!("\nThe same with pictures to zoom into: {}", report.display());
+    println!("\nThe same report with zoomable charts: {}", report.display());
     Ok(())
 }

@@ -1,6 +1,6 @@
-//! Checks the documents: each section with a table of figures names the command that prints them, and the commands of
-//! developers in documents exist. (`crates/fonio/src/cli/documented.rs` checks the commands of users, and
-//! `studies/src/documents` those of studies.)
+//! Checks the documents: each section with a table of figures names the command that prints them, and
+//! developer commands in documents exist. (`crates/fonio/src/cli/documented.rs` checks user commands, and
+//! `studies/src/documents` checks study commands.)
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ fn objections(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Returns why a developer's command is not valid.
+/// Returns why a developer command is not valid.
 fn objection(command: &Command) -> Option<String> {
     let words: Vec<&str> = command.words.iter().map(String::as_str).collect();
     match words.as_slice() {
@@ -68,8 +68,8 @@ fn objection(command: &Command) -> Option<String> {
     }
 }
 
-/// Returns why a test command is not valid: its package, its test (`NAME`) or its program of tests (`--test NAME`) is
-/// missing.
+/// Returns why a test command is not valid: its package, its test (`NAME`) or its test program (`--test
+/// NAME`) is missing.
 fn wrong_test(package: &str, rest: &[&str]) -> Option<String> {
     let folder = ["crates".as_ref(), Path::new("")].map(|parent| process::root().join(parent).join(package));
     let Some(folder) = folder.into_iter().find(|folder| folder.join("Cargo.toml").exists()) else {
@@ -98,7 +98,7 @@ fn contains(folder: &Path, text: &str) -> bool {
     is_listed && files.iter().any(|file| fs::read_to_string(file).is_ok_and(|source| source.contains(text)))
 }
 
-/// Returns why a command of `cargo xtask` is not valid. A word in capitals is a placeholder, which the reader replaces.
+/// Returns why a `cargo xtask` command is not valid. A word in capitals is a placeholder for the reader to replace.
 fn wrong_xtask(words: &[&str]) -> Option<String> {
     let is_placeholder = |word: &&&str| word.chars().all(|c| c.is_ascii_uppercase());
     if words.iter().any(|word| is_placeholder(&word)) {

@@ -1,4 +1,4 @@
-//! Emulated devices: started with `fonio device emulate`, and measured with `fonio bench`, as a user would.
+//! Starts emulated devices with `fonio device emulate`, and measures them with `fonio bench`, as a user would.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ pub fn fonio() -> Result<PathBuf> {
     process::build_fonio()
 }
 
-/// The emulated device and its contents.
+/// The options of an emulated device.
 #[derive(Clone, Copy, Debug)]
 pub struct Options<'a> {
     /// A shipped profile, or a file with one.
@@ -33,24 +33,24 @@ pub struct Options<'a> {
     pub scheduler: &'a str,
     /// The seed of the device's model.
     pub seed: u64,
-    /// Bytes that count as written before, in the format of `--written`.
+    /// Bytes considered written, in the format of `--written`.
     pub written: Option<u64>,
     /// A file system, and its mount point.
     pub mounted: Option<(&'a str, &'a Path)>,
 }
 
 impl<'a> Options<'a> {
-    /// Returns the options of a bare device, new and without a scheduler.
+    /// Returns the options of a new, unformatted device without a scheduler.
     pub fn bare(profile: &'a str, size: &'a str) -> Self {
         Self { profile, size, scheduler: "none", seed: 1, written: None, mounted: None }
     }
 }
 
-/// A running `fonio device emulate`. It ends when this is dropped, and when this process ends in any way.
+/// A running `fonio device emulate`. It ends when this value is dropped or this process ends.
 pub struct Emulated {
     child: Child,
     output: BufReader<ChildStdout>,
-    /// Its path, or the socket at which it is served.
+    /// The path of the device or of the socket that serves it.
     pub device: String,
 }
 
@@ -74,7 +74,7 @@ impl Emulated {
         Ok(emulated)
     }
 
-    /// Starts a device of `profile` for a virtual machine, at a Unix socket; `device` is the socket.
+    /// Starts a device of `profile` for a virtual machine, served on a Unix socket; `device` is the socket.
     pub fn served(fonio: &Path, profile: &str, size: &str, socket: &Path) -> Result<Self> {
         let mut command = process::bound_to_this(fonio);
         command.args(["device", "emulate", profile, "--json", "--size", size, "--nbd"]).arg(socket);
@@ -83,17 +83,17 @@ impl Emulated {
         Ok(emulated)
     }
 
-    /// Starts the emulator, and waits for its first line.
+    /// Starts the emulator and waits for its first line.
     fn spawn(mut command: Command) -> Result<(Self, Value)> {
         let spawned = command.stdout(Stdio::piped()).spawn();
         let mut child = spawned.with_context(|| format!("cannot start {}", process::shown(&command)))?;
         let output = BufReader::new(child.stdout.take().context("its output is piped")?);
         let mut emulated = Self { child, output, device: String::new() };
-        let ready = emulated.hear().context("the emulator did not get ready")?;
+        let ready = emulated.hear().context("the emulator did not start")?;
         Ok((emulated, ready))
     }
 
-    /// Ends the device and returns how long its model was busy.
+    /// Ends the device and returns its model's busy time.
     pub fn busy_ns(mut self) -> Result<u64> {
         self.end();
         let end = self.hear().context("the emulator did not report")?;
@@ -103,7 +103,7 @@ impl Emulated {
     fn hear(&mut self) -> Result<Value> {
         let mut line = String::new();
         if self.output.read_line(&mut line)? == 0 {
-            bail!("it ended; it says why above");
+            bail!("it ended; its error is printed above");
         }
         Ok(serde_json::from_str(&line)?)
     }
@@ -121,8 +121,8 @@ impl Drop for Emulated {
     }
 }
 
-/// Returns a command that runs `program` with priority over all others, like the serving process: otherwise its waits
-/// for a CPU are measured too.
+/// Returns a command that runs `program` with top priority, like the serving process: otherwise its waits for
+/// a CPU are measured too.
 pub fn before_all_others(program: &Path) -> Command {
     let mut command = process::bound_to_this(Path::new("chrt"));
     command.args(["--fifo", "1"]).arg(program);
@@ -133,19 +133,18 @@ pub fn before_all_others(program: &Path) -> Command {
 pub fn bench(fonio: &Path, profile: &str, arguments: &[&str], out: &Path) -> Result<()> {
     let emulated = Emulated::start(fonio, &Options::bare(profile, "1GiB"))?;
     let mut command = before_all_others(fonio);
-    // The device is named twice so that it may be overwritten: it is new.
+    // Naming the device twice confirms that it may be overwritten: it is new.
     command.args(["bench", "device", &emulated.device, "--erase", &emulated.device]);
     process::run(command.args(arguments).arg("--output").arg(out).stdout(Stdio::null()))
 }
 
-/// Runs fonio in a guest. Returns its output, and the seconds of this machine until the guest was ready.
+/// Runs fonio in a guest. Returns its output, and the guest's boot time on this machine in seconds.
 pub fn in_guest(command: &mut Command) -> Result<(String, f64)> {
     let out = command.stdin(Stdio::null()).stderr(Stdio::piped()).output()?;
     process::check_signals()?;
     let said = String::from_utf8_lossy(&out.stderr);
     ensure!(out.status.success(), "{} failed:\n{said}", process::shown(command));
     let boot = said.lines().find_map(|line| line.rsplit_once("of which ")?.1.strip_suffix(" s to boot."));
-    let boot =
-        boot.and_then(|boot| boot.parse().ok()).context("fonio says how long the guest took to boot")?;
+    let boot = boot.and_then(|boot| boot.parse().ok()).context("fonio prints the guest's boot time")?;
     Ok((String::from_utf8(out.stdout)?, boot))
 }

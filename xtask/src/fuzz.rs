@@ -1,7 +1,7 @@
-//! `cargo xtask fuzz`: libFuzzer on stable Rust.
+//! `cargo xtask fuzz`: runs libFuzzer on stable Rust.
 //!
-//! Coverage feedback needs only a pass of LLVM, which stable rustc supports; the address sanitizer would need a nightly
-//! compiler and finds nothing in crates without `unsafe`.
+//! Coverage feedback needs only an LLVM pass that stable rustc supports. The address sanitizer needs a
+//! nightly compiler and finds nothing in crates without `unsafe`.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub struct Arguments {
     /// Run only these targets.
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
-    /// Run each for this long.
+    /// Run each target for this long.
     #[arg(long, value_name = "N", default_value_t = 600)]
     seconds: u32,
 }
@@ -44,9 +44,10 @@ pub fn build() -> Result<()> {
     programs().map(drop)
 }
 
-/// Runs every target on its seeds, then on inputs from a fixed random seed: luck must not decide whether a change passes.
+/// Runs every target on its seeds, then on inputs from a fixed random seed, so that chance does not decide
+/// whether a change passes.
 pub fn repeat_all() -> Result<()> {
-    // Without the inputs of an earlier run.
+    // Do not reuse the inputs of an earlier run.
     let found = process::scratch("fuzz")?.join("found");
     process::remove_folder(&found)?;
     let options = [
@@ -57,7 +58,7 @@ pub fn repeat_all() -> Result<()> {
     fuzz(&targets()?, &options, &found)
 }
 
-/// Inputs of a target in a repeated run. The slowest target takes about 15 s for them.
+/// Number of inputs of a target in a repeated run; the slowest target takes about 15 s.
 const REPEATED_INPUTS: u32 = 100_000;
 /// Time limit of a repeated run, for slow machines.
 const REPEATED_SECONDS: u32 = 20;
@@ -83,7 +84,7 @@ fn host() -> Result<String> {
         .context("`rustc -vV` names no host")
 }
 
-/// Compiles the targets, and returns the folder of the programs.
+/// Compiles the targets and returns the folder of the programs.
 fn programs() -> Result<PathBuf> {
     let host = host()?;
     let build_dir = process::scratch("fuzz")?;
@@ -116,7 +117,7 @@ fn fuzz(targets: &[String], options: &[String], found: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The folder of a target's log and of the inputs with which it failed.
+/// Returns the folder of a target's log and failing inputs.
 fn artifacts(name: &str) -> PathBuf {
     process::root().join("fuzz/artifacts").join(name)
 }

@@ -3,9 +3,10 @@
 //!
 //! The trace shows one disk used by several processes: sequential and random runs, reads, writes, readahead,
 //! synchronous and journal writes, flushes, discards, merges, plugs, a rare requeue, and completions on other
-//! processors. The disk accepts 32 requests at once. The same options give the same bytes.
+//! processors. The disk accepts 32 requests at a time. The output depends only on the options.
 //!
-//! Each request has five records (Q, G, I, D, C). A merged bio adds two (Q, M), its plug two (P, U), a requeue two (R, D).
+//! Each request has five records (Q, G, I, D, C). A merged bio adds two records (Q, M), its plug two (P, U),
+//! a requeue two (R, D).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -23,13 +24,13 @@ pub struct Arguments {
     /// Write to PREFIX.blktrace.0, PREFIX.blktrace.1, …
     #[arg(long, value_name = "PREFIX", default_value = "generated")]
     pub out: PathBuf,
-    /// Requests; each has at least five records of 48 bytes.
+    /// Number of requests; each has at least five records of 48 bytes.
     #[arg(long, value_name = "N", default_value_t = 5_000_000)]
     pub ios: u64,
-    /// Seed; the same seed gives the same trace.
+    /// Seed of the random generator.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Processors, that is files.
+    /// Number of processors, with one file each.
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=256))]
     pub cpus: u64,
 }
@@ -81,7 +82,7 @@ const INSERT: u32 = 12 | TC_QUEUE;
 const NOTE_PROCESS: u32 = TC_NOTIFY;
 const NOTE_CLOCK: u32 = 1 | TC_NOTIFY;
 
-/// The number of requests of an unplug, big-endian.
+/// Number of requests at an unplug, big-endian.
 const ONE: &[u8] = &1_u64.to_be_bytes();
 /// The wall-clock time of the first record: 2023-11-14, in seconds since 1970, and 0 ns.
 const WALL_CLOCK: &[u8] = &1_700_000_000_u64.to_le_bytes();
@@ -96,7 +97,7 @@ struct Record {
     payload: &'static [u8],
 }
 
-/// Planned I/O: a bio or a request.
+/// A planned bio or request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Io {
     pid: u32,
@@ -132,11 +133,11 @@ struct Process {
     pid: u32,
     /// Share of all requests, in 256ths.
     share: u64,
-    /// Categories of its ordinary I/O.
+    /// Categories of its reads or writes.
     rwbs: u32,
-    /// Smallest size, and the number of doublings by which it varies.
+    /// Smallest size, and the maximum number of times it is doubled.
     sectors: (u64, u64),
-    /// Requests in 256 that do not continue where the last one ended.
+    /// Requests in 256 that do not continue where the last request ended.
     jumps: u64,
     /// Requests in 256 with bios that are merged.
     merges: u64,
@@ -171,26 +172,26 @@ const PROCESSES: [Process; 8] = [
 
 /// The disk's size is 64 GiB.
 const SECTORS: u64 = 128 << 20;
-/// The number of requests that the disk accepts at once.
+/// Maximum number of requests in flight on the disk.
 const DEPTH: usize = 32;
 /// The first record's time on the monotonic clock.
 const BEGINS_NS: u64 = 1_000_000_000_000;
-/// A process queues no more bios while its bios wait longer than this for the disk.
+/// A process queues no bios while its bios wait longer than this for the disk.
 const BACKLOG_NS: u64 = 10_000_000;
 
-/// Plans the trace and writes it in order of time.
+/// Plans the trace and writes it in time order.
 struct Generator<W> {
     /// The file of each processor.
     files: Vec<W>,
     sequences: Vec<u32>,
     random: Random,
     now: u64,
-    /// Records that are planned and not yet written.
+    /// Planned records that are not yet written.
     planned: BinaryHeap<Reverse<Record>>,
     order: u64,
-    /// When each of the disk's slots is free again, and the sectors in it until then.
+    /// For each slot of the disk, when it is free again, and the sectors in use until then.
     slots: [(u64, u64, u64); DEPTH],
-    /// When the last flush is done.
+    /// When the last flush completes.
     flushed: u64,
     /// The processor of each process, and the sector after its last request.
     processes: [(u64, u64); PROCESSES.len()],
@@ -261,7 +262,7 @@ impl<W: Write> Generator<W> {
         };
     }
 
-    /// Returns whether a request on those sectors is in flight; the kernel's page lock would delay another one.
+    /// Returns whether a request on these sectors is in flight; the kernel's page lock would delay another request.
     fn in_flight(&self, sector: u64, sectors: u64) -> bool {
         let mut slots = self.slots.iter();
         slots.any(|(until, from, to)| *until >= self.now && sector < *to && *from < sector + sectors)
@@ -269,7 +270,7 @@ impl<W: Write> Generator<W> {
 
     /// Plans one request; returns how long it waited for the disk.
     fn request(&mut self, io: Io, merged: u64) -> u64 {
-        // A front merge puts the bio before the request.
+        // A front merge prepends the bio to the request.
         let front = merged == 1 && self.random.below(16) == 0;
         let first = if front { io.sector + io.sectors } else { io.sector };
         let whole = Io { sectors: io.sectors * (1 + merged), ..io };
@@ -298,7 +299,7 @@ impl<W: Write> Generator<W> {
         time += 100 + self.random.below(200);
         self.plan(time, INSERT, whole, b"");
         let ready = time + 300 + self.random.below(700);
-        // The slot that is free first.
+        // Returns the slot that is free first.
         let slot = (0..DEPTH).min_by_key(|slot| self.slots[*slot].0).unwrap_or(0);
         let mut issue = ready.max(self.slots[slot].0 + 2_000);
         self.plan(issue, ISSUE, whole, b"");
@@ -314,11 +315,11 @@ impl<W: Write> Generator<W> {
         issue - time
     }
 
-    /// Plans a flush: the bio that asks for it is an empty write; the flush request is issued.
+    /// Plans a flush: an empty write bio requests it, and the flush request is issued.
     fn flush(&mut self, after: Io) {
         let asked = Io { rwbs: TC_WRITE | TC_FLUSH | TC_SYNC, sector: 0, sectors: 0, ..after };
         let flush = Io { rwbs: TC_READ | TC_FLUSH, ..asked };
-        // The flush is requested when the write before it is done.
+        // The flush is requested when the write before it completes.
         let asked_at = self.slots.iter().map(|slot| slot.0).fold(self.flushed, u64::max);
         self.plan(asked_at, QUEUE, asked, b"");
         let time = asked_at + 200 + self.random.below(300);
@@ -332,7 +333,7 @@ impl<W: Write> Generator<W> {
         self.plan(done + 500, COMPLETE, Io { cpu, pid: 0, ..asked }, b"");
     }
 
-    /// Plans the completion, half the time on another processor; returns the processor.
+    /// Plans the completion, in half of the cases on another processor; returns the processor.
     fn complete(&mut self, time: u64, io: Io) -> u64 {
         let is_moved = self.random.below(2) == 0;
         let cpu = if is_moved { self.random.below(self.files.len() as u64) } else { io.cpu };
@@ -341,7 +342,7 @@ impl<W: Write> Generator<W> {
         cpu
     }
 
-    /// Returns the disk's time for a request: a flash read or write, the transfer, and occasionally a long pause.
+    /// Returns the service time of a request: a flash read or write, the transfer, and occasionally a long pause.
     fn service(&mut self, io: Io) -> u64 {
         let pause = if self.random.below(1000) == 0 { self.random.below(20_000_000) } else { 0 };
         pause
@@ -373,7 +374,7 @@ impl<W: Write> Generator<W> {
     }
 }
 
-/// Draws a value mostly below `scale`, with a long tail: half of the values of each doubling go to the next.
+/// Draws a value mostly below `scale`, with a long tail: each doubling of the range has half the probability.
 fn tail(random: &mut Random, scale: u64) -> u64 {
     let doublings = random.next_u64().leading_zeros().min(10);
     random.below(scale << doublings)

@@ -1,5 +1,5 @@
-//! The parts of the developers' commands that `fonio-studies` uses too: programs that are run, installed and built,
-//! emulated devices, the kernel module, and results.
+//! The parts of the developer commands that `fonio-studies` uses too: running, installing and building
+//! programs, emulated devices, the kernel module, and results.
 
 pub mod emulated;
 pub mod process;

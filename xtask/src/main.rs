@@ -1,5 +1,5 @@
-//! `cargo xtask`: commands for developers. They install programs that a fresh Debian machine lacks, or print the
-//! command that does.
+//! `cargo xtask`: developer commands. They install missing programs on Debian, or print the command that
+//! does.
 
 mod assets;
 mod bench;
@@ -27,7 +27,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser, Subcommand};
 use xtask::{emulated, process, smartio, tools};
 
-/// Build, test and measure fonio. `cargo studies` lists the measurements that answer a scientific question.
+/// Build, test and measure fonio. `cargo studies` lists the measurements for scientific questions.
 #[derive(Parser)]
 #[command(name = "cargo xtask", disable_help_subcommand = true)]
 struct CommandLine {
@@ -38,39 +38,39 @@ struct CommandLine {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Run the main job: record an app on an emulated card, explain the recording, measure the two best fixes.
+    /// Show fonio's main use: record an app on an emulated card, explain the recording, measure the two best fixes.
     ///
-    /// Needs root; without it, explains a recording of the same.
+    /// Without root, only explains a recording of the same app.
     Demo(demo::Arguments),
     /// Run all checks: format, lints, documentation, invariants, fuzz targets, tests.
     Test(test::Arguments),
-    /// Run the demo and all tests, each in a new clone with nothing compiled, and print how long each part takes.
+    /// Run the demo and all tests, each in a new clone, and print the time of each part.
     Times(times::Arguments),
-    /// Draw sentences of the documents, comments and messages, by the commit's hash, for a reader who judges the language.
+    /// Draw random sentences from the documents, comments and messages, seeded by the commit's hash.
     Sentences(sentences::Arguments),
     /// Check the invariants of ARCHITECTURE.md.
     Tidy,
-    /// Run the fuzz targets for longer.
+    /// Run the fuzz targets for a given time.
     Fuzz(fuzz::Arguments),
-    /// Make small faults in a sample of the code with cargo-mutants, and see whether the tests notice.
+    /// Test whether the tests detect faults that cargo-mutants puts into a sample of the code.
     Mutants(mutants::Arguments),
     /// Write a blktrace capture of any size.
     GenTrace(gen_trace::Arguments),
     /// Measure the speed and the cost of fonio's own code.
     ///
-    /// Without a name: the way from a block trace to the HTML report, compared with Debian's blktrace package.
+    /// Without a name, compares turning a block trace into the HTML report with Debian's blktrace package.
     Bench(bench::Arguments),
     /// Check fonio on Debian's kernels and in complete Debian systems, in guests.
     Lab(lab::Arguments),
     /// Build and test the SmartIO I/O scheduler, a module for Debian's kernels.
     Kernel(kernel::Arguments),
-    /// Make programs that need no libraries, Debian packages, and images for containers, in target/dist.
+    /// Make programs that need no libraries, Debian packages, and container images in target/dist.
     ///
     /// Needs clang-14 and rustup. Fails if the recorder alone has 5 MB or more.
     Dist(dist::Arguments),
     /// Bundle the script and the style of the HTML report (npm), and compile the BPF programs (clang-14).
     ///
-    /// After a change in crates/fonio-report/web or crates/fonio-record/bpf.
+    /// Needed after a change in crates/fonio-report/web or crates/fonio-record/bpf.
     Assets(assets::Arguments),
     /// Install the programs that the other commands need, or print the command that does.
     Setup,

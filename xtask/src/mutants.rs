@@ -1,7 +1,8 @@
 //! `cargo xtask mutants`: checks with cargo-mutants that the tests detect errors in the code.
 //!
-//! cargo-mutants makes small faults one by one and runs the tests. A fault that no test detects is a surviving mutant: it gets
-//! a test, or, if the change cannot be observed, a pattern with its reason in `mutants.toml`.
+//! cargo-mutants changes the code in one spot at a time and runs the tests. A change that no test detects is
+//! a surviving mutant. Write a test for it or, if the change has no effect, add a pattern with the reason to
+//! `mutants.toml`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -17,12 +18,12 @@ pub struct Arguments {
     /// Test only these areas (default: all).
     #[arg(value_enum)]
     areas: Vec<Area>,
-    /// The part of the mutants to test: one in N, beginning with number K.
+    /// The mutants to test: one in N, starting with number K.
     #[arg(long, value_name = "K/N", default_value = "0/20")]
     shard: String,
 }
 
-/// Code that is mutated together, and whose crate's tests must detect the mutants.
+/// Code that is mutated together; the tests of its crate must detect the mutants.
 #[derive(Clone, Copy, ValueEnum)]
 enum Area {
     Assembler,
@@ -32,7 +33,7 @@ enum Area {
 }
 
 impl Area {
-    /// The crate, and the pattern of cargo-mutants for the paths of the files.
+    /// The crate, and cargo-mutants' pattern for the files.
     fn files(self) -> (&'static str, &'static str) {
         match self {
             Area::Assembler => ("fonio-trace", "crates/fonio-trace/src/assembler/**/*.rs"),
@@ -42,8 +43,8 @@ impl Area {
         }
     }
 
-    /// The options of `cargo test`. The tests of mounts take minutes, and fail without a fault on a busy machine; those of
-    /// comparisons take minutes too.
+    /// The options of `cargo test`. Excluded are tests of mounts, which take minutes and fail on a busy
+    /// machine, and tests of comparisons, which take minutes.
     fn tests(self) -> &'static [&'static str] {
         match self {
             Area::Assembler | Area::Recorder => &[],
@@ -66,8 +67,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         command.args(["--package", package, "--file", files, "--shard", &arguments.shard]);
         command.args(["--sharding", "round-robin"]).args(area.tests());
         command.arg("--output").arg(scratch.join(package));
-        // It tests a copy of the sources; the build directory of the copy is kept for the next time. Each mutant is
-        // compiled for one run of the tests, so compiling time matters more than running time.
+        // It tests a copy of the sources and keeps the copy's build directory for the next run. Each mutant
+        // is compiled for one test run, so compile time matters more than run time.
         command.env("CARGO_TARGET_DIR", scratch.join("build")).env("CARGO_PROFILE_DEV_OPT_LEVEL", "0");
         command.env("CARGO_PROFILE_DEV_DEBUG", "0").env_remove(fonio_testing::SKIPS);
         std::fs::create_dir_all(scratch.join(package))?;
@@ -78,13 +79,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
     ensure!(
         survived.is_empty(),
-        "write a test for each mutant that survived in {}, or a pattern and its reason into mutants.toml",
+        "mutants survived (see {}): write a test for each, or add a pattern with a reason to mutants.toml",
         survived.join(", ")
     );
     Ok(())
 }
 
-/// Returns the path of cargo-mutants; installs it below the target directory if it is missing.
+/// Returns the path of cargo-mutants, and installs it in the target directory if it is missing.
 fn installed() -> Result<PathBuf> {
     if let Some(found) = fonio_testing::find_program("cargo-mutants") {
         return Ok(found);

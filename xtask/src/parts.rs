@@ -6,10 +6,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-/// The environment variable that names a file to which each part adds a line: its seconds and its name.
+/// The environment variable that names a file; each part appends a line with its time in seconds and its name.
 pub const PARTS: &str = "FONIO_PARTS";
 
-/// Runs a part of a command, and prints its name before and its time afterwards.
+/// Runs a part of a command. Prints its name first, and its time afterwards.
 pub fn part<T>(name: &str, body: impl FnOnce() -> Result<T>) -> Result<T> {
     let began = Instant::now();
     println!("== {name}");

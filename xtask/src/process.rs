@@ -20,19 +20,19 @@ pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// Builds fonio in the users' configuration and returns its path.
+/// Builds fonio in the release configuration and returns its path.
 pub fn build_fonio() -> Result<PathBuf> {
     run(cargo().args(["build", "--release", "--package", "fonio"]))?;
     Ok(target().join("release/fonio"))
 }
 
-/// Builds fonio as the tests do, which takes less time than in the users' configuration, and returns its path.
+/// Builds fonio in the tests' configuration, which is faster to compile, and returns its path.
 pub fn build_fonio_for_tests() -> Result<PathBuf> {
     run(cargo().args(["build", "--package", "fonio"]))?;
     Ok(target().join("debug/fonio"))
 }
 
-/// Returns a folder for generated files, below the target directory, so that `cargo clean` removes it.
+/// Returns a folder for generated files in the target directory, so `cargo clean` removes it.
 pub fn scratch(name: &str) -> Result<PathBuf> {
     let dir = target().join("xtask").join(name);
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
@@ -54,13 +54,13 @@ pub fn cargo() -> Command {
 /// The options with which cargo checks or tests the complete workspace.
 pub const WHOLE_WORKSPACE: [&str; 1] = ["--workspace"];
 
-/// Builds the library of the sync policies and returns its path.
+/// Builds the sync-policy library and returns its path.
 pub fn build_sync_library() -> Result<PathBuf> {
     run(cargo().args(["build", "--package", "fonio-sqlite-sync"]))?;
     Ok(target().join("debug/libfonio_sqlite_sync.so"))
 }
 
-/// Returns a command for `program` that receives SIGTERM when this process ends in any way.
+/// Returns a command for `program` that receives SIGTERM when this process ends for any reason.
 pub fn bound_to_this(program: &Path) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "TERM"]).arg(program);
@@ -70,8 +70,8 @@ pub fn bound_to_this(program: &Path) -> Command {
 /// Whether Ctrl-C or SIGTERM was received since [`outlive_signals`].
 static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Makes Ctrl-C and SIGTERM no longer end this process, which has something to undo: [`check_signals`] fails after
-/// them. Ctrl-C also reaches the running programs. Returns a flag that says whether one of these signals was
+/// Stops Ctrl-C and SIGTERM from ending this process, which has changes to undo; [`check_signals`] fails
+/// after them. Ctrl-C also reaches the running programs. Returns a flag that shows whether a signal was
 /// received.
 pub fn outlive_signals() -> Result<Arc<AtomicBool>> {
     if let Some(stop) = INTERRUPTED.get() {
@@ -89,7 +89,7 @@ pub fn check_signals() -> Result<()> {
     Ok(())
 }
 
-/// Runs the command with our own output; an exit code other than 0 is an error.
+/// Runs the command with our output; an exit code other than 0 is an error.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {:?}", command.get_program()))?;
     if !status.success() {
@@ -98,7 +98,7 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Returns what a program prints, without the last newline; an exit code other than 0 is an error with its messages.
+/// Returns a program's output without the last newline; an exit code other than 0 is an error with its messages.
 pub fn output(command: &mut Command) -> Result<String> {
     let out = command.output().with_context(|| format!("cannot start {}", shown(command)))?;
     if !out.status.success() {
@@ -122,7 +122,7 @@ pub fn remove_folder(folder: &Path) -> Result<()> {
 pub struct Usage {
     /// User and system time.
     pub cpu: Duration,
-    /// From start to end.
+    /// Elapsed time from start to end.
     pub wall: Duration,
     /// Largest resident set.
     pub peak_bytes: u64,
@@ -149,7 +149,7 @@ pub fn measure(command: &mut Command) -> Result<Usage> {
 pub fn processor_time(pid: u32) -> Result<Duration> {
     let path = format!("/proc/{pid}/stat");
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    // The name, in brackets, can have spaces. Behind it, user and system time are the 12th and 13th number.
+    // The name, in brackets, can have spaces. After it, user and system time are the 12th and 13th numbers.
     let behind = text.rsplit_once(')').map_or("", |(_, behind)| behind);
     let ticks: Vec<u64> =
         behind.split_whitespace().skip(11).take(2).filter_map(|word| word.parse().ok()).collect();

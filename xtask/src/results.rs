@@ -1,8 +1,8 @@
 //! Results of studies and benchmarks: `studies/results/ID.json`, written by the command and read by the documents.
 //!
-//! A result is one table with its raw values, and says when, on which commit and on which kind of machine it was measured.
-//! Figures that were in documents before results were kept are *transcribed*: they have the commit and the file from which
-//! they were copied instead, and are replaced when their study runs again.
+//! A result is one table with its raw values, the time, the commit and the kind of machine. Figures from
+//! documents that are older than result files are *transcribed*: they have the source commit and file
+//! instead, and are replaced when the study runs again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::process;
 
-/// The version of the format. A change that an older reader would misunderstand increments it.
+/// The version of the format. Changes that older readers would misunderstand increment it.
 ///
 /// Version 1: the fields of [`StudyResult`].
 pub const SCHEMA: u32 = 1;
@@ -35,12 +35,12 @@ pub struct StudyResult {
     /// Seed of the first round, if the study has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seed: Option<u64>,
-    /// How often each row was measured.
+    /// Number of times each row was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
-    /// Titles of the columns; the first is that of the rows' names.
+    /// Titles of the columns; the first column has the rows' names.
     pub columns: Vec<String>,
-    /// The rows, each with a cell for every column but the first.
+    /// The rows, each with a cell for every column except the first.
     pub rows: Vec<Row>,
     /// Prose about the result; empty if the table says everything.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -55,14 +55,14 @@ pub enum Origin {
     Measured {
         /// The commit of the sources.
         commit: String,
-        /// Whether the sources had changes that were not committed.
+        /// Whether the sources had uncommitted changes.
         changed: bool,
         /// The day, as YYYY-MM-DD in UTC.
         date: String,
         /// The machine.
         machine: Machine,
     },
-    /// Copied from a document that is older than the kept results.
+    /// Copied from a document that is older than result files.
     Transcribed {
         /// The commit with that document.
         commit: String,
@@ -101,7 +101,7 @@ pub struct Row {
 pub enum Cell {
     /// A quantity. A table shows the median of its values.
     Quantity(Quantity),
-    /// A word, or a figure that is not one quantity.
+    /// A word, or a figure that is not a single quantity.
     Text(String),
 }
 
@@ -109,13 +109,13 @@ pub enum Cell {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantity {
-    /// The value of each round, in order; `None` if that round has none.
+    /// The values by round; `None` if a round has none.
     pub values: Vec<Option<f64>>,
     /// The unit, as tables show it; empty for a count.
     pub unit: String,
     /// Decimals that tables show.
     pub decimals: usize,
-    /// Whether tables show the smallest and the largest value too.
+    /// Whether tables also show the smallest and the largest value.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub range: bool,
 }
@@ -126,7 +126,7 @@ impl Cell {
         Cell::rounds([value], unit, decimals)
     }
 
-    /// Makes a figure with a value of each round. A value that is not finite is missing.
+    /// Makes a figure with a value for each round. Values that are not finite are treated as missing.
     pub fn rounds(
         values: impl IntoIterator<Item = impl Into<Option<f64>>>,
         unit: &str,
@@ -151,7 +151,7 @@ impl Cell {
         Cell::once(count.try_into().ok().map(f64::from), "", 0)
     }
 
-    /// Returns the figure as tables show it: a dash for a missing value.
+    /// Formats the figure for tables; a missing value is a dash.
     pub fn shown(&self) -> String {
         match self {
             Cell::Text(text) => text.clone(),
@@ -202,7 +202,7 @@ fn grouped(number: &str) -> String {
 }
 
 impl StudyResult {
-    /// Starts a result of this moment, on this machine.
+    /// Starts a result with the current time and this machine.
     ///
     /// # Errors
     ///
@@ -234,7 +234,7 @@ impl StudyResult {
     ///
     /// # Panics
     ///
-    /// If it has not one cell for each column but the first.
+    /// If the row does not have one cell for each column except the first.
     pub fn row(&mut self, name: impl Into<String>, cells: Vec<Cell>) {
         assert_eq!(cells.len() + 1, self.columns.len(), "{}: a cell for each column", self.id);
         if self.rows.is_empty() {
@@ -255,8 +255,8 @@ impl StudyResult {
         format!("{}\n|{}\n", line(&self.columns), "---|".repeat(self.columns.len()))
     }
 
-    /// Writes the result and returns its path. The result of a run that measured only a part goes to the folder of
-    /// generated files, so that it does not replace a complete one.
+    /// Writes the result and returns its path. A partial result goes to the folder of generated files, so it
+    /// does not replace a complete one.
     ///
     /// # Errors
     ///
@@ -269,7 +269,7 @@ impl StudyResult {
         Ok(path)
     }
 
-    /// Returns the file's text, with a line for each row.
+    /// Returns the file's text, one line per row.
     ///
     /// # Errors
     ///
@@ -283,7 +283,7 @@ impl StudyResult {
         Ok(text.replacen("\"rows\": []", &format!("\"rows\": [{rows}{end}"), 1))
     }
 
-    /// Returns a result with some of the columns, in their order here.
+    /// Returns a result with only these columns, in this order.
     ///
     /// # Errors
     ///
@@ -316,11 +316,11 @@ impl StudyResult {
         parse(&text).with_context(|| format!("{} is not a result", path.display()))
     }
 
-    /// Reads all kept results, in the order of their names.
+    /// Reads all kept results, sorted by name.
     ///
     /// # Errors
     ///
-    /// The first that cannot be read.
+    /// The error of the first result that cannot be read.
     pub fn all() -> Result<Vec<StudyResult>> {
         let folder = folder();
         let entries = fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))?;
@@ -337,7 +337,7 @@ impl Row {
     }
 }
 
-/// Returns a line of a table in Markdown.
+/// Returns a Markdown table row.
 fn line(cells: &[String]) -> String {
     let cells = cells.iter().map(|cell| if cell.is_empty() { "| ".to_owned() } else { format!("| {cell} ") });
     cells.collect::<String>() + "|"
@@ -359,7 +359,7 @@ impl Machine {
     }
 }
 
-/// The folder of the kept results.
+/// Returns the folder of the kept results.
 fn folder() -> PathBuf {
     process::root().join("studies/results")
 }
@@ -369,13 +369,13 @@ fn parse(text: &str) -> Result<StudyResult> {
     struct Version {
         schema: u32,
     }
-    // The version first: the other fields may have changed.
+    // Check the version first: other fields may have changed.
     let Version { schema } = serde_json::from_str(text)?;
     ensure!(schema == SCHEMA, "it has version {schema} of the format; this program reads version {SCHEMA}");
     let result: StudyResult = serde_json::from_str(text)?;
     let cells = result.columns.len().saturating_sub(1);
     let wrong = result.rows.iter().find(|row| row.cells.len() != cells);
-    ensure!(wrong.is_none(), "the row `{}` has not {cells} cells", wrong.map_or("", |row| &row.name));
+    ensure!(wrong.is_none(), "the row `{}` does not have {cells} cells", wrong.map_or("", |row| &row.name));
     Ok(result)
 }
 
@@ -423,7 +423,7 @@ mod tests {
         for (from, to, why) in [
             ("\"schema\":1", "\"schema\":2,\"new\":0", "version 2"),
             ("\"id\"", "\"unknown\":0,\"id\"", "unknown field"),
-            (",\"agrees\"", "", "has not 2 cells"),
+            (",\"agrees\"", "", "does not have 2 cells"),
             ("\"rows\"", "\"lines\"", "unknown field"),
         ] {
             let changed = text.replace(from, to);

@@ -1,9 +1,9 @@
 //! `cargo xtask demo results`: runs the results service once, on this machine.
 //!
-//! It starts the service on a free port with a new database, sends the shipped results of models, measures emulated cards with
-//! `fonio storebench`, sends the results as a user would, and shows the page of the first one. The database, the results and
-//! their delete tokens are in a temporary folder, which is removed at the end, also after Ctrl-C. fonio itself undoes the
-//! emulated cards.
+//! It starts the service on a free port with a new database, sends the shipped model results, measures
+//! emulated cards with `fonio storebench`, sends the results as a user would, and shows the first result's
+//! page. The database, the results and their delete tokens are in a temporary folder, which is removed at the
+//! end, even after Ctrl-C. fonio itself removes the emulated cards.
 
 use std::fs;
 use std::io::IsTerminal;
@@ -18,13 +18,13 @@ use serde_json::Value;
 use crate::results_service::{self, Service};
 use crate::{emulated, process, tools};
 
-/// The measured cards: the first one is that of the demo, the others are its competitors.
+/// The measured cards: the demo's card, then its competitors.
 const CARDS: [&str; 3] = ["sd_a1", "ridata", "kingston"];
 
-/// The longest time of a run. A complete run takes ten minutes.
+/// The time limit of a run; a complete run takes ten minutes.
 const TIME_MAX: &str = "60s";
 
-/// The figures whose rank is printed.
+/// The figures to print with their ranks.
 const FIGURES: [&str; 3] = ["bandwidth.total", "response.rand_read.4k.mean", "response.rand_write.4k.mean"];
 
 /// Runs the demo.
@@ -41,11 +41,11 @@ pub fn run(once: bool) -> Result<()> {
     process::check_signals()?;
     let folder = tempfile::tempdir_in(process::scratch("demo")?)?;
     let outcome = demonstrate(&Demo { fonio, folder: folder.path(), stop: &stop }, once);
-    // All programs that use the folder have ended.
+    // All programs with files in the folder have ended.
     folder.close().context("cannot remove the folder of the demo")?;
     println!("Removed the database, the results and their delete tokens.");
     match outcome {
-        // Ctrl-C is how the demo ends.
+        // The user ends the demo with Ctrl-C.
         Err(_) if stop.load(Ordering::Relaxed) => Ok(()),
         outcome => outcome,
     }
@@ -67,10 +67,7 @@ fn demonstrate(demo: &Demo<'_>, once: bool) -> Result<()> {
     for file in &shipped {
         demo.submit(&address, file, false)?;
     }
-    println!(
-        "Sent the {} results of models that come with fonio. They have a ranking of their own.",
-        shipped.len()
-    );
+    println!("Sent the {} model results that come with fonio. They have their own ranking.", shipped.len());
 
     let [first, others @ ..] = CARDS;
     println!(
@@ -106,7 +103,7 @@ fn demonstrate(demo: &Demo<'_>, once: bool) -> Result<()> {
     println!("\nCtrl-C ends the demo.");
     while !demo.stop.load(Ordering::Relaxed) {
         if service.has_ended()? && !demo.stop.load(Ordering::Relaxed) {
-            bail!("the service has ended on its own; it says why above");
+            bail!("the service has ended unexpectedly; its message is above");
         }
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -114,7 +111,7 @@ fn demonstrate(demo: &Demo<'_>, once: bool) -> Result<()> {
 }
 
 impl Demo<'_> {
-    /// Writes the results of models; returns their files.
+    /// Writes the model results; returns their files.
     fn models(&self) -> Result<Vec<PathBuf>> {
         let folder = self.folder.join("models");
         fs::create_dir(&folder)?;
@@ -128,7 +125,7 @@ impl Demo<'_> {
 
     fn command(&self) -> Command {
         let mut command = process::bound_to_this(&self.fonio);
-        // Results, unfinished runs and tokens of the demo are not kept among those of the user.
+        // Keep the demo's results, unfinished runs and tokens apart from the user's.
         command.arg("storebench").env("FONIO_LASTING_STATE", self.folder.join("state"));
         command
     }
@@ -141,7 +138,7 @@ impl Demo<'_> {
         if !shows {
             command.stdout(Stdio::null()).stderr(Stdio::null());
         }
-        // A signal reaches fonio too, which then undoes its changes.
+        // fonio receives signals too, and then undoes its changes.
         let outcome = process::run(&mut command);
         process::check_signals()?;
         outcome.map(|()| file)
@@ -170,14 +167,14 @@ impl Demo<'_> {
     }
 }
 
-/// Returns the standing of a result, in sentences, from the service's answer.
+/// Returns sentences on a result's rank, from the service's response.
 fn standing(card: &str, shown: &Value) -> Result<Vec<String>> {
     if let Some(reason) = shown["reason"].as_str() {
         return Ok(vec![format!("{card} has no rank: it is hidden, because {reason}.")]);
     }
-    let percentiles = shown["percentiles"].as_array().context("the answer has percentiles")?;
+    let percentiles = shown["percentiles"].as_array().context("the response has percentiles")?;
     let of = |figure: &str| percentiles.iter().find(|found| found["figure"] == figure);
-    let key = shown["key"].as_str().context("the answer has the key")?;
+    let key = shown["key"].as_str().context("the response has the key")?;
     let mut sentences = vec![format!("{card} among the results with the key {key}:")];
     for found in FIGURES.iter().filter_map(|figure| of(figure)) {
         let number = |name: &str| found[name].as_f64();
@@ -192,12 +189,12 @@ fn standing(card: &str, shown: &Value) -> Result<Vec<String>> {
             (number("percentile"), number("low"), number("high"))
         {
             sentence +=
-                &format!("; {percentile:.0} % of the others are not better ({low:.0} % to {high:.0} %)");
+                &format!("; at least as good as {percentile:.0} % of the others ({low:.0} % to {high:.0} %)");
         }
         sentences.push(sentence);
     }
     if sentences.len() == 1 {
-        bail!("the service ranks none of {}", FIGURES.join(", "));
+        bail!("the service has no rank for any of {}", FIGURES.join(", "));
     }
     Ok(sentences)
 }
@@ -223,7 +220,7 @@ mod tests {
             standing("sd_a1", &shown).unwrap(),
             [
                 "sd_a1 among the results with the key emulated.v1.quick.directory.ext4.1gb:",
-                "  bandwidth.total: 80.500 MB/s, rank 1 of 3; 100 % of the others are not better (34 % to 100 %)",
+                "  bandwidth.total: 80.500 MB/s, rank 1 of 3; at least as good as 100 % of the others (34 % to 100 %)",
             ]
         );
         let hidden = json!({ "reason": "the device is virtual" });

@@ -1,4 +1,4 @@
-//! A results service that runs for a benchmark or a demo, on a free port of 127.0.0.1.
+//! Runs a results service for a benchmark or a demo on a free port of 127.0.0.1.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,25 +10,25 @@ use anyhow::{Context, Result, bail};
 
 use crate::process;
 
-/// Builds the service, and the program that loads and seeds it.
+/// Builds the service and the program that seeds and loads it.
 pub fn build() -> Result<()> {
     let mut build = process::cargo();
     process::run(build.args(["build", "--release", "--package", "fonio-results", "--bins", "--examples"]))
 }
 
-/// The program that loads and seeds it (`crates/fonio-results/examples/load`).
+/// Returns the path of the program that seeds and loads it (`crates/fonio-results/examples/load`).
 pub fn load() -> PathBuf {
     process::target().join("release/examples/load")
 }
 
-/// A running service. Dropping it kills it, and it ends when this process ends in any way.
+/// A running service. It is killed when it is dropped, and it ends with this process.
 pub struct Service {
     child: Child,
     pub port: u16,
 }
 
 impl Service {
-    /// Starts the service without limits for clients, on a processor or on all of them.
+    /// Starts the service without client limits, on one processor or on all.
     pub fn start(folder: &Path, processor: Option<u32>) -> Result<Service> {
         let program = process::target().join("release/fonio-results");
         let mut command = match processor {
@@ -56,31 +56,31 @@ impl Service {
         }
     }
 
-    /// The processor time that the service has used.
+    /// Returns the processor time that the service has used.
     pub fn processor_time(&self) -> Result<Duration> {
         process::processor_time(self.child.id())
     }
 
-    /// Returns whether the service has ended on its own.
+    /// Returns whether the service has ended unexpectedly.
     pub fn has_ended(&mut self) -> Result<bool> {
         Ok(self.child.try_wait()?.is_some())
     }
 
-    /// The body of an answer 200.
+    /// Returns the body of a response with status 200.
     pub fn get(&self, path: &str) -> Result<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).context("cannot reach the service")?;
         write!(stream, "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")?;
         let mut answer = String::new();
-        stream.read_to_string(&mut answer).with_context(|| format!("cannot read the answer to {path}"))?;
+        stream.read_to_string(&mut answer).with_context(|| format!("cannot read the response to {path}"))?;
         let (head, body) = answer.split_once("\r\n\r\n").with_context(|| format!("{path} has no answer"))?;
         let status = head.lines().next().unwrap_or_default();
         if !status.starts_with("HTTP/1.1 200 ") {
-            bail!("the service answers `{status}` to {path}: {body}");
+            bail!("the service responds `{status}` to {path}: {body}");
         }
         Ok(body.to_owned())
     }
 
-    /// Kills it with SIGKILL, for which it cannot prepare.
+    /// Kills it with SIGKILL, so that it cannot clean up.
     pub fn kill(mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;

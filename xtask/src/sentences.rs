@@ -1,6 +1,6 @@
-//! `cargo xtask sentences`: draws sentences for a reader who judges the language.
+//! `cargo xtask sentences`: draws sentences for a language review.
 //!
-//! The draw depends only on the commit, so the sentences cannot be chosen.
+//! The draw depends only on the commit, so nobody can choose the sentences.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,12 +22,12 @@ pub struct Arguments {
     /// Draw this many.
     #[arg(long, value_name = "N", default_value_t = 200)]
     count: usize,
-    /// Draw by this hash instead of that of the last commit.
+    /// Draw by this hash instead of the last commit's hash.
     #[arg(long, value_name = "HASH")]
     commit: Option<String>,
 }
 
-/// Prints sentences of the documents, the comments and the messages, with file and line.
+/// Prints sentences from documents, comments and messages, with file and line.
 pub fn run(Arguments { count, commit }: Arguments) -> Result<()> {
     let commit = commit.map_or_else(head, Ok)?;
     let mut drawn: Vec<(Vec<u8>, Sentence)> = all()?
@@ -58,7 +58,7 @@ struct Sentence {
     line: usize,
 }
 
-/// Returns each sentence once, with the first place where it stands.
+/// Returns each sentence once, with its first position.
 fn all() -> Result<Vec<Sentence>> {
     let root = process::root();
     let files = process::output(Command::new("git").args(["ls-files", "*.md", "*.rs"]).current_dir(root))?;
@@ -84,7 +84,7 @@ fn all() -> Result<Vec<Sentence>> {
     Ok(sentences)
 }
 
-/// Paragraphs and list items of Markdown, without code, tables and headings, each with its first line.
+/// Returns the paragraphs and list items of Markdown text with their first lines, without code, tables and headings.
 fn paragraphs(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     let mut in_fence = false;
@@ -96,7 +96,7 @@ fn paragraphs(text: &str) -> Vec<(usize, String)> {
         }
         let item = trimmed.strip_prefix("- ");
         let is_other = trimmed.is_empty() || trimmed.starts_with(['#', '|', '`', '<']) && item.is_none();
-        // A block of code is indented; a list item's further lines are too, but its block is open.
+        // Indented lines are code, unless they continue a list item's open block.
         let is_code = in_fence || line.starts_with("    ") && !is_open;
         if is_other && !(trimmed.starts_with('`') && is_open && !trimmed.starts_with("```")) || is_code {
             is_open = false;
@@ -115,7 +115,7 @@ fn paragraphs(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Comments of Rust, each with its first line, and the string literals that begin and end on one line.
+/// Returns the Rust comments with their first lines, and the string literals on a single line.
 fn comments_and_messages(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     let mut is_open = false;

@@ -1,8 +1,8 @@
 //! Builds the module for one of Debian's kernels.
 //!
-//! The compiler, the kernel's headers and its source come from Debian's archive. They are unpacked below the target
-//! directory, and the build runs in that folder (chroot): the programs in the headers' packages need that Debian's C
-//! library, and headers name the compiler with which the kernel was built.
+//! The compiler, the kernel's headers and its source come from Debian's archive. They are unpacked in the
+//! target directory, and the build runs there (chroot): programs in the header packages need that Debian's C
+//! library, and the headers require the kernel's own compiler.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use fonio_lab::{Archive, Kernel, KernelFiles, Wanted};
 
 use crate::process;
 
-/// Programs that a build of a module starts. The kernel's headers depend on their compiler.
+/// Programs needed to build a module. The compiler is a dependency of the kernel headers.
 const PROGRAMS: [&str; 12] = [
     "base-files",
     "bash",
@@ -29,7 +29,7 @@ const PROGRAMS: [&str; 12] = [
     "xz-utils",
 ];
 
-/// A module, and the kernel for which it was built.
+/// A module and its kernel.
 pub struct Built {
     /// The kernel.
     pub kernel: Kernel,
@@ -55,11 +55,11 @@ pub fn module(name: &str) -> Result<Built> {
     let is_listed = listed.lines().any(|line| line == kernel.series);
     ensure!(
         is_listed,
-        "the newest kernel of Debian is Linux {}, for which the module was not built and tested; kernels.list has those for \
-         which it was",
+        "Debian's newest kernel is Linux {}, for which the module was not built and tested; kernels.list has \
+         the supported kernels",
         kernel.version
     );
-    // One folder for each kernel: the sources of two versions of a series have the same name.
+    // Each kernel has its own folder, because the sources of two versions of a series have the same name.
     let root = process::scratch(&format!("kernel/{}", kernel.version))?;
     let headers = format!("linux-headers-{}={}", files.release, kernel.version);
     let source = format!("linux-source-{}={}", kernel.series, kernel.version);
@@ -72,7 +72,7 @@ pub fn module(name: &str) -> Result<Built> {
     process::remove_folder(&build)?;
     let mut copy = Command::new("cp");
     process::run(copy.arg("-r").arg(sources()).arg(&build))?;
-    // The mount of /proc, which a program of the build reads, ends with the namespace.
+    // A build program reads /proc; the mount ends with the namespace.
     let script = "mount -t proc proc \"$0/proc\" && exec chroot \"$0\" /usr/bin/env -i PATH=/usr/bin:/usr/sbin \
          make -s -C /build KERNEL=\"$1\" HEADERS=\"/usr/src/linux-headers-$1\" >&2";
     let mut make = process::bound_to_this(Path::new("unshare"));
@@ -80,7 +80,7 @@ pub fn module(name: &str) -> Result<Built> {
     Ok(Built { kernel, files, module: build.join("smartio-iosched.ko") })
 }
 
-/// Adds the links, folders and devices that are missing because packages were unpacked, not installed.
+/// Adds links, folders and devices that installing the packages would have made.
 fn prepare(root: &Path) -> Result<()> {
     for (link, target) in [("usr/bin/awk", "gawk"), ("usr/bin/sh", "dash")] {
         if root.join(link).symlink_metadata().is_err() {

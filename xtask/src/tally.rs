@@ -1,7 +1,7 @@
 //! Runs all tests, and counts the passed, failed and skipped tests of all test programs.
 //!
-//! libtest counts for one program at a time, and counts a skipped test as passed; `fonio-testing` writes skips to a
-//! file.
+//! libtest counts each program separately and counts skipped tests as passed; `fonio-testing` writes skips to
+//! a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,8 +13,8 @@ use fonio_testing::Skip;
 
 use xtask::process;
 
-/// Runs the tests with their own output, and returns the tally. `scope` are options of `cargo test` that choose
-/// tests; without any, all tests of the workspace run.
+/// Runs the tests with their own output, and returns the tally. `scope` has `cargo test` options that select
+/// tests; if empty, all tests of the workspace run.
 ///
 /// # Errors
 ///
@@ -28,11 +28,11 @@ pub fn run(scope: &[&str]) -> Result<String> {
         .args(if scope.is_empty() { &process::WHOLE_WORKSPACE } else { scope })
         .arg("--no-fail-fast")
         .env(fonio_testing::SKIPS, &skips);
-    // One pipe for both streams, so that cargo's lines keep their positions among those of the tests.
+    // One pipe for both streams keeps the order of cargo's and the tests' lines.
     let (output, writer) = std::io::pipe().context("cannot make a pipe")?;
     command.stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn().context("cannot start cargo")?;
-    // The command holds the other end, which must close when cargo ends.
+    // The command holds the write end, which must close when cargo ends.
     drop(command);
     let mut tally = Tally::default();
     let mut stdout = std::io::stdout();
@@ -61,12 +61,12 @@ pub fn run(scope: &[&str]) -> Result<String> {
 #[derive(Debug, Default)]
 struct Tally {
     programs: u64,
-    /// The number of passed tests by libtest's count, which includes skipped ones.
+    /// Number of passed tests reported by libtest, including skipped tests.
     passed: u64,
     ignored: u64,
     failed: u64,
     failed_names: Vec<String>,
-    /// The program whose output is being read, and whether it has printed its result.
+    /// The current program, and whether it has printed its result.
     current: Option<(String, bool)>,
     /// Programs that crashed: they ended without printing a result.
     crashed: Vec<String>,

@@ -1,5 +1,5 @@
-//! `cargo xtask test`: all checks that must pass before a change lands. `--fast`: a part of them, for work in
-//! between.
+//! `cargo xtask test`: all checks that must pass before a change lands. `--fast` runs some of them, for use
+//! during development.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -17,7 +17,8 @@ use xtask::{process, tools};
 /// The options of `cargo xtask test`.
 #[derive(Args)]
 pub struct Arguments {
-    /// Run only the format check, the invariants, the lints, and the unit tests of the crates that changed since they passed.
+    /// Run only the format check, the invariants, the lints, and the unit tests of crates that changed since
+    /// they last passed.
     #[arg(long)]
     fast: bool,
 }
@@ -27,9 +28,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if arguments.fast { fast() } else { all() }
 }
 
-/// Runs all steps, the cheap ones first and the tests last, so that the output ends with their summary.
+/// Runs all steps, cheap ones first. The tests come last, so their summary ends the output.
 fn all() -> Result<()> {
-    // A wrong name is reported now, not minutes later at the first test.
+    // Report a wrong name now, not minutes later at the first test.
     fonio_testing::required(&std::env::var(fonio_testing::REQUIRE).unwrap_or_default())
         .map_err(anyhow::Error::msg)?;
     tools::ensure(&[tools::BUILD, tools::ASSETS, tools::TEST])?;
@@ -59,8 +60,8 @@ fn all() -> Result<()> {
     Ok(())
 }
 
-/// Runs the format check, the lints, and the unit tests of the crates that changed since their tests last passed. It needs
-/// neither root nor installed programs beyond a C compiler.
+/// Runs the format check, the lints, and the unit tests of crates that changed since they last passed. It
+/// needs no root, and no programs except a C compiler.
 fn fast() -> Result<()> {
     tools::ensure(&[tools::BUILD])?;
     part("format", format)?;
@@ -103,13 +104,13 @@ fn lints() -> Result<()> {
 struct Program {
     package: String,
     executable: PathBuf,
-    /// When the compiler wrote it, in nanoseconds since 1970.
+    /// The time of compilation, in nanoseconds since 1970.
     built_ns: u64,
 }
 
 /// Builds the unit tests of all crates.
 fn unit_tests() -> Result<Vec<Program>> {
-    /// A line of cargo's output; only lines about programs have a program.
+    /// A line of cargo's output; only some lines have a program.
     #[derive(Deserialize)]
     struct Line {
         executable: Option<PathBuf>,

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::circles;
 use xtask::process;
 
-/// The crates of the workspace that each crate may depend on, without `fonio-`. The first name is that of the crate.
+/// The workspace crates on which each crate may depend, without `fonio-`. The first name is the crate's.
 const LAYERS: &[&str] = &[
     "core:",
     "trace: core",
@@ -44,7 +44,7 @@ const LAYERS: &[&str] = &[
     "xtask: core lab system testing",
 ];
 
-/// Returns the crates with the crates that each may depend on.
+/// Returns each crate with the crates on which it may depend.
 fn layers() -> BTreeMap<String, BTreeSet<String>> {
     let full = |name: &str| match name {
         "fonio" | "xtask" => name.to_owned(),
@@ -57,7 +57,7 @@ fn layers() -> BTreeMap<String, BTreeSet<String>> {
     LAYERS.iter().map(layer).collect()
 }
 
-/// Crates that do no I/O except through `Read` and `Write` arguments, and read no clock.
+/// Crates that do I/O only through `Read` and `Write` arguments and read no clock.
 const PURE: &[&str] = &[
     "fonio-core",
     "fonio-trace",
@@ -68,7 +68,7 @@ const PURE: &[&str] = &[
     "fonio-storebench-document",
 ];
 
-/// The dependencies that pure crates may have: parsers, containers and derives; none touches the machine.
+/// Allowed dependencies of pure crates: parsers, containers and derives that do no I/O.
 const PURE_DEPENDENCIES: &[&str] = &[
     "base64",
     "csv-core",
@@ -108,11 +108,11 @@ const IMPURE: &[(&str, &str)] = &[
     (".cos()", "differs between platforms"),
 ];
 
-/// The crates that call the kernel directly, the one that C programs call, and the studies, whose writers map files and fork.
+/// Crates that call the kernel directly, the crate that C programs call, and the studies, which map files and fork.
 const MAY_HOLD_UNSAFE: &[&str] =
     &["fonio-record", "fonio-host", "fonio-emulator", "fonio-bfuse", "fonio-sqlite-sync", "fonio-studies"];
 
-/// A longer file needs a reason; so far, no file has one.
+/// A longer file would need a reason; no file has one.
 const LINES_MAX: usize = 1000;
 
 #[derive(Deserialize)]
@@ -145,7 +145,7 @@ struct Dependency {
 pub fn run() -> Result<()> {
     let breaches = breaches()?;
     if !breaches.is_empty() {
-        bail!("{} breaches of the architecture:\n  {}", breaches.len(), breaches.join("\n  "));
+        bail!("{} violations of the architecture:\n  {}", breaches.len(), breaches.join("\n  "));
     }
     Ok(())
 }
@@ -154,18 +154,18 @@ fn breaches() -> Result<Vec<String>> {
     let options = ["metadata", "--format-version=1", "--no-deps", "--offline"];
     let metadata = process::output(process::cargo().args(options))?;
     let metadata: Metadata =
-        serde_json::from_str(&metadata).context("cargo metadata gave no JSON we know")?;
+        serde_json::from_str(&metadata).context("cannot read the JSON of cargo metadata")?;
     let layers = layers();
     let architecture = fs::read_to_string(process::root().join("ARCHITECTURE.md")).unwrap_or_default();
     let mut found = Vec::new();
     for package in &metadata.packages {
         let name = package.name.as_str();
         let Some(allowed) = layers.get(name) else {
-            found.push(format!("{name}: a crate that `LAYERS` in xtask/src/tidy.rs does not know"));
+            found.push(format!("{name}: add this crate to `LAYERS` in xtask/src/tidy.rs"));
             continue;
         };
         if !architecture.contains(&format!("`{name}`")) {
-            found.push(format!("{name}: ARCHITECTURE.md does not say what it is"));
+            found.push(format!("{name}: describe this crate in ARCHITECTURE.md"));
         }
         for dependency in package.dependencies.iter().filter(|dependency| dependency.kind.is_none()) {
             let wanted = dependency.name.as_str();
@@ -181,7 +181,7 @@ fn breaches() -> Result<Vec<String>> {
                 "{name}: has a build script; compiling it must need only Rust and a C compiler"
             ));
         }
-        let folder = package.manifest_path.parent().context("a manifest without a folder")?;
+        let folder = package.manifest_path.parent().context("a manifest has no folder")?;
         check_sources(name, folder, &mut found)?;
     }
     found.extend(crate::documents::breaches()?);
@@ -200,7 +200,7 @@ fn check_sources(package: &str, folder: &Path, found: &mut Vec<String>) -> Resul
             found.push(format!("{shown}: {lines} lines; split it"));
         }
         let in_library = file.starts_with(folder.join("src"));
-        // xtask itself contains the forbidden words.
+        // Skip xtask, which contains the forbidden words.
         if package == "xtask" {
             continue;
         }
@@ -222,7 +222,7 @@ fn check_sources(package: &str, folder: &Path, found: &mut Vec<String>) -> Resul
     Ok(())
 }
 
-/// Returns the lines with their numbers, without comments and without the lines from the file's test module on.
+/// Returns the numbered lines up to the file's test module, without comments.
 fn production_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let mut lines = text.lines().enumerate().peekable();
     std::iter::from_fn(move || {
@@ -246,8 +246,7 @@ fn is_test_file(file: &Path) -> bool {
         || file.components().any(|part| part.as_os_str() == "tests")
 }
 
-/// Returns whether a line has the keyword, not only the word in a string, for example in that of a content
-/// security policy.
+/// Returns whether a line has the keyword, not only the word in a string such as a content security policy.
 fn holds_unsafe(line: &str) -> bool {
     ["unsafe {", "unsafe fn", "unsafe impl", "unsafe trait", "unsafe extern", "#[unsafe("]
         .iter()

@@ -17,13 +17,13 @@ const COMMANDS: [(&str, &[&str]); 3] =
 /// The options of `cargo xtask times`.
 #[derive(Args)]
 pub struct Arguments {
-    /// Time these; `fast` is `test --fast`.
+    /// Commands to time; `fast` is `test --fast`.
     #[arg(value_parser = COMMANDS.map(|(name, _)| name), default_values = ["demo", "test"])]
     commands: Vec<String>,
 }
 
-/// Runs the named commands, or the demo and the tests, one after the other, each in a clone of the last commit without any
-/// compiled file; `fast` is run a second time, after a change of one file.
+/// Runs the named commands, or the demo and the tests, in turn, each in a fresh clone of the last commit.
+/// `fast` runs a second time after one file changes.
 pub fn run(Arguments { commands: chosen }: &Arguments) -> Result<()> {
     process::outlive_signals()?;
     let mut tables = Vec::new();
@@ -35,7 +35,7 @@ pub fn run(Arguments { commands: chosen }: &Arguments) -> Result<()> {
         )?;
         tables.push(timed(&format!("cargo xtask {}, cold", words.join(" ")), &clone, words)?);
         if *name == "fast" {
-            // A typical change of a user: a comment in a crate in the middle.
+            // A typical change: a comment in a crate that others depend on.
             let file = clone.join("crates/fonio-analysis/src/lib.rs");
             let mut text = std::fs::read_to_string(&file)?;
             text.push_str("\n// A change.\n");
@@ -72,7 +72,7 @@ fn timed(title: &str, clone: &Path, words: &[&str]) -> Result<String> {
     Ok(table)
 }
 
-/// Formats the parts, and the rest of the time.
+/// Formats the times of the parts and the remaining time.
 fn table(title: &str, seconds: f64, parts: &str) -> String {
     let parts: Vec<(f64, &str)> = parts
         .lines()
@@ -81,7 +81,7 @@ fn table(title: &str, seconds: f64, parts: &str) -> String {
         .collect();
     let rest = seconds - parts.iter().map(|(seconds, _)| seconds).sum::<f64>();
     let mut lines = vec![format!("{:>11}  {title}", clock(seconds))];
-    // The time before the first part is the compilation of xtask itself.
+    // Before the first part, xtask itself is compiled.
     lines.extend(parts.iter().map(|(seconds, name)| format!("{:>11}    {name}", clock(*seconds))));
     lines.push(format!("{:>11}    the rest, such as the build of xtask", clock(rest)));
     lines.join("\n")

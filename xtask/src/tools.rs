@@ -1,4 +1,4 @@
-//! The programs that the commands need, and how to install them on Debian.
+//! The programs that the commands need, and their Debian packages.
 
 use std::path::Path;
 use std::process::Command;
@@ -17,7 +17,7 @@ pub const BUILD: &[Tool] = &[("cc", "gcc libc6-dev", "compiling C libraries, and
 pub const ASSETS: &[Tool] =
     &[("node", "nodejs", "the script of the HTML report"), ("npm", "npm", "the script of the HTML report")];
 
-/// Programs for compiling the BPF programs. Other versions of clang make other objects.
+/// Programs for compiling the BPF programs. The objects depend on clang's version.
 pub const BPF: &[Tool] = &[
     ("clang-14", "clang-14", "the BPF programs of the recorder"),
     ("llvm-strip-14", "llvm-14", "the BPF programs of the recorder"),
@@ -33,13 +33,13 @@ pub const DIST: &[Tool] = &[
     ("dpkg-source", "dpkg-dev", "the C library for 32-bit ARM"),
 ];
 
-/// Programs that execute programs for foreign processors here.
+/// Programs that execute foreign processors' programs.
 pub const EMULATED: &[Tool] = &[
     ("qemu-arm-static", "qemu-user-static", "executing programs for 32-bit ARM"),
     ("qemu-aarch64-static", "qemu-user-static", "executing programs for 64-bit ARM"),
 ];
 
-/// Programs for the tests: libFuzzer is C++; the tests run the others.
+/// Programs for the tests: a C++ compiler for libFuzzer, and programs that the tests run.
 pub const TEST: &[Tool] = &[
     ("c++", "g++", "the fuzz targets"),
     ("mkfs.ext4", "e2fsprogs", "recording on a real file system"),
@@ -54,7 +54,7 @@ pub const TEST: &[Tool] = &[
     ("python3", "python3 python3-venv", "the documented queries in DuckDB"),
 ];
 
-/// The DuckDB version whose answers the tests expect.
+/// The DuckDB version whose results the tests expect.
 const DUCKDB: &str = "duckdb==2.0.0";
 
 /// Programs for the demo as root.
@@ -76,7 +76,7 @@ pub const FUSE: &[Tool] = &[
     ("pkg-config", "pkg-config libfuse3-dev", "compiling libfuse's example"),
 ];
 
-/// Programs for the studies' tables and figures that are measured.
+/// Programs for the studies' measured tables and figures.
 pub const PAPER: &[Tool] = &[
     ("mkfs.xfs", "xfsprogs", "the write buffer on XFS"),
     ("mkfs.btrfs", "btrfs-progs", "the write buffer on Btrfs"),
@@ -89,7 +89,7 @@ pub const GUEST: &[Tool] = &[
     ("strip", "binutils", "the programs of guests"),
 ];
 
-/// Programs for the kernel module, which is built with a compiler of its kernel's Debian.
+/// Programs for the kernel module, which is built with the compiler of its kernel's Debian.
 pub const KERNEL: &[Tool] = &[
     ("qemu-system-x86_64", "qemu-system-x86", "guests that test the kernel module"),
     ("unshare", "util-linux", "building the kernel module"),
@@ -112,7 +112,7 @@ pub fn ensure(groups: &[&[Tool]]) -> Result<()> {
     let mut packages: Vec<&str> = Vec::new();
     for (program, package, needed_for) in groups.iter().copied().flatten() {
         if fonio_testing::find_program(program).is_none() {
-            println!("`{program}` is missing; it is needed for {needed_for}.");
+            println!("`{program}` is missing; it is needed for: {needed_for}.");
             packages.extend(package.split(' '));
         }
     }
@@ -130,7 +130,7 @@ fn install(mut packages: Vec<&str>) -> Result<()> {
         bail!("install what is missing, then run this again:\n\n    sudo {line}\n");
     }
     println!("Installing: {}", packages.join(" "));
-    // A new image has no package lists; an old list names packages that no longer exist.
+    // New images have no package lists, and old lists name packages that no longer exist.
     process::run(Command::new("apt-get").args(["update", "-qq"]))?;
     process::run(
         Command::new("apt-get")
@@ -140,8 +140,8 @@ fn install(mut packages: Vec<&str>) -> Result<()> {
     )
 }
 
-/// Installs DuckDB's Python package in a virtual environment below the target directory, where the tests look for it.
-/// If this fails, for example without a network, it prints the reason, and the tests that need DuckDB are skipped.
+/// Installs DuckDB's Python package in a virtual environment in the target directory, where tests look for it. If this
+/// fails, for example without a network, prints the reason; tests that need DuckDB are then skipped.
 pub fn ensure_duckdb() -> Result<()> {
     let folder = process::scratch("python")?;
     let python = folder.join("bin/python3");
@@ -154,7 +154,7 @@ pub fn ensure_duckdb() -> Result<()> {
         let mut command = Command::new("python3");
         process::run(command.args(["-m", "venv", "--clear"]).arg(&folder))
     };
-    // Debian's Python comes without the module that creates environments.
+    // Debian packages the module that creates environments separately.
     let made = make().or_else(|_| install(vec!["python3-venv"]).and_then(|()| make()));
     let installed = made.and_then(|()| {
         let pip = ["-m", "pip", "install", "--quiet", "--only-binary=:all:", DUCKDB];

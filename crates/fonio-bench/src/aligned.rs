@@ -2,16 +2,14 @@
 
 use fonio_core::Random;
 
-/// Direct I/O needs memory that begins at a multiple of this.
 const ALIGNMENT: usize = 4096;
 
-/// Memory that begins at a multiple of a block. Its content does not compress, so a compressing file system
-/// writes all of it.
+/// Block-aligned memory with incompressible content, so a compressing file system writes all of it.
 #[derive(Debug, Default)]
 pub struct Buffer(Vec<u8>);
 
 impl Buffer {
-    /// The first `bytes` of it, which grows if needed.
+    /// Returns the first `bytes`; grows the memory if needed.
     pub fn of(&mut self, bytes: u64) -> &mut [u8] {
         let bytes = bytes as usize;
         if self.0.len() < bytes + ALIGNMENT {

@@ -1,4 +1,4 @@
-//! Errors of measuring a device.
+//! Errors of a benchmark.
 
 use std::io;
 use std::path::PathBuf;
@@ -25,10 +25,10 @@ pub enum BenchError {
         /// Its standard error.
         output: String,
     },
-    /// The output is not that of fio 3.
+    /// The output is not from fio 3.
     #[error("cannot read the output of fio: {what}; fonio needs fio 3")]
     FioOutput {
-        /// The error and its place.
+        /// The error and its position.
         what: String,
     },
     /// A system call failed.
@@ -48,18 +48,18 @@ pub enum BenchError {
     NoDirectIo {
         /// The directory or device.
         path: PathBuf,
-        /// The kernel's name of its file system.
+        /// The kernel's name for its file system.
         file_system: String,
     },
     /// The device holds data, and the user has not confirmed that it may be overwritten.
     #[error(
-        "{} holds {found}, which the benchmark would overwrite; confirm with --erase {}",
+        "{} holds {found}, and the benchmark would overwrite it; confirm with --erase {}",
         path.display(), path.display()
     )]
     HoldsData {
         /// The device.
         path: PathBuf,
-        /// The contents that were found on it.
+        /// The contents found on it.
         found: String,
     },
     /// The device is in use, or cannot be read.
@@ -67,7 +67,7 @@ pub enum BenchError {
     Host(HostError),
     /// Not enough space is free.
     #[error(
-        "{} has room for {free} bytes, and the benchmark needs {needed}; with --size {}MiB it needs less",
+        "{} has room for {free} bytes, but the benchmark needs {needed}; try --size {}MiB",
         path.display(), (free / 4) >> 20
     )]
     NoRoom {
@@ -78,15 +78,15 @@ pub enum BenchError {
         /// The required space.
         needed: u64,
     },
-    /// The time for the complete benchmark ended before the first test was complete.
+    /// The time limit of the benchmark ended before the first test was complete.
     #[error("the time ended before the first measurement; allow more with --for")]
     TimeOver,
-    /// The device does not answer any more.
-    #[error("{} does not answer any more ({reason}); look at `dmesg`, connect it again, and repeat", path.display())]
+    /// The device no longer responds.
+    #[error("{} no longer responds ({reason}); check `dmesg`, reconnect it, and repeat", path.display())]
     Gone {
         /// The directory or device.
         path: PathBuf,
-        /// The error of reading it.
+        /// The read error.
         reason: String,
     },
     /// The file system became full during the benchmark.
@@ -95,19 +95,19 @@ pub enum BenchError {
         /// The directory or device.
         path: PathBuf,
     },
-    /// Nothing can be written there.
+    /// The directory is read-only.
     #[error(
-        "{} is read-only; mount it writable, name a directory on another file system, or let `fonio storebench` read the raw device",
+        "{} is read-only; mount it writable, choose a directory on another file system, or let `fonio storebench` read the raw device",
         path.display()
     )]
     ReadOnly {
         /// The directory.
         path: PathBuf,
     },
-    /// The machine has no folder in which results outlive a reboot.
+    /// The machine has no state folder, where results survive a reboot.
     #[error("there is no state folder, because neither HOME nor XDG_STATE_HOME is set; use -o FILE")]
     NoStateFolder,
-    /// The file does not hold a result.
+    /// The file is not a result.
     #[error("{} is not a result of fonio storebench: {reason}", path.display())]
     NotAResult {
         /// The file.
@@ -115,8 +115,8 @@ pub enum BenchError {
         /// The reason why it is invalid.
         reason: String,
     },
-    /// The text is not an id of a result.
-    #[error("`{id}` is not an id of a result: it has up to 128 letters, digits, - and _")]
+    /// The text is not a valid result id.
+    #[error("`{id}` is not a result id: an id has up to 128 letters, digits, - and _")]
     NotAnId {
         /// The text.
         id: String,
@@ -142,7 +142,7 @@ impl BenchError {
 impl From<HostError> for BenchError {
     fn from(error: HostError) -> BenchError {
         match error {
-            // The option that confirms the device.
+            // Confirmation by `--erase`.
             HostError::HoldsData { path, found } => BenchError::HoldsData { path, found },
             other => BenchError::Host(other),
         }

@@ -1,8 +1,8 @@
-//! How much reads and writes slow each other down (Nguyen et al. 2015, sections 4.3 and 4.4).
+//! Slowdown of concurrent reads and writes (Nguyen et al. 2015, sections 4.3 and 4.4).
 //!
-//! A slowdown is the mean response time of a process while processes of the other op run, divided by that of
-//! one process alone. The study divides the total time of a process by the number of its requests; with one
-//! request in flight that is the same.
+//! A slowdown is a process's mean response time while processes of the other op run, divided by the mean
+//! response time of one process alone. The study divides a process's total time by its number of requests;
+//! with one request in flight, both are equal.
 
 use fonio_core::Access;
 use fonio_core::statistics::sample::Spread;
@@ -10,7 +10,7 @@ use fonio_core::statistics::sample::Spread;
 use crate::plan::Set;
 use crate::result::{Benchmark, Run, Slowdown, TestResult};
 
-/// Returns the slowdowns that the tests of [`Set::Interference`] show.
+/// Returns the slowdowns measured by the tests of [`Set::Interference`].
 pub fn slowdowns(benchmark: &Benchmark) -> Vec<Slowdown> {
     let tests: Vec<&TestResult> = benchmark.of(Set::Interference).collect();
     let both = tests.iter().filter_map(|result| {
@@ -39,7 +39,6 @@ fn slowdown(alone: &TestResult, result: &TestResult, beside: Access) -> Slowdown
     }
 }
 
-/// The mean response times of runs, in nanoseconds.
 fn responses(runs: &[Run]) -> Spread {
     let each: Vec<f64> = runs.iter().map(|run| (run.response_mean_ns as f64).max(1.0)).collect();
     Spread::of(&each).expect("a test was run")
@@ -59,7 +58,7 @@ mod tests {
         model::benchmark(&profile, ByteCount(1 << 30), &tests, runs, 1).expect("it runs")
     }
 
-    /// A phone whose reads wait for writes, and a slow card.
+    /// Tests a phone whose reads wait for writes, and a slow card.
     #[test]
     fn models_have_their_slowdowns() {
         let mut shown = String::new();
@@ -83,8 +82,8 @@ mod tests {
         expect_test::expect_file!["../tests/golden/slowdowns.txt"].assert_eq(&shown);
     }
 
-    /// Reads and writes slow down equally, on a device whose runs differ by a tenth. The verdict picks the
-    /// larger of two slowdowns, which must not make it claim a difference.
+    /// Reads and writes slow down equally, and runs differ by a tenth. The verdict picks the larger of two
+    /// slowdowns; this alone must not make it claim a difference.
     #[test]
     fn equal_slowdowns_are_called_different_in_at_most_5_percent_of_benchmarks() {
         const BENCHMARKS: u64 = 1000;

@@ -1,9 +1,9 @@
 //! Measures a flash device with fio, names its weak point, and fits a device model to the measurement.
 //!
-//! A [`plan`] lists the tests and how much they write. [`run`] executes it on a [`target`] with [`fio`] until
-//! the numbers are stable. [`interference`] compares concurrent reads and writes with reads and writes alone,
-//! [`concurrency`] finds how many requests at once are enough. [`model`] executes it in virtual time on a
-//! profile. [`fit`] finds the profile that gives the measured numbers.
+//! A [`plan`] lists the tests and the amount that they write. [`run`] executes it on a [`target`] with
+//! [`fio`] until the numbers are stable. [`interference`] compares concurrent reads and writes with reads and
+//! writes alone, [`concurrency`] finds the queue depth that is enough. [`model`] executes the plan in virtual
+//! time on a profile. [`fit`] finds the profile that reproduces the measured numbers.
 
 pub mod aligned;
 pub mod concurrency;

@@ -9,11 +9,10 @@ use crate::plan::Test;
 use crate::result::{Benchmark, Run, TestResult};
 use crate::verdict;
 
-/// Number of requests of a concurrent process, as a multiple of the measured process's requests: enough to
-/// run longer.
+/// Requests of a concurrent process per request of the measured process: enough to run longer than it.
 const BESIDE_FACTOR: u64 = 64;
 
-/// Runs `test` on a fresh device, with `requests` in each process.
+/// Runs `test` on a fresh device with `requests` per process.
 ///
 /// # Panics
 ///
@@ -31,7 +30,6 @@ pub fn measure(device: &mut dyn Device, test: &Test, requests: u64, seed: u64) -
     as_run(&measured[..own])
 }
 
-/// The job of the process `index`.
 fn job(test: &Test, access: Access, index: u64, count: u64) -> Job {
     Job {
         op: access.op(),
@@ -44,7 +42,6 @@ fn job(test: &Test, access: Access, index: u64, count: u64) -> Job {
     }
 }
 
-/// The joint result of the processes of one run.
 fn as_run(measured: &[Measured]) -> Run {
     let made: u64 = measured.iter().map(|one| one.requests).sum();
     let response: u64 = measured.iter().map(|one| one.response_sum.0).sum();
@@ -58,9 +55,9 @@ fn as_run(measured: &[Measured]) -> Run {
     }
 }
 
-/// Runs `test` on a device that has been in use. Random writes leave log blocks and stale pages behind, so they run once
-/// for the length of the test before they are measured, and then for the length of the test. A measurement on a real device
-/// starts anywhere between two merges; it is close to the mean over many merges.
+/// Runs `test` on a used device. Random writes leave log blocks and stale pages behind. So they run twice for
+/// the length of the test, and only the second run is measured. A measurement on a real device starts
+/// anywhere between two merges; it is close to the mean over many merges.
 pub fn measure_used(device: &mut dyn Device, test: &Test, requests: u64, seed: u64) -> Run {
     if test.access != Access::RandWrite || test.processes > 1 || test.beside.is_some() {
         return measure(device, test, requests, seed);
@@ -72,7 +69,7 @@ pub fn measure_used(device: &mut dyn Device, test: &Test, requests: u64, seed: u
     as_run(&measured)
 }
 
-/// Runs `tests` on devices of `profile`, each `runs` times with different seeds.
+/// Runs each of `tests` on devices of `profile`, `runs` times with different seeds.
 pub fn benchmark(
     profile: &Profile,
     capacity: ByteCount,
@@ -101,8 +98,8 @@ pub fn benchmark(
     }))
 }
 
-/// The simulator's experiment for this test with the given number of requests; `None` for several processes
-/// and for two concurrent access patterns, which the simulator measures in another way.
+/// The simulator's experiment for this test with the given number of requests. `None` for several processes
+/// and for two concurrent access patterns, because the simulator measures these differently.
 pub fn protocol(test: &Test, requests: u64) -> Option<Protocol> {
     let alone = test.processes == 1 && test.beside.is_none();
     alone.then(|| Protocol {

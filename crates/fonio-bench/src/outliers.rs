@@ -1,18 +1,18 @@
-//! Finds runs that are far from the others.
+//! Finds outliers among runs.
 
 use fonio_core::statistics::sample::median;
 
-/// Modified z-score from which a value is an outlier (Iglewicz and Hoaglin 1993; hyperfine warns from 14.826, with many
-/// more runs than a slow card allows).
+/// A value with at least this modified z-score is an outlier (Iglewicz and Hoaglin 1993). Hyperfine warns
+/// from 14.826, but with many more runs than a slow card allows.
 const OUTLIER_SCORE: f64 = 3.5;
 
 /// Ratio of the median absolute deviation to the standard deviation for normal values.
 const MAD_OF_NORMAL: f64 = 0.6745;
 
-/// A value that differs from the median by a smaller share than this is not an outlier, even if the others hardly differ.
+/// Minimum relative difference of an outlier from the median, even if the other values hardly differ.
 const DIFFERENCE_MIN: f64 = 0.02;
 
-/// For each value, whether it is an outlier by its modified z-score.
+/// Returns for each value whether it is an outlier by its modified z-score.
 pub(crate) fn outliers(values: &[f64]) -> Vec<bool> {
     let Some(middle) = median(values) else { return Vec::new() };
     let deviations: Vec<f64> = values.iter().map(|value| (value - middle).abs()).collect();

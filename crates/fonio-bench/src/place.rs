@@ -1,4 +1,4 @@
-//! Describes where a benchmark ran: everything besides the device that affects its numbers.
+//! Describes the environment of a benchmark: everything besides the device that affects its numbers.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -8,7 +8,7 @@ use fonio_core::DeviceId;
 use fonio_machine::Machine;
 use serde::{Deserialize, Serialize};
 
-/// The machine, file system and device, as procfs and sysfs show them. `None` means that they do not show it.
+/// The machine, file system and device according to procfs and sysfs. `None` means unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The directory or device of the benchmark.
@@ -23,13 +23,13 @@ pub struct Place {
     pub mount_options: Vec<String>,
     /// The compression algorithm, if the mount options enable one.
     pub compression: Option<String>,
-    /// `dm-crypt` if the device below is encrypted. Encryption of single directories is not detected.
+    /// `dm-crypt` if the underlying device is encrypted. Encryption of single directories is not detected.
     pub encryption: Option<String>,
     /// Free space for this user; for a raw device, its size.
     pub free_bytes: u64,
     /// Size of the file system or device.
     pub size_bytes: u64,
-    /// The kernel's name of the device, such as `mmcblk0`.
+    /// The kernel's name for the device, such as `mmcblk0`.
     pub device: Option<String>,
     /// The model name of the device.
     pub model: Option<String>,
@@ -82,22 +82,22 @@ impl Place {
         }
     }
 
-    /// Warnings about the results of a benchmark here.
+    /// Warnings about the results of a benchmark in this environment.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
         let folder = self.path.display();
         match self.file_system.as_deref() {
             Some("tmpfs" | "ramfs") => warnings.push(format!(
-                "{folder} is in memory: nothing here is a device's. Name a folder on the device."
+                "{folder} is in memory, so no device is measured. Choose a folder on the device."
             )),
             Some(kind @ ("overlay" | "nfs" | "nfs4" | "cifs" | "9p" | "fuse" | "virtiofs")) => warnings.push(format!(
-                "{folder} is on {kind}, so the numbers hold more than a device. Name a folder on the device's own file system, or the device."
+                "{folder} is on {kind}, so the numbers include more than the device. Choose a folder on the device's own file system, or the device."
             )),
             _ => {}
         }
         if self.device.as_deref().is_some_and(|name| name.starts_with("loop")) {
             warnings.push(format!(
-                "{folder} is on a loop device, so the cache of the file below may answer. Name a folder on the device's own file system."
+                "{folder} is on a loop device, so the page cache of the backing file may serve requests. Choose a folder on the device's own file system."
             ));
         }
         if let Some(compression) = &self.compression {
@@ -108,12 +108,12 @@ impl Place {
         }
         if let Some(encryption) = &self.encryption {
             warnings.push(format!(
-                "The device is encrypted ({encryption}): its processor time is in every number."
+                "The device is encrypted ({encryption}): every number includes the processor time for encryption."
             ));
         }
         if self.size_bytes > 0 && !self.raw_device && self.free_bytes < self.size_bytes / 10 {
             warnings.push(format!(
-                "{} % of the file system is free: flash is slower when nearly full. Free some, or compare with --set near-full.",
+                "{} % of the file system is free: flash is slower when nearly full. Free some space, or compare with --set near-full.",
                 self.free_bytes * 100 / self.size_bytes
             ));
         }

@@ -1,7 +1,8 @@
-//! The tests of a benchmark, their order, and how much they write.
+//! The tests of a benchmark, their order, and the amount that they write.
 //!
-//! A [`Test`] determines one number. It is the same whether fio measures a device or the simulator a model. Before each
-//! test that writes, its range is written sequentially, so that the result does not depend on the previous test.
+//! A [`Test`] determines one number. The same test runs with fio on a device and with the simulator on a
+//! model. Before each write test, its range is written sequentially, so the result does not depend on the
+//! previous test.
 
 use fonio_core::{Access, ByteCount};
 use fonio_storebench_document::figures::SIZES;
@@ -24,12 +25,13 @@ pub struct Scope {
     pub range_max: ByteCount,
     /// Bytes of the sustained write.
     pub sustained: ByteCount,
-    /// Bytes that can be written; the near-full test fills 95 % of them.
+    /// Writable bytes; the near-full test fills 95 % of them.
     pub room: ByteCount,
 }
 
 impl Scope {
-    /// Sets over `size` bytes that need neither an address range nor a sustained write nor a nearly full device.
+    /// Creates the scope of sets over `size` bytes. They need no address range, no sustained write and no
+    /// nearly full device.
     pub fn of(sets: &[Set], size: ByteCount) -> Scope {
         let none = ByteCount(0);
         Scope { sets: sets.to_vec(), size, range_max: none, sustained: none, room: none }
@@ -47,8 +49,8 @@ pub fn tests(scope: &Scope) -> Vec<Test> {
 /// Number of 4 KiB random requests in a run, as in Kim et al., section 5.3.
 const RANDOM_REQUESTS: u64 = 2048;
 
-/// Bytes written sequentially before random writes to a smaller range. The studies' 1 GB takes minutes on a slow card; this
-/// amount replaces more log blocks than any of their cards seems to have.
+/// Bytes written sequentially before random writes to a smaller range. The studies' 1 GB takes minutes on a
+/// slow card; this amount replaces more log blocks than their cards seem to have.
 const PREPARE_MIN: u64 = 16 * MIB;
 
 fn of_set(set: Set, scope: &Scope) -> Vec<Test> {
@@ -103,7 +105,7 @@ fn of_set(set: Set, scope: &Scope) -> Vec<Test> {
             rand(Access::RandWrite, 64 * KIB, size),
             rand(Access::RandRead, 64 * KIB, size),
             seq(Access::SeqRead, 4 * KIB),
-            // The ranges are doubled, so they do not show where between the last two the throughput falls.
+            // Each range is twice the previous one, so the exact range at which throughput falls is unknown.
             rand(Access::RandWrite, 4 * KIB, size / 8 * 5),
         ],
         Set::HeldBack => vec![
@@ -146,7 +148,7 @@ fn random(set: Set, access: Access, request: u64, range: u64) -> Test {
     }
 }
 
-/// Random requests of larger sizes touch their range once on average.
+/// Larger random requests cover their range once on average.
 fn of_size(access: Access, request: u64, range: u64) -> Test {
     if access.is_sequential() {
         return sequential(Set::Sizes, access, request, range);
@@ -164,7 +166,6 @@ fn concurrent(access: Access, processes: u32, range: u64) -> Test {
     }
 }
 
-/// Numbers of concurrent readers and writers.
 const INTERFERING: [u32; 2] = [1, 4];
 
 fn interfering(access: Access, other: Option<Access>, processes: u32, range: u64) -> Test {
@@ -194,28 +195,28 @@ fn size_name(bytes: u64) -> String {
     if bytes.is_multiple_of(MIB) { format!("{}m", bytes / MIB) } else { format!("{}k", bytes / KIB) }
 }
 
-/// The space that a plan uses, and the amount that it writes.
+/// The used space and the written amount of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Volume {
-    /// Bytes of the file or device that are used.
+    /// Used bytes of the file or device.
     pub extent_bytes: u64,
-    /// Bytes written if every test needs the smallest number of runs, and none reaches its time limit.
+    /// Bytes written if every test needs only the minimum number of runs and no run reaches its time limit.
     pub writes_min_bytes: u64,
-    /// Largest number of bytes written.
+    /// Maximum number of bytes written.
     pub writes_max_bytes: u64,
 }
 
-/// The amount that `tests` write if each runs between `runs_min` and `runs_max` times.
+/// The amount that `tests` write if each test runs `runs_min` to `runs_max` times.
 pub fn volume(tests: &[Test], runs_min: u32, runs_max: u32) -> Volume {
     let extent_bytes = tests.iter().map(Test::extent_bytes).max().unwrap_or(0);
-    // Measured in rounds, each kind of writes is prepared once in a round.
+    // In rounds, each kind of writes is prepared once per round.
     let of_round = |access: Access| {
         let in_rounds =
             tests.iter().filter(|test| test.set == Set::ConcurrencyParameters && test.access == access);
         in_rounds.map(|test| test.prepare_bytes).max().unwrap_or(0)
     };
     let prepared: u64 = Access::ALL.into_iter().filter(|access| access.writes()).map(of_round).sum();
-    // Ranges that are not prepared each time are written once.
+    // Other ranges are written only once.
     let layout =
         tests.iter().filter(|test| !test.is_prepared_each_time()).map(|test| test.prepare_bytes).max();
     let writes = |runs: u32| {
@@ -225,7 +226,7 @@ pub fn volume(tests: &[Test], runs_min: u32, runs_max: u32) -> Volume {
     Volume { extent_bytes, writes_min_bytes: writes(runs_min), writes_max_bytes: writes(runs_max) }
 }
 
-/// Tests that write very much run only once.
+/// Tests that write large amounts run only once.
 pub(crate) fn repeats(test: &Test, runs: u32) -> u32 {
     if matches!(test.set, Set::Sustained | Set::NearFull) { 1 } else { runs }
 }

@@ -24,28 +24,28 @@ pub struct Benchmark {
     pub seed: u64,
     /// Size of the device or the file system.
     pub capacity_bytes: u64,
-    /// The machine and target on which it ran; `None` for the simulator.
+    /// The machine and target; `None` for the simulator.
     pub place: Option<Place>,
-    /// The verdict, in a sentence.
+    /// The verdict in a sentence.
     pub verdict: String,
     /// Warnings, each with the next step.
     pub warnings: Vec<String>,
     /// Total number of bytes written.
     pub written_bytes: u64,
-    /// How much reads and writes slow each other down, if that was measured.
+    /// Slowdowns of concurrent reads and writes; empty if they were not measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slowdowns: Vec<Slowdown>,
-    /// How many requests at once are enough, if that was measured.
+    /// The concurrency parameters; empty if they were not measured.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub concurrency: Vec<Parameter>,
-    /// All tests, in the order of execution; tests that were measured in rounds, in the order of the plan.
+    /// All tests in the order of execution. Tests measured in rounds are in the order of the plan.
     pub tests: Vec<TestResult>,
 }
 
 /// The slowdown of one kind of I/O while another kind runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slowdown {
-    /// The access pattern that was measured.
+    /// The measured access pattern.
     pub access: Access,
     /// The concurrent access pattern.
     pub beside: Access,
@@ -57,9 +57,9 @@ pub struct Slowdown {
     pub beside_ms: f64,
     /// `beside_ms` divided by `alone_ms`; a value above 1 means slower.
     pub slowdown: f64,
-    /// The fastest concurrent run divided by the slowest run alone; `None` if one of them ran only once.
+    /// Fastest concurrent run divided by the slowest run alone; `None` if either test ran only once.
     pub slowdown_min: Option<f64>,
-    /// The slowest concurrent run divided by the fastest run alone; `None` if one of them ran only once.
+    /// Slowest concurrent run divided by the fastest run alone; `None` if either test ran only once.
     pub slowdown_max: Option<f64>,
     /// Throughput of one process alone, in 10⁶ bytes per second.
     pub alone_mb_s: f64,
@@ -67,23 +67,23 @@ pub struct Slowdown {
     pub beside_mb_s: f64,
 }
 
-/// A concurrency parameter: how many requests of a kind at once are enough.
+/// A concurrency parameter: the number of concurrent requests of one kind that is enough.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameter {
     /// The kind of I/O.
     pub access: Access,
-    /// The smallest number of requests at once whose throughput no other number was shown to exceed by more than 2 %. Also the
-    /// lower end of its interval of 95 %.
+    /// The smallest number of concurrent requests that is enough: no other number was shown to have more than
+    /// 2 % higher throughput. It is also the lower end of the 95 % confidence interval.
     pub requests: u32,
-    /// The upper end of its interval; `None` if each test ran only once.
+    /// The upper end of the interval; `None` if each test ran only once.
     pub requests_high: Option<u32>,
-    /// The largest number that was measured.
+    /// The largest measured number.
     pub measured_max: u32,
-    /// Throughput with [`Parameter::requests`] at once, in 10⁶ bytes per second.
+    /// Throughput with [`Parameter::requests`] concurrent requests, in 10⁶ bytes per second.
     pub mb_s: f64,
     /// Throughput with one request at a time, in 10⁶ bytes per second.
     pub one_mb_s: f64,
-    /// `mb_s` over `one_mb_s`.
+    /// `mb_s` divided by `one_mb_s`.
     pub speedup: f64,
 }
 
@@ -94,7 +94,7 @@ pub struct TestResult {
     pub test: Test,
     /// Its runs.
     pub runs: Vec<Run>,
-    /// Throughput in 10⁶ bytes per second, mean over the runs.
+    /// Mean throughput over the runs, in 10⁶ bytes per second.
     pub mb_s: f64,
     /// Standard deviation of the runs.
     pub sigma_mb_s: f64,
@@ -102,9 +102,9 @@ pub struct TestResult {
     pub min_mb_s: f64,
     /// Throughput of the fastest run.
     pub max_mb_s: f64,
-    /// Requests per second, mean over the runs.
+    /// Mean requests per second over the runs.
     pub iops: f64,
-    /// Whether the mean was known precisely enough when the repetitions ended.
+    /// Whether the mean was precise enough when the repetitions ended.
     pub stable: bool,
     /// The result of a sustained write.
     pub sustained: Option<Sustained>,
@@ -113,11 +113,12 @@ pub struct TestResult {
 /// One run of a test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Requests completed.
+    /// Number of completed requests.
     pub requests: u64,
     /// Bytes of these requests.
     pub bytes: u64,
-    /// Duration: for one process the sum of its response times, otherwise from the first to the last request.
+    /// Duration: for one process, the sum of its response times; otherwise the time from the first to the
+    /// last request.
     pub span_ns: u64,
     /// Mean response time.
     pub response_mean_ns: u64,
@@ -142,13 +143,13 @@ impl Run {
         self.bytes as f64 * 1e3 / self.span_ns as f64
     }
 
-    /// Total time over the number of requests, in microseconds.
+    /// Total time divided by the number of requests, in microseconds.
     pub fn micros_each(&self) -> f64 {
         self.span_ns as f64 / 1e3 / self.requests as f64
     }
 }
 
-/// A write that is long enough to exceed a cache of faster flash.
+/// The result of a write that is long enough to exceed a cache of faster flash.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sustained {
     /// Throughput during the first tenth.
@@ -159,12 +160,12 @@ pub struct Sustained {
     pub fell_after_bytes: Option<u64>,
 }
 
-/// The throughput has dropped if it is below this share of the initial one.
+/// Throughput below this share of the initial throughput counts as dropped.
 const FALLEN: f64 = 0.7;
 
 impl Sustained {
-    /// Derives it from rates over equal intervals, during which `bytes` were written in total; `None` for too few
-    /// intervals.
+    /// Derives the result from the rates in equal intervals and the `bytes` written in total; `None` if there
+    /// are too few intervals.
     pub fn from_rates(rates: &[f64], bytes: u64) -> Option<Sustained> {
         if rates.len() < 6 {
             return None;
@@ -184,7 +185,7 @@ impl Sustained {
 }
 
 impl TestResult {
-    /// Summarises `runs`, at least one.
+    /// Summarises `runs`.
     ///
     /// # Panics
     ///
@@ -211,13 +212,14 @@ impl TestResult {
         }
     }
 
-    /// Number of requests of a process in a run, mean over the runs.
+    /// Mean number of requests per process and run.
     pub fn requests_each(&self) -> u64 {
         let sum: u64 = self.runs.iter().map(|run| run.requests).sum();
         (sum / self.runs.len() as u64 / u64::from(self.test.processes)).max(1)
     }
 
-    /// Median and 99th percentile of the response times in milliseconds, means over the runs; `None` if not recorded.
+    /// Median and 99th percentile of the response times in milliseconds, averaged over the runs; `None` if
+    /// not recorded.
     pub fn percentiles_ms(&self) -> Option<(f64, f64)> {
         let mean = |pick: fn(&Run) -> Option<u64>| -> Option<f64> {
             let values: Option<Vec<u64>> = self.runs.iter().map(pick).collect();
@@ -229,12 +231,12 @@ impl TestResult {
 }
 
 impl Benchmark {
-    /// The first test of this set and access pattern.
+    /// Returns the first test of this set and access pattern.
     pub fn find(&self, set: Set, access: Access) -> Option<&TestResult> {
         self.tests.iter().find(|result| result.test.set == set && result.test.access == access)
     }
 
-    /// The tests of a set.
+    /// Returns the tests of a set.
     pub fn of(&self, set: Set) -> impl Iterator<Item = &TestResult> {
         self.tests.iter().filter(move |result| result.test.set == set)
     }

@@ -1,4 +1,4 @@
-//! Runs a plan, and makes the document of its numbers.
+//! Runs a plan, and creates the document with its numbers.
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -14,11 +14,11 @@ use crate::target::Target;
 use crate::test::{Set, Test};
 use crate::verdict;
 
-/// Runs `tests` on `target`. Before each run, calls `progress` with the name of the test and the number of the run.
+/// Runs `tests` on `target`. Before each run, calls `progress` with the test's name and the run's number.
 ///
 /// # Errors
 ///
-/// If fio fails, there is not enough space, or `stop` was set.
+/// If fio fails, space is insufficient, or `stop` was set.
 pub fn run(
     fio: &Fio,
     target: &Target,
@@ -73,7 +73,8 @@ pub fn run(
     Ok(benchmark)
 }
 
-/// With fewer requests in a run, the mean says little about a device whose write times differ by a factor of a thousand.
+/// Minimum requests per run: with fewer, the mean is unreliable if write times differ by a factor of a
+/// thousand.
 const REQUESTS_MIN: u64 = 20;
 
 fn warnings(benchmark: &Benchmark, effort: &Effort) -> Vec<String> {
@@ -107,12 +108,13 @@ fn warnings(benchmark: &Benchmark, effort: &Effort) -> Vec<String> {
         ));
     }
     if effort.runs_max == 1 {
-        warnings
-            .push("Each test ran once, so nothing is known of its spread. For that: --runs 10.".to_owned());
+        warnings.push(
+            "Each test ran once, so its spread is unknown. Repeat with --runs 10 to measure it.".to_owned(),
+        );
     }
     if let Some(names) = names(&|result| result.runs.iter().any(|run| run.requests < REQUESTS_MIN)) {
         warnings.push(format!(
-            "Fewer than {REQUESTS_MIN} requests were done in the time in {names}. Repeat with --run-time {}s.",
+            "Fewer than {REQUESTS_MIN} requests were completed in {names}. Repeat with --run-time {}s.",
             effort.run_time_max.as_secs() * 4
         ));
     }
@@ -135,7 +137,7 @@ fn warnings(benchmark: &Benchmark, effort: &Effort) -> Vec<String> {
         .collect();
     if !uncertain.is_empty() {
         warnings.push(format!(
-            "The runs differ too much to tell numbers of requests apart: {}. Repeat with --runs {} on an idle device.",
+            "The runs differ too much to compare numbers of requests: {}. Repeat with --runs {} on an idle device.",
             uncertain.join(", "),
             effort.runs_max * 2
         ));

@@ -1,4 +1,4 @@
-//! A target that is being measured: prepares and runs single tests, and repeats them until they are stable.
+//! Measures a target: prepares and runs single tests, and repeats them until they are stable.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -15,22 +15,22 @@ use crate::test::{Set, Test};
 /// Limits of the repetitions.
 #[derive(Clone, Copy, Debug)]
 pub struct Effort {
-    /// Smallest number of runs of a test.
+    /// Minimum number of runs per test.
     pub runs_min: u32,
-    /// Largest number of runs of a test.
+    /// Maximum number of runs per test.
     pub runs_max: u32,
     /// A test is stable when the standard error of the mean is at most this share of the mean.
     pub error_max: f64,
-    /// Longest time of a run, without its preparation.
+    /// Maximum time of a run, without its preparation.
     pub run_time_max: Duration,
-    /// Longest time of a sustained write.
+    /// Maximum time of a sustained write.
     pub sustained_time_max: Duration,
-    /// Time after which the benchmark starts no further run.
+    /// Time after which no further run starts.
     pub time_max: Duration,
-    /// Seed of the random addresses; each run has its own.
+    /// Seed of the random addresses; each run derives its own seed.
     pub seed: u64,
-    /// Whether every test runs once before any test runs again, so that a short time gives a result for each.
-    /// Otherwise the tests run one after the other.
+    /// Whether all tests run once before any test runs again, so each test has a result even in a short time.
+    /// Otherwise each test is repeated before the next one starts.
     pub by_turns: bool,
 }
 
@@ -47,7 +47,7 @@ impl Effort {
         by_turns: false,
     };
 
-    /// Runs each test once, for a short time.
+    /// The effort of one short run per test.
     pub const QUICK: Effort = Effort {
         runs_min: 1,
         runs_max: 1,
@@ -57,8 +57,8 @@ impl Effort {
         ..Effort::FULL
     };
 
-    /// The effort for the concurrency parameters: many short runs in rounds, because they compare numbers of
-    /// requests within rounds.
+    /// The effort for the concurrency parameters: many short runs in rounds, because numbers of requests are
+    /// compared within rounds.
     pub const ROUNDS: Effort =
         Effort { runs_min: 5, run_time_max: Duration::from_millis(500), ..Effort::FULL };
 
@@ -66,24 +66,23 @@ impl Effort {
     pub const QUICK_ROUND: Effort = Effort { run_time_max: Duration::from_millis(500), ..Effort::QUICK };
 }
 
-/// Pause after a preparation, as in the model's preparation.
+/// Pause after a preparation, equal to the model's pause.
 const REST: Duration = Duration::from_secs(1);
 
-/// A target that is being measured.
 pub(crate) struct Session<'a> {
     pub fio: &'a Fio,
     pub target: &'a Target,
     pub effort: &'a Effort,
     pub stop: &'a AtomicBool,
     pub until: Instant,
-    /// Number of bytes from the beginning that have been written and can be read.
+    /// Number of bytes from the beginning that were already written and can be read.
     pub laid_out: u64,
     pub written: u64,
     pub seed: u64,
 }
 
 impl Session<'_> {
-    /// Measures all tests by turns. The result of a test is `None` if the time ended before its first run.
+    /// Measures all tests in rounds. A test's result is `None` if the time ended before its first run.
     pub(crate) fn by_turns(
         &mut self,
         tests: &[Test],
@@ -123,8 +122,8 @@ impl Session<'_> {
         self.write_in_order(bytes)
     }
 
-    /// Prepares for all tests of one kind of I/O: before writes, writes the range; before reads, waits until the device has
-    /// finished earlier writes.
+    /// Prepares all tests of one kind of I/O. For write tests, it writes the range; for read tests, it waits
+    /// until the device has finished earlier writes.
     pub(crate) fn prepare_kind(&mut self, first: &Test) -> Result<(), BenchError> {
         if first.access.writes() || first.prepare_bytes > self.laid_out {
             self.write_in_order(first.prepare_bytes)
@@ -160,7 +159,7 @@ impl Session<'_> {
         if Instant::now() >= self.until {
             return Err(BenchError::TimeOver);
         }
-        // A run that has started may use its full time; this limit ends it if the device does not answer at all.
+        // A started run may use its full time; this limit ends it if the device does not respond.
         let limit = Limit { stop: self.stop, until: self.until + time_max };
         let run = self.fio.measure(self.target.file(), test, time_max, self.seed, limit)?;
         if test.access.writes() {

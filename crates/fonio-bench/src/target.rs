@@ -1,7 +1,7 @@
 //! The target of a benchmark: a new file in a directory, or a complete device.
 //!
-//! The file has the number of its process in its name, and is locked. A file whose process has ended was left by an interrupted
-//! benchmark; the next one in the same directory removes it.
+//! The file name contains the process id, and the file is locked. If the process has ended, an interrupted
+//! benchmark left the file behind; the next benchmark in the same directory removes it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
@@ -15,18 +15,18 @@ use crate::error::BenchError;
 use crate::place::Place;
 use crate::throughput;
 
-/// Prefix of the names of our files and folders.
+/// Name prefix of benchmark files and folders.
 const PREFIX: &str = ".fonio-bench-";
 
-/// The end of the names of our files.
+/// Name suffix of benchmark files.
 const DATA: &str = ".data";
-/// The end of the names of our folders of apps.
+/// Name suffix of the apps' folders.
 const APPS: &str = ".apps";
 
 /// Space that stays free in a directory.
 const RESERVE_BYTES: u64 = 64 << 20;
 
-/// A target. When it is dropped, a file is removed; a device keeps what was written.
+/// A target. Dropping it removes a file; a device keeps the written data.
 #[derive(Debug)]
 pub struct Target {
     /// The path for fio.
@@ -34,13 +34,13 @@ pub struct Target {
     place: Place,
     room_bytes: u64,
     remove: bool,
-    /// Holds the lock of the file, or exclusive access to the device, so that it cannot be mounted meanwhile.
+    /// Holds the lock of the file, or exclusive access to the device, which prevents mounting it.
     _held: File,
 }
 
 impl Target {
-    /// Opens `path`: creates a file in a directory, or takes a block device. If the device holds data, `erase` must name it
-    /// too.
+    /// Opens `path`: creates a file in a directory, or claims a block device. If the device holds data,
+    /// `erase` must be the same path.
     ///
     /// # Errors
     ///
@@ -58,7 +58,7 @@ impl Target {
         }
     }
 
-    /// Takes a block device that is only read. It can be in use.
+    /// Opens a block device for reading only. It can be in use.
     pub fn read_only(path: &Path) -> Result<Target, BenchError> {
         let metadata = fs::metadata(path).map_err(BenchError::system("find", path))?;
         if !metadata.file_type().is_block_device() {
@@ -74,16 +74,16 @@ impl Target {
         Ok(Target { file: path.to_owned(), place, room_bytes, remove: false, _held: held })
     }
 
-    /// Path and beginning of the names of further files and folders in the directory, which the next benchmark there
-    /// removes if they are left behind without a lock: with `-NUMBER.data` or `.apps`. `None` for a device.
+    /// Path prefix of further files (`-NUMBER.data`) and folders (`.apps`) in the directory. If they are left
+    /// behind without a lock, the next benchmark in the directory removes them. `None` for a device.
     pub(crate) fn beside(&self) -> Option<PathBuf> {
         self.remove.then(|| self.file.with_extension(""))
     }
 
-    /// Shortens the file to nothing, so that its space is free for other parts of a benchmark.
+    /// Truncates the file to free its space for other parts of a benchmark.
     pub(crate) fn make_room(&self) -> Result<(), BenchError> {
         if self.remove {
-            // fio may have replaced the file by another one of the same name.
+            // fio may have replaced the file.
             let file = OpenOptions::new().write(true).open(&self.file);
             file.and_then(|file| file.set_len(0)).map_err(BenchError::system("empty", &self.file))?;
         }
@@ -95,12 +95,12 @@ impl Target {
         &self.file
     }
 
-    /// Describes where it is.
+    /// The environment of the target.
     pub fn place(&self) -> &Place {
         &self.place
     }
 
-    /// Explains why fio failed: [`BenchError::Gone`] if the target cannot be read any more.
+    /// Finds the cause of a fio failure: [`BenchError::Gone`] if the target can no longer be read.
     pub(crate) fn explain(&self, error: BenchError) -> BenchError {
         let BenchError::FioFailed { output, .. } = &error else { return error };
         if output.contains("No space left on device") {
@@ -117,7 +117,7 @@ impl Target {
         self.room_bytes
     }
 
-    /// Checks that `bytes` fit.
+    /// Checks that `bytes` fit on the target.
     pub fn check_room(&self, bytes: u64) -> Result<(), BenchError> {
         if bytes > self.room_bytes {
             let path = self.place.path.clone();
@@ -136,7 +136,7 @@ impl Drop for Target {
     }
 }
 
-/// Number of bytes that can be written to `path`; does not change it.
+/// Number of bytes that can be written to `path`, without changing it.
 pub fn room_bytes(path: &Path) -> Result<u64, BenchError> {
     let metadata = fs::metadata(path).map_err(BenchError::system("find", path))?;
     let place = Place::of(path);
@@ -160,7 +160,7 @@ fn in_folder(folder: &Path, place: Place) -> Result<Target, BenchError> {
                 _ => BenchError::system("create", &file)(error),
             },
         )?;
-    // No other process knows the file yet, so the lock is free.
+    // The file is new, so the lock is free.
     held.try_lock().map_err(|error| BenchError::system("lock", &file)(error.into()))?;
     let room_bytes = room_bytes(folder)?;
     let target = Target { file, place, room_bytes, remove: true, _held: held };
@@ -176,7 +176,7 @@ fn remove_left_over(folder: &Path) -> Result<(), BenchError> {
         if !name.starts_with(PREFIX) {
             continue;
         }
-        // fio replaces a file that it extends, and the new one has no lock.
+        // When fio extends a file, it replaces it, and the new file has no lock.
         if is_owner_alive(&name) {
             continue;
         }
@@ -189,7 +189,7 @@ fn remove_left_over(folder: &Path) -> Result<(), BenchError> {
         if !name.ends_with(DATA) {
             continue;
         }
-        // A file of another user cannot be opened, and must be removed by this user.
+        // A file of another user cannot be opened; that user must remove it.
         let Ok(file) = OpenOptions::new().read(true).write(true).open(entry.path()) else { continue };
         if file.try_lock().is_ok() {
             fs::remove_file(entry.path()).map_err(BenchError::system("remove", &entry.path()))?;
@@ -198,7 +198,7 @@ fn remove_left_over(folder: &Path) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Whether the process whose number the name has is alive, and the same program as this one.
+/// Whether the process with the id in the name is alive and runs the same program as this one.
 fn is_owner_alive(name: &str) -> bool {
     let program = |process: &str| fs::read_to_string(Path::new("/proc").join(process).join("comm")).ok();
     let number: String = name.chars().skip(PREFIX.len()).take_while(char::is_ascii_digit).collect();

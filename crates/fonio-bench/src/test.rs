@@ -10,27 +10,28 @@ use serde::{Deserialize, Serialize};
 pub enum Set {
     /// The four numbers of Kim et al., Table III: sequential and 4 KiB random, reads and writes.
     Four,
-    /// The response times of Nguyen et al., section 4.3, that are not among those four: sequential 4 KiB.
+    /// The remaining response times of Nguyen et al., section 4.3: sequential 4 KiB.
     Response,
     /// Nguyen et al., section 4.5: 1, 2, 4 and 8 processes.
     Concurrency,
     /// The concurrency parameters of Nguyen et al., section 5: 1 to 32 processes that share a range, measured in rounds
-    /// ([`crate::concurrency`]). `fonio bench concurrency` has this set alone, so it is not one of those to select.
+    /// ([`crate::concurrency`]). Only `fonio bench concurrency` runs this set; it cannot be selected.
     ConcurrencyParameters,
-    /// Every kind of I/O with every size of [`SIZES`](fonio_storebench_document::figures::SIZES); of StoreBench alone.
+    /// Every kind of I/O with every size of [`SIZES`](fonio_storebench_document::figures::SIZES); only for
+    /// StoreBench.
     Sizes,
     /// Throughput of 4 KiB random writes over growing ranges (Kim et al., section 5.3).
     AddressRange,
-    /// Nguyen et al., sections 4.3 and 4.4: 4 KiB reads and writes alone, and 1 and 4 processes of each at
-    /// the same time.
+    /// Nguyen et al., sections 4.3 and 4.4: 4 KiB reads and writes alone, and concurrently with 1 and 4
+    /// processes each.
     Interference,
-    /// One long sequential write that exceeds any cache of faster flash.
+    /// One sequential write that is longer than any cache of faster flash.
     Sustained,
     /// Random writes while the file system or device is nearly full.
     NearFull,
     /// Additional tests for fitting a model.
     Fit,
-    /// Tests for checking a fitted model; the fit never uses them.
+    /// Held-back tests that check a fitted model; the fit never uses them.
     HeldBack,
 }
 
@@ -54,7 +55,7 @@ impl Set {
     }
 }
 
-/// A test, which determines one number.
+/// A test determines one number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Test {
     /// Its name: access pattern, size, and special properties.
@@ -71,26 +72,26 @@ pub struct Test {
     pub requests: u64,
     /// Number of concurrent processes, each with one request in flight.
     pub processes: u32,
-    /// The access pattern of concurrent processes: the same number of processes, which run as long as these,
-    /// with requests of the same size, each in its own range.
+    /// The access pattern of additional concurrent processes. Their number, request size and duration are the
+    /// same, and each has its own range.
     pub beside: Option<Access>,
-    /// Bytes written sequentially before the test, from the beginning, in requests of 512 KiB. If
-    /// [`Test::is_prepared_each_time`] is false, they are written only once in the benchmark.
+    /// Bytes written sequentially from the beginning before the test, in requests of 512 KiB. If
+    /// [`Test::is_prepared_each_time`] is false, they are written only once per benchmark.
     pub prepare_bytes: u64,
 }
 
 impl Test {
-    /// Bytes from the beginning of the file or device that the test uses.
+    /// Bytes that the test uses, from the beginning of the file or device.
     pub fn extent_bytes(&self) -> u64 {
         let of_each = if self.beside.is_some() { 2 } else { 1 };
         self.prepare_bytes.max(of_each * u64::from(self.processes) * self.range_bytes)
     }
 
-    /// Whether the preparation precedes every run. Reads do not change their range, and sequential writes hardly depend on
-    /// its state once it has been written.
+    /// Whether every run is prepared. Reads do not change their range, and sequential writes hardly depend on
+    /// the state of a range that has been written.
     pub fn is_prepared_each_time(&self) -> bool {
         if self.set == Set::ConcurrencyParameters {
-            // Once in each round, before the tests of its kind.
+            // Prepared once per round, before the tests of its kind.
             return false;
         }
         let beside_writes = self.beside.is_some_and(|access| access.writes());
@@ -98,8 +99,8 @@ impl Test {
         beside_writes || (self.access.writes() && !alone_in_order)
     }
 
-    /// The largest number of bytes that one run writes, including the preparation. A concurrent writer writes
-    /// as long as the reader runs; it is counted with the same number of requests as the reader.
+    /// Maximum bytes that one run writes, including the preparation. A concurrent writer runs as long as the
+    /// reader; this estimate counts the same number of requests for both.
     pub fn run_writes_bytes(&self) -> u64 {
         let own = self.requests * self.request_bytes * u64::from(self.processes);
         let beside = match self.beside {
@@ -110,7 +111,7 @@ impl Test {
         writes + if self.is_prepared_each_time() { self.prepare_bytes } else { 0 }
     }
 
-    /// Whether it is the access with requests of this size.
+    /// Whether the test has this access pattern and request size.
     pub(crate) fn is_of(&self, access: Access, request_bytes: u64) -> bool {
         self.access == access && self.request_bytes == request_bytes
     }

@@ -10,9 +10,9 @@ use std::time::Instant;
 
 use rustix::fs::{Advice, OFlags, fadvise};
 
-/// The study's record.
+/// Record size of the study.
 pub const RECORD_BYTES: usize = 512 << 10;
-/// The strictest alignment of memory and offsets that direct I/O demands.
+/// The strictest alignment of memory and offsets for direct I/O.
 const ALIGNMENT: usize = 4096;
 
 /// Writes `bytes` to a new file and syncs it.
@@ -27,8 +27,8 @@ pub fn write_file(path: &Path, bytes: u64) -> io::Result<f64> {
     Ok(rate(bytes, started))
 }
 
-/// Reads a file, after its pages have been dropped from the page cache. A file seen through FUSE has a second cache, that
-/// of the file `below`, which is dropped too.
+/// Drops a file's pages from the page cache, then reads the file. If the file is on FUSE, the pages of the
+/// file `below` are dropped too.
 pub fn read_file(path: &Path, below: &Path) -> io::Result<f64> {
     fadvise(File::open(below)?, 0, None, Advice::DontNeed)?;
     let mut data = vec![0; RECORD_BYTES];
@@ -66,8 +66,8 @@ fn open_direct(path: &Path, writes: bool) -> io::Result<File> {
     OpenOptions::new().read(true).write(writes).custom_flags(flags).open(path)
 }
 
-/// Calls `record` with an aligned buffer at each record's offset until `bytes` are done or it returns false. Returns the
-/// bytes of the records that returned true.
+/// Calls `record` with an aligned buffer at each record's offset, until `bytes` are done or it returns false.
+/// Returns the number of bytes for which it returned true.
 fn each_record(bytes: u64, mut record: impl FnMut(&mut [u8], u64) -> io::Result<bool>) -> io::Result<u64> {
     let mut memory = vec![0x5a; RECORD_BYTES + ALIGNMENT];
     let from = memory.as_ptr().align_offset(ALIGNMENT);

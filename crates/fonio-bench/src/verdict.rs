@@ -22,8 +22,8 @@ fn four(benchmark: &Benchmark) -> Option<Four<'_>> {
     })
 }
 
-/// The classes whose limits the four numbers reach. This is only a comparison: the tests of the classes use their own queue
-/// depth and a fresh card.
+/// The SD classes whose limits the four numbers reach. This is only a comparison: the official tests use
+/// another queue depth and a fresh card.
 pub fn classes(benchmark: &Benchmark) -> Vec<&'static str> {
     let Some(four) = four(benchmark) else { return Vec::new() };
     CLASSES
@@ -37,7 +37,8 @@ pub fn classes(benchmark: &Benchmark) -> Vec<&'static str> {
         .collect()
 }
 
-/// Adds the version, the slowdowns, the concurrency parameters and the verdict that the tests of a benchmark show.
+/// Computes slowdowns, concurrency parameters and verdict from the tests of a benchmark, and adds them and
+/// the version.
 pub(crate) fn judged(mut benchmark: Benchmark) -> Benchmark {
     benchmark.schema = SCHEMA;
     benchmark.slowdowns = interference::slowdowns(&benchmark);
@@ -56,7 +57,7 @@ pub fn sentence(benchmark: &Benchmark) -> String {
     sentences.extend(sustained(benchmark));
     if sentences.is_empty() {
         sentences
-            .push(format!("{} tests measured; they hold no verdict on their own.", benchmark.tests.len()));
+            .push(format!("{} tests measured; they give no verdict on their own.", benchmark.tests.len()));
     }
     sentences.join(" ")
 }
@@ -72,7 +73,7 @@ fn against_a1(benchmark: &Benchmark) -> Option<String> {
     let (what, result, factor) = shortfalls.into_iter().max_by(|left, right| left.2.total_cmp(&right.2))?;
     Some(if factor > 1.0 {
         format!(
-            "{what} the weak point: {}, {} slower than SD class A1 asks for.",
+            "{what} the weak point: {}, {} slower than SD class A1 requires.",
             rate(result.mb_s),
             times(factor)
         )
@@ -80,12 +81,12 @@ fn against_a1(benchmark: &Benchmark) -> Option<String> {
         let reached = classes(benchmark);
         let best = reached.last().copied().unwrap_or("A1");
         format!(
-            "No weak point: everything is at least as fast as SD class A1 asks for (reached: up to {best})."
+            "No weak point: everything is at least as fast as SD class A1 requires (reached: up to {best})."
         )
     })
 }
 
-/// From this ratio between the smallest and the largest range on, the verdict mentions the range.
+/// Minimum ratio between the smallest and the largest range for which the verdict mentions the range.
 const CLIFF: f64 = 2.0;
 
 fn cliff(benchmark: &Benchmark) -> Option<String> {
@@ -110,7 +111,7 @@ fn cliff(benchmark: &Benchmark) -> Option<String> {
         )
     } else {
         format!(
-            "Random writes hardly depend on the range that they touch: {} in {} MiB, {} in {} MiB.",
+            "Random writes hardly depend on their range: {} in {} MiB, {} in {} MiB.",
             rate(first.mb_s),
             first.test.range_bytes >> 20,
             rate(last.mb_s),
@@ -149,11 +150,11 @@ fn on_slowdowns(slowdowns: &[Slowdown]) -> Option<String> {
         Access::RandRead | Access::RandWrite => "random",
     };
     let mut text = match asymmetry(read, write) {
-        Some(words) => format!("{words}: beside"),
-        None => "Beside".to_owned(),
+        Some(words) => format!("{words}: with"),
+        None => "With".to_owned(),
     };
     text += &format!(
-        " one writer, a {order} 4 KiB read takes {} as long as alone ({} instead of {}); beside one reader, a write takes {} as long.",
+        " one concurrent writer, a {order} 4 KiB read takes {} as long as alone ({} instead of {}); with one concurrent reader, a write takes {} as long.",
         times(read.slowdown),
         ms(read.beside_ms),
         ms(read.alone_ms),
@@ -169,20 +170,19 @@ fn on_slowdowns(slowdowns: &[Slowdown]) -> Option<String> {
     Some(text)
 }
 
-/// Returns which of reads and writes slows down more, if all runs agree.
+/// Returns whether reads or writes slow down more, if all runs agree.
 fn asymmetry(read: &Slowdown, write: &Slowdown) -> Option<&'static str> {
     if read.slowdown_min? > write.slowdown_max? {
         Some("Writes slow reads down more than reads slow writes down")
     } else if write.slowdown_min? > read.slowdown_max? {
         Some("Reads slow writes down more than writes slow reads down")
     } else if read.slowdown_min? <= 1.0 && write.slowdown_min? <= 1.0 {
-        Some("One of each beside the other was not shown to be slower")
+        Some("A concurrent reader and writer were not shown to slow each other down")
     } else {
         None
     }
 }
 
-/// A time with a suitable number of digits.
 fn ms(ms: f64) -> String {
     match ms {
         short if short < 0.95 => format!("{short:.2} ms"),
@@ -191,7 +191,7 @@ fn ms(ms: f64) -> String {
     }
 }
 
-/// A rate with a suitable number of digits.
+/// Formats a rate with a suitable number of digits.
 pub fn rate(mb_s: f64) -> String {
     match mb_s {
         small if small < 0.095 => format!("{small:.3} MB/s"),
@@ -201,7 +201,6 @@ pub fn rate(mb_s: f64) -> String {
     }
 }
 
-/// A factor with a suitable number of digits.
 fn times(factor: f64) -> String {
     if factor < 9.5 { format!("{factor:.1} times") } else { format!("{factor:.0} times") }
 }
@@ -214,7 +213,7 @@ mod tests {
     use super::*;
     use crate::{model, plan};
 
-    /// A slow card, a card with a cliff, one without, and a fast device.
+    /// Tests a slow card, a card with a cliff, a card without one, and a fast device.
     #[test]
     fn models_have_their_verdicts() {
         let mut shown = String::new();
@@ -255,11 +254,11 @@ mod tests {
         };
         assert!(told((3.0, 5.0), (1.0, 2.0)).starts_with("Writes slow reads down more than"));
         assert!(told((1.0, 2.0), (3.0, 5.0)).starts_with("Reads slow writes down more than"));
-        assert!(told((1.1, 4.0), (3.0, 5.0)).starts_with("Beside one writer, a sequential"));
-        assert!(told((0.8, 1.2), (0.9, 1.1)).starts_with("One of each beside the other was not shown"));
+        assert!(told((1.1, 4.0), (3.0, 5.0)).starts_with("With one concurrent writer, a sequential"));
+        assert!(told((0.8, 1.2), (0.9, 1.1)).starts_with("A concurrent reader and writer were not shown"));
         let once = [found(Access::SeqRead, 4.0, None, None), found(Access::SeqWrite, 1.1, None, None)];
-        assert!(on_slowdowns(&once).expect("both were measured").starts_with("Beside one writer"));
-        assert_eq!(on_slowdowns(&once[..1]), None, "one side alone says nothing");
+        assert!(on_slowdowns(&once).expect("both were measured").starts_with("With one concurrent writer"));
+        assert_eq!(on_slowdowns(&once[..1]), None, "one side alone gives no verdict");
         assert_eq!(on_slowdowns(&[]), None);
     }
 }

@@ -1,5 +1,5 @@
-//! Tests that a profile fitted to an unknown device predicts tests of this device that the fit did not use. The device is a
-//! shipped profile in virtual time; the fit only sees its benchmark.
+//! Fits a profile to an unknown device, and checks that it predicts held-back tests of this device. The
+//! device is a shipped profile in virtual time; the fit only sees its benchmark.
 
 use fonio_bench::plan::{self, Scope, Set};
 use fonio_bench::{fit, model};
@@ -8,7 +8,7 @@ use fonio_sim::profile::{Profile, Source};
 
 const CAPACITY: ByteCount = ByteCount(2 << 30);
 
-/// Largest relative error of a held-back test.
+/// Maximum relative error of a held-back test.
 const ERROR_MAX: f64 = 0.15;
 
 fn check(hidden: &str, layer: &str) {
@@ -58,7 +58,7 @@ fn sandisk() {
     check("sandisk", "page_map");
 }
 
-/// Times, erase blocks and log blocks that are not among the candidates of the fit.
+/// Uses times, erase blocks and log blocks that are not candidates of the fit.
 #[test]
 fn a_device_between_the_candidates() {
     let mut device = Profile::shipped("kingston").expect("a shipped profile");

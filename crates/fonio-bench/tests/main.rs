@@ -1,4 +1,4 @@
-//! Tests of the benchmark with the real fio and with emulated devices. One program, because each program is linked with everything.
+//! Tests of the benchmark with the real fio and with emulated devices, in one program to link only once.
 
 mod blind_fit;
 mod real_fio;

@@ -1,5 +1,5 @@
-//! The mount without the rest of fonio: `mount SOURCE DIR [OPTIONS]`, in the foreground, until it is unmounted or gets
-//! SIGTERM or Ctrl-C. It prints the mode when it has mounted.
+//! Mounts without the rest of fonio: `mount SOURCE DIR [OPTIONS]`. Runs in the foreground until the directory
+//! is unmounted, or until SIGTERM or Ctrl-C. Prints the mode after mounting.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
 }
 
 fn run(words: &[String]) -> Result<(), Box<dyn std::error::Error>> {
-    let [source, dir, lists @ ..] = words else { return Err("give SOURCE DIR [OPTIONS]".into()) };
+    let [source, dir, lists @ ..] = words else { return Err("usage: mount SOURCE DIR [OPTIONS]".into()) };
     let options = Options::parse(lists.iter().map(String::as_str))?;
     daemon::serve(Path::new(source), Path::new(dir), options, |mount| println!("{}", mount.mode().name()))?;
     Ok(())

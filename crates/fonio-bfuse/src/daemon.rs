@@ -16,7 +16,7 @@ use crate::options::Options;
 /// writes all data to the files below and unmounts.
 ///
 /// # Errors
-/// Those of [`Mount::start`], and an error if the unmount fails.
+/// Errors of [`Mount::start`], and an error if the unmount fails.
 pub fn serve(
     source: &Path,
     dir: &Path,
@@ -33,13 +33,13 @@ pub fn serve(
 /// Detaches the process from the terminal and closes the standard streams.
 ///
 /// # Errors
-/// Those of the system calls.
+/// Errors of the system calls.
 pub fn leave_terminal() -> Result<(), MountError> {
     let null = Path::new("/dev/null");
     let failed = || MountError::system("take as standard streams", null);
     let stream = rustix::fs::open(null, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(MountError::system("open", null))?;
-    // The call fails if the process already leads a process group, and then it has no terminal.
+    // The call fails if the process already leads a process group; then it has no terminal.
     let _ = rustix::process::setsid();
     rustix::stdio::dup2_stdin(&stream).map_err(failed())?;
     rustix::stdio::dup2_stdout(&stream).map_err(failed())?;
@@ -47,8 +47,8 @@ pub fn leave_terminal() -> Result<(), MountError> {
     Ok(())
 }
 
-/// Starts `daemon`, which prints one line when it has mounted and then calls [`leave_terminal`]. Returns the line, or
-/// `None` if the daemon ended before; then it has printed the reason on standard error.
+/// Starts `daemon`, which prints one line after mounting and then calls [`leave_terminal`]. Returns the line,
+/// or `None` if the daemon ended early and printed the reason to standard error.
 ///
 /// # Errors
 /// If the daemon cannot be started.
@@ -64,7 +64,7 @@ pub fn start_in_background(mut daemon: Command) -> Result<Option<String>, MountE
         BufReader::new(said).read_line(&mut line).map_err(MountError::system("listen to", &program))?;
     }
     if line.is_empty() {
-        // The exit code is the daemon's, which has reported the error.
+        // The daemon has already reported the error.
         let _ = child.wait();
         return Ok(None);
     }

@@ -1,4 +1,4 @@
-//! Mounts and unmounts: directly as root, through `fusermount3` as a user.
+//! Mounting and unmounting: directly for root, through `fusermount3` for users.
 
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -20,9 +20,9 @@ use crate::our_mounts::{self, FILE_SYSTEM_TYPE};
 
 const HELPER: &str = "fusermount3";
 
-/// Options for who may access the mount, and who checks permissions. If other users may access it, the kernel checks, and
-/// for this asks for the attributes of a directory after each change of it. If only the user who mounted may access it, the
-/// daemon acts as this user, and the file system below checks.
+/// Returns the options for access to the mount. If other users have access, the kernel checks permissions,
+/// for which it requests a directory's attributes after each change. If only the mounting user has access,
+/// the daemon acts as this user, and the source file system checks permissions.
 fn access(options: &Options) -> &'static str {
     if options.allow_other { ",default_permissions,allow_other" } else { "" }
 }
@@ -48,7 +48,7 @@ fn mount_directly(name: &str, dir: &Path, options: &Options) -> Result<OwnedFd, 
         rustix::process::getegid().as_raw(),
     );
     data.push_str(access(options));
-    let data = std::ffi::CString::new(data).expect("numbers and words hold no zero");
+    let data = std::ffi::CString::new(data).expect("the options contain no zero byte");
     rustix::mount::mount(name, dir, FILE_SYSTEM_TYPE, options.flags.bits(), Some(data.as_c_str()))
         .map_err(MountError::system("mount on", dir))?;
     Ok(session)
@@ -57,17 +57,17 @@ fn mount_directly(name: &str, dir: &Path, options: &Options) -> Result<OwnedFd, 
 /// Changes the flags of the mount at `dir`.
 ///
 /// # Errors
-/// Errors of the kernel, such as `EBUSY` if files are open for writing and the mount should become read-only.
+/// Errors of the kernel, such as `EBUSY` for a change to read-only while files are open for writing.
 pub(crate) fn remount(dir: &Path, options: &Options) -> Result<(), MountError> {
     rustix::mount::mount_remount(dir, options.flags.bits(), c"")
         .map_err(MountError::system("change the mount of", dir))
 }
 
-/// Mounts with the set-user-ID program `fusermount3`, which checks the user's permission, mounts, and sends the descriptor
-/// back.
+/// Mounts with the set-user-ID program `fusermount3`. It checks the user's permission, mounts, and sends the
+/// descriptor back.
 fn mount_with_helper(name: &str, dir: &Path, options: &Options) -> Result<OwnedFd, MountError> {
     let failed = |errno: Errno| MountError::system("talk to fusermount3 about", dir)(errno);
-    // Without the close-on-exec flag, so that `fusermount3` inherits it.
+    // Without close-on-exec, because `fusermount3` inherits it.
     let (theirs, ours) =
         rustix::net::socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::empty(), None)
             .map_err(failed)?;
@@ -103,12 +103,11 @@ fn mount_with_helper(name: &str, dir: &Path, options: &Options) -> Result<OwnedF
     received.ok_or_else(|| failed(Errno::PROTO))
 }
 
-/// Unmounts. A lazy unmount removes the mount from the directory tree at once, and ends it when no process uses it any
-/// more.
+/// Unmounts `dir`. A lazy unmount removes the mount from the directory tree at once, and ends it when no
+/// process uses it any more.
 ///
 /// # Errors
-/// Errors of the kernel or of `fusermount3`, such as `EBUSY` if the mount is in use and the unmount is not
-/// lazy.
+/// Errors of the kernel or of `fusermount3`, such as `EBUSY` for a mount in use without a lazy unmount.
 pub(crate) fn unmount(dir: &Path, lazy: bool) -> io::Result<()> {
     if rustix::process::geteuid().is_root() {
         let mut flags = UnmountFlags::NOFOLLOW;

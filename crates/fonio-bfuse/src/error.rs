@@ -1,23 +1,23 @@
-//! Errors of mounting, and of reading a mount's statistics.
+//! Errors of mounts and of their statistics.
 
 use std::io;
 use std::path::PathBuf;
 
 use fonio_system::SystemError;
 
-/// An error of mounting: what failed, on which path, and if possible the remedy.
+/// An error of a mount: the failed operation, the path, and if possible the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MountError {
     /// A system call failed.
     #[error(transparent)]
     System(#[from] SystemError),
-    /// `fusermount3`, which mounts for users, is not installed.
+    /// `fusermount3`, which users need to mount, is not installed.
     #[error(
-        "fusermount3 is not installed, and only root mounts without it; on Debian: apt-get install fuse3"
+        "fusermount3 is not installed, and only root can mount without it; on Debian: apt-get install fuse3"
     )]
     HelperMissing,
-    /// `fusermount3` refused, and printed the reason on standard error.
+    /// `fusermount3` refused to mount, and printed the reason to standard error.
     #[error("fusermount3 did not mount {} ({status})", path.display())]
     HelperRefused {
         /// The directory.
@@ -45,7 +45,7 @@ pub enum MountError {
         /// The path.
         path: PathBuf,
     },
-    /// The daemon's answer cannot be parsed, because the daemon is of another version.
+    /// The daemon's reply cannot be parsed: the daemon has another version.
     #[error("cannot read the answer of the daemon of {}: it is of another version of fonio; unmount, then mount again", path.display())]
     Answer {
         /// The directory of the mount.

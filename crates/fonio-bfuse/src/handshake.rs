@@ -1,4 +1,4 @@
-//! Negotiates with the kernel: its features, and those that the mode uses.
+//! Negotiates features with the kernel.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read;
@@ -16,9 +16,9 @@ use crate::options::{IoUring, Options};
 use crate::protocol::{HEADER_IN, HEADER_OUT, MAJOR, MINOR, Opcode, Record, Request, init};
 use crate::session::queues;
 
-/// The first version of the protocol with all records that we write.
+/// The first minor version of the protocol with all records that we write.
 const MINOR_MIN: u32 = 23;
-/// Features that all modes use if the kernel has them. `FUSE_ASYNC_DIO` is not among them: with it, the kernel does not
+/// Features for all modes, if the kernel has them. Excludes `FUSE_ASYNC_DIO`: with it, the kernel does not
 /// invalidate pages that are read during a direct write, and readers would keep seeing old data.
 const ALWAYS: u64 = init::ASYNC_READ
     | init::ATOMIC_O_TRUNC
@@ -37,13 +37,12 @@ const ALWAYS: u64 = init::ASYNC_READ
 /// large files.
 const BACKGROUND_MAX: u16 = 64;
 const PAGE_BYTES: u32 = 4096;
-/// `OVERLAYFS_SUPER_MAGIC`, `FUSE_SUPER_MAGIC`, `ECRYPTFS_SUPER_MAGIC`: file systems that stack on others.
+/// `OVERLAYFS_SUPER_MAGIC`, `FUSE_SUPER_MAGIC`, `ECRYPTFS_SUPER_MAGIC`: stacked file systems.
 const STACKED: [u64; 3] = [0x794c_7630, 0x6573_5546, 0xf15f];
 
 const NO_RINGS: &str = "requests through io_uring need Linux 6.14, the parameter fuse.enable_uring (root's mounts enable it), \
      io_uring itself, and io_unit above 64K; use io_uring=auto";
 
-/// The result of the negotiation.
 pub(crate) struct Agreed {
     pub(crate) chosen: ChosenMode,
     /// Whether requests come through io_uring.
@@ -52,7 +51,7 @@ pub(crate) struct Agreed {
     pub(crate) minor: u32,
 }
 
-/// Waits for the kernel's `FUSE_INIT`, chooses the features, and answers.
+/// Waits for the kernel's `FUSE_INIT`, chooses the features, and replies.
 pub(crate) fn shake_hands(
     device: &OwnedFd,
     source: &OwnedFd,
@@ -114,35 +113,35 @@ pub(crate) fn shake_hands(
     record.u32(MAJOR).u32(MINOR).u32(readahead).u32(halves[0]);
     record.u16(BACKGROUND_MAX).u16(BACKGROUND_MAX / 4 * 3).u32(chosen.io_bytes).u32(1);
     record.u16((chosen.io_bytes / PAGE_BYTES) as u16).u16(0).u32(halves[1]);
-    // Files below may not be on a stacked file system.
+    // The source files must not be on a stacked file system.
     record.u32(u32::from(chosen.passthrough)).zeros(24);
     assert!(record.length() == HEADER_OUT + 64 && HEADER_IN == 40, "struct fuse_init_out has 64 bytes");
     rustix::io::write(device, &answer).map_err(lost)?;
     Ok(Agreed { chosen, over_ring: agreed & init::OVER_IO_URING != 0, minor })
 }
 
-/// The kernel's parameter that offers io_uring to new connections.
+/// The kernel parameter that enables io_uring for new connections.
 const ALLOWS_RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// How long a mount waits for others that are being created.
+/// Maximum time for which a mount waits for other mounts in progress.
 const OTHERS_MAX: Duration = Duration::from_secs(2);
 
-/// Makes the kernel offer io_uring to new connections, until this value is dropped. A connection that has accepted keeps
-/// io_uring.
+/// Enables io_uring for new connections until this value is dropped. Connections that have accepted it keep
+/// it.
 pub(crate) struct RingsAllowed {
-    /// Locked, so that no other mount changes the parameter meanwhile.
+    /// The parameter file, locked against changes by other mounts.
     setting: Option<File>,
     was_allowed: bool,
 }
 
 impl RingsAllowed {
-    /// Sets the parameter if this process may; otherwise leaves it unchanged.
+    /// Sets the parameter, if this process has the permission.
     pub(crate) fn now() -> Self {
         // Older kernels do not have the parameter, and only root may change it.
         let setting = OpenOptions::new().read(true).write(true).open(ALLOWS_RINGS).ok();
         let Some(mut file) = setting else { return Self { setting: None, was_allowed: false } };
         let started = Instant::now();
-        // Any process can lock the parameter, so the wait for the lock is limited.
+        // Any process can lock the file, so the wait is limited.
         while flock(&file, FlockOperation::NonBlockingLockExclusive).is_err()
             && started.elapsed() < OTHERS_MAX
         {
@@ -151,7 +150,7 @@ impl RingsAllowed {
         let mut text = String::new();
         let was_allowed = file.read_to_string(&mut text).is_ok() && text.trim() == "Y";
         if !was_allowed {
-            // If it cannot be changed, requests come through `/dev/fuse`.
+            // If this fails, requests come through `/dev/fuse`.
             let _ = file.write_at(b"Y", 0);
         }
         Self { setting: Some(file), was_allowed }
@@ -166,8 +165,8 @@ impl Drop for RingsAllowed {
     }
 }
 
-/// Whether to use io_uring if the kernel offers it. The kernel copies no more of a request than the size of the largest
-/// write, and extended attributes must fit too.
+/// Returns whether to use io_uring if the kernel offers it. The kernel copies at most the maximum write size
+/// per request, and extended attributes must fit too.
 fn takes_rings(options: &Options, chosen: &ChosenMode) -> bool {
     options.io_uring != IoUring::No
         && chosen.io_bytes as usize > XATTR_BYTES_MAX
@@ -176,7 +175,8 @@ fn takes_rings(options: &Options, chosen: &ChosenMode) -> bool {
 }
 
 fn statfs_type(source: impl AsFd) -> rustix::io::Result<u64> {
-    // Opened through /proc, because the descriptor is only for a path. The width of the type depends on the processor.
+    // Opened through /proc, because an `O_PATH` descriptor is not enough. The width of the type depends on
+    // the processor.
     use std::os::fd::AsRawFd;
     let path = format!("/proc/self/fd/{}/.", source.as_fd().as_raw_fd());
     statfs(path).map(|below| below.f_type as u64)

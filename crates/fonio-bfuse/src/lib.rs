@@ -1,9 +1,9 @@
-//! Mounts a directory a second time through FUSE at the speed of the device, for systems that must use FUSE on slow flash,
-//! such as phones with their shared storage.
+//! Mounts a directory through FUSE at the speed of the device, for systems that need FUSE on slow flash, such
+//! as the shared storage of phones.
 //!
-//! [`Mount::start`] mounts and serves, [`Options`] configures the mount, and [`report()`] reads the statistics of a running
-//! mount. The modes are those of the study (Jeong and Won 2014) and those that newer kernels make possible. `docs/bfuse.md`
-//! helps to choose one; `docs/bfuse-design.md` explains the design.
+//! [`Mount::start`] mounts and serves, [`Options`] configures the mount, and [`report()`] reads the
+//! statistics of a running mount. The modes come from the study (Jeong and Won 2014) and from features of
+//! newer kernels. `docs/bfuse.md` helps to choose one; `docs/bfuse-design.md` explains the design.
 
 mod buffer;
 pub mod daemon;
@@ -29,4 +29,5 @@ pub use error::MountError;
 pub use modes::Mode;
 pub use mount::Mount;
 pub use options::{BufferOptions, IoUring, MountFlags, OptionError, Options};
-pub use report::{BufferReport, Distribution, OpcodeReport, Report, report};
+pub use report::{OpcodeReport, Report, report};
+pub use statistics::{BufferReport, Distribution};

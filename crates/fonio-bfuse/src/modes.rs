@@ -1,8 +1,8 @@
 //! The modes: how files are served.
 //!
-//! A mode decides twice. When the kernel connects, it becomes a [`ChosenMode`] for the whole mount. When an inode is opened
-//! that is not open yet, this chooses a [`Serving`] for the inode, which all later opens share: the kernel does not mix
-//! passthrough with its page cache, and we do not mix passthrough with our buffer.
+//! When the kernel connects, the mode becomes a [`ChosenMode`] for the whole mount. The first open of an
+//! inode chooses its [`Serving`]. All other opens of the inode share it, because passthrough cannot be mixed
+//! with the kernel's page cache or with our buffer.
 
 use crate::protocol::HEADER_IN;
 
@@ -10,45 +10,45 @@ use crate::protocol::HEADER_IN;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {
-    /// Passthrough if the kernel supports it, otherwise write-back. If the kernel refuses passthrough for single files, such
-    /// as those of a stacked file system that is mounted inside the source, these use our buffer.
+    /// Passthrough if the kernel supports it, otherwise write-back. Files for which the kernel refuses
+    /// passthrough, such as files of a stacked file system inside the source, use our buffer.
     Auto,
-    /// FUSE as phones had it in 2012, the baseline of the study (section 2.3: 7 of 39 MB/s): each request has at most 4 KiB
-    /// and is executed as one call below. Use it for measurements only.
+    /// FUSE as on phones in 2012, the baseline of the study (section 2.3: 7 of 39 MB/s): each request has at
+    /// most 4 KiB and becomes one call below. Use it for measurements only.
     Stock,
-    /// Larger requests, each executed as one call below. The first step of the study (section 4.1); it only helps
-    /// applications that write in large pieces.
+    /// Larger requests, each executed as one call below. The first step of the study (section 4.1); it only
+    /// helps applications with large writes.
     Extended,
-    /// Large requests, and a buffer that collects consecutive writes of an inode until an entry is full, the interval is
-    /// over, or the data are needed below. The second and third step of the study.
+    /// Large requests and our write buffer. It collects consecutive writes of an inode until an entry is
+    /// full, the interval ends, or the data are needed below. The second and third step of the study.
     Buffered,
-    /// The kernel caches written pages and sends them later, in large requests. It then maintains size and times itself, so
-    /// it may not notice that other programs change an open file in the source.
+    /// The kernel caches written pages and sends them later, in large requests. The kernel maintains size and
+    /// times itself, so it may not notice changes to an open file in the source.
     Writeback,
     /// The kernel reads, writes and maps the file below itself; the daemon only serves opens, names and attributes. Needs
     /// Linux 6.9, root, and a source that is not on a stacked file system.
     Passthrough,
 }
 
-/// The features that the machine and the user's privilege make available.
+/// The features available on this machine with the user's privileges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offers {
-    /// Whether the kernel and our privilege allow passthrough.
+    /// Whether the kernel and our privileges allow passthrough.
     pub(crate) passthrough: bool,
     /// Whether the source is on a stacked file system (FUSE or overlay), for which the kernel refuses passthrough.
     pub(crate) source_is_stacked: bool,
 }
 
-/// The mode of a mount, and its consequences.
+/// The mode of a mount, with its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChosenMode {
     /// Never [`Mode::Auto`].
     pub(crate) mode: Mode,
-    /// Largest size of a request.
+    /// Maximum size of a request.
     pub(crate) io_bytes: u32,
     /// Whether files may be passed through.
     pub(crate) passthrough: bool,
-    /// How inodes are served that are not passed through.
+    /// The serving of all other inodes.
     pub(crate) otherwise: Serving,
 }
 
@@ -56,23 +56,23 @@ pub(crate) struct ChosenMode {
 pub(crate) const XATTR_BYTES_MAX: usize = 64 << 10;
 
 impl ChosenMode {
-    /// Whether the kernel caches writes and maintains sizes and times.
+    /// Returns whether the kernel caches writes and maintains sizes and times.
     pub(crate) fn writeback(&self) -> bool {
         self.otherwise == Serving::Writeback
     }
 
-    /// Size of the buffer for a request or an answer: enough for a write, and for the largest extended attribute with its
-    /// name.
+    /// Returns the buffer size for a request or reply: enough for a write, and for the largest extended
+    /// attribute with its name.
     pub(crate) fn request_bytes(&self) -> usize {
         const OTHER: usize = 4096;
         (self.io_bytes as usize).max(XATTR_BYTES_MAX) + OTHER + HEADER_IN
     }
 }
 
-/// How an open inode is served.
+/// The kind of serving of an open inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Serving {
-    /// Each request is executed as a call below.
+    /// Each request becomes a call below.
     Through,
     /// Our buffer collects writes.
     Buffered,
@@ -91,11 +91,10 @@ impl Serving {
     ];
 }
 
-/// The size of a request in FUSE of 2012, one page: the limit of libfuse before `big_writes`.
+/// The request size of FUSE in 2012, one page: the limit of libfuse before `big_writes`.
 const STOCK_BYTES: u32 = 4096;
-/// The size of a request in the study.
 const STUDY_BYTES: u32 = 512 << 10;
-/// The size of a request in all other modes: the maximum of a kernel with default limits.
+/// The request size in all other modes: the kernel's default maximum.
 const LARGE_BYTES: u32 = 1 << 20;
 
 impl Mode {
@@ -108,12 +107,12 @@ impl Mode {
         (Self::Passthrough, "passthrough"),
     ];
 
-    /// The mode with this name.
+    /// Returns the mode with this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(_, known)| *known == name).map(|(mode, _)| *mode)
     }
 
-    /// Its name in mount options.
+    /// Returns its name in mount options.
     ///
     /// # Panics
     /// Never: each mode has a name.
@@ -121,10 +120,10 @@ impl Mode {
         Self::ALL.iter().find(|(mode, _)| *mode == self).expect("each mode is in the table").1
     }
 
-    /// Chooses the mode of a mount on this machine, with requests of at most `io_bytes` if the user set a size.
+    /// Chooses the mode of a mount on this machine. `io_bytes` is the user's maximum request size, if any.
     ///
     /// # Errors
-    /// A sentence that names the missing feature.
+    /// A message with the missing feature.
     pub(crate) fn choose(self, io_bytes: Option<u32>, offers: Offers) -> Result<ChosenMode, &'static str> {
         let can_pass = offers.passthrough && !offers.source_is_stacked;
         let (mode, bytes, passthrough, otherwise) = match self {
@@ -171,7 +170,7 @@ mod tests {
         for (mode, name) in Mode::ALL {
             assert_eq!(Mode::from_name(name), Some(mode));
             let chosen = mode.choose(None, Offers { passthrough: true, source_is_stacked: false });
-            let chosen = chosen.expect("everything is offered");
+            let chosen = chosen.expect("all features are available");
             assert!(!(chosen.passthrough && chosen.writeback()), "{name}");
             assert_ne!(chosen.mode, Mode::Auto);
         }

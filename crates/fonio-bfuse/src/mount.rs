@@ -23,7 +23,7 @@ use crate::session::Session;
 use crate::statistics::BufferStatistics;
 use crate::write_behind::Writer;
 
-/// A directory that is mounted a second time, served by threads of this process until it is unmounted.
+/// A mount, served by threads of this process until it is unmounted.
 #[derive(Debug)]
 pub struct Mount {
     dir: PathBuf,
@@ -42,26 +42,26 @@ impl Mount {
     /// Mounts `source` at `dir`. First detaches fonio mounts whose daemon was killed.
     ///
     /// # Errors
-    /// If one of them is not a directory, the mode is not available, or the kernel refuses.
+    /// If `source` or `dir` is not a directory, the mode is not available, or the kernel refuses.
     pub fn start(source: &Path, dir: &Path, options: Options) -> Result<Self, MountError> {
         let detached = device::detach_dead(crate::report::is_served);
         crate::report::sweep();
         let source = source.canonicalize().map_err(MountError::system("find", source))?;
         let dir = dir.canonicalize().map_err(MountError::system("find", dir))?;
         let limit = kernel::raise_open_files(options.files);
-        // Opened before mounting, because the source can be inside the directory `dir`.
+        // Opened before mounting, because the source can be inside `dir`.
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&source, flags, FileMode::empty())
             .map_err(MountError::system("open the directory", &source))?;
-        // A read of the mount is a read of the source, by us or by the kernel. For a user's mount, the options of the
-        // source's mount apply.
+        // Every read of the mount also reads the source, so the mount's access-time rules apply there. For a
+        // user's mount, the options of the source's mount apply.
         let times = kernel::AccessTimes::of(options.flags.bits());
         let root = times.and_then(|times| kernel::with_access_times(&source, times).ok()).unwrap_or(root);
         let allowed = (options.io_uring != IoUring::No).then(RingsAllowed::now);
         let session = Arc::new(device::mount(&source, &dir, &options)?);
         let outcome = Self::serve(root, session, &dir, options, allowed, limit, detached);
         if outcome.is_err() {
-            // The first error is the one to report.
+            // Only the first error is reported.
             let _ = device::unmount(&dir, true);
         }
         outcome
@@ -87,7 +87,7 @@ impl Mount {
             .map_err(MountError::system("serve", dir))?;
         let file_system = Arc::new(file_system);
         let (ended, notice) =
-            pipe_with(PipeFlags::CLOEXEC).map_err(MountError::system("make a pipe for", dir))?;
+            pipe_with(PipeFlags::CLOEXEC).map_err(MountError::system("create a pipe for", dir))?;
         let notify = move || {
             // The pipe has room for this single byte.
             let _ = rustix::io::write(&notice, b"x");
@@ -128,17 +128,17 @@ impl Mount {
         device::remount(&dir, options)
     }
 
-    /// The mode in use: the one that `auto` chose, never `auto` itself.
+    /// Returns the mode in use; never `auto`, but the mode that `auto` chose.
     pub fn mode(&self) -> Mode {
         self.file_system.chosen.mode
     }
 
-    /// The directory of the mount, without symbolic links.
+    /// Returns the directory of the mount, without symbolic links.
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// Abandoned mounts that were detached at the start.
+    /// Returns the abandoned mounts that were detached at the start.
     pub fn detached(&self) -> &[PathBuf] {
         &self.detached
     }
@@ -159,7 +159,8 @@ impl Mount {
         }
     }
 
-    /// Writes all data below and unmounts. A busy mount is detached; open files stay usable until this process ends.
+    /// Writes all data to the source and unmounts. A busy mount is detached; its open files stay usable until
+    /// this process ends.
     ///
     /// # Errors
     /// If the unmount fails.
@@ -177,7 +178,7 @@ impl Mount {
                 .or_else(|_| device::unmount(&self.dir, true))
                 .map_err(MountError::system("unmount", &self.dir))
         };
-        // A busy mount is detached, but its threads serve until the process ends.
+        // After a lazy unmount, the threads of a busy mount serve until the process ends.
         if self.has_ended_soon() {
             self.session.wait();
         }
@@ -188,7 +189,8 @@ impl Mount {
         outcome
     }
 
-    /// Makes the kernel send all dirty pages of the mount. This thread serves no requests, so it may use the mount.
+    /// Makes the kernel write back all dirty pages of the mount. This thread serves no requests, so it may
+    /// use the mount.
     fn write_back(&self) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if let Ok(root) = rustix::fs::open(&self.dir, flags, FileMode::empty()) {
@@ -202,7 +204,7 @@ impl Mount {
         self.poll_ended(rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 })
     }
 
-    /// A successful unmount ends the connection at once; a busy mount ends it when its last user leaves.
+    /// Returns whether the connection ends within a short time. For a busy mount, it ends with the last user.
     fn has_ended_soon(&self) -> bool {
         self.poll_ended(rustix::event::Timespec { tv_sec: 0, tv_nsec: 500_000_000 })
     }
@@ -221,7 +223,7 @@ impl Drop for Mount {
 }
 
 impl AsFd for Mount {
-    /// Becomes readable when the mount is gone.
+    /// Returns a descriptor that becomes readable when the mount has ended.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.ended.as_fd()
     }

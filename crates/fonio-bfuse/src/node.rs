@@ -1,11 +1,11 @@
-//! The inodes that the kernel knows.
+//! The inodes known to the kernel.
 //!
-//! A node exists from the first answer that names it until the kernel has forgotten as many lookups as it received. It
-//! holds a descriptor of its inode (`O_PATH`). Therefore the inode number cannot be reused meanwhile, and renames and links
-//! in the source do no harm.
+//! A node exists from the first reply that contains it until the kernel has forgotten all its lookups. It
+//! holds a descriptor of its inode (`O_PATH`). So the inode number cannot be reused while the node exists,
+//! and renames and links in the source do no harm.
 //!
-//! Invariant: the number of lookups changes only under the lock of the inode's shard. The same lock protects whether the
-//! inode has a node. Therefore a forget that arrives together with a lookup cannot remove the node that the lookup returns.
+//! Invariant: the lock of the inode's shard protects both the number of lookups and the existence of the
+//! node. So a forget that arrives together with a lookup cannot remove the node that the lookup returns.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -31,7 +31,7 @@ pub(crate) struct Node {
     pub(crate) device: u64,
     pub(crate) inode: u64,
     pub(crate) is_directory: bool,
-    /// The node of the directory in which it was last found.
+    /// The node ID of the directory in which it was last found.
     parent: AtomicU64,
     /// Its data in the buffer.
     pub(crate) pending: Arc<Pending>,
@@ -40,7 +40,7 @@ pub(crate) struct Node {
     open: Mutex<OpenState>,
 }
 
-/// How an inode is served while it is open.
+/// The serving of an open inode.
 #[derive(Debug, Default)]
 pub(crate) struct OpenState {
     pub(crate) opens: u64,
@@ -51,10 +51,9 @@ pub(crate) struct OpenState {
     pub(crate) version: Option<Version>,
 }
 
-/// Properties that change with each write: size, modification time, change time.
+/// Values that change with each write: size, modification time, change time.
 pub(crate) type Version = (i64, i64, i64, i64, i64);
 
-/// Returns the version of a file.
 pub(crate) fn version_of(stat: &Stat) -> Version {
     // The width of nanoseconds depends on the processor.
     (stat.st_size, stat.st_mtime, stat.st_mtime_nsec as i64, stat.st_ctime, stat.st_ctime_nsec as i64)
@@ -76,10 +75,10 @@ impl Node {
     }
 
     pub(crate) fn lock_open(&self) -> MutexGuard<'_, OpenState> {
-        self.open.lock().expect("no thread panics while it holds how a file is served")
+        self.open.lock().expect("no thread panics while it holds a file's open state")
     }
 
-    /// The node of a directory that contained it at some time; the kernel may have forgotten this node.
+    /// Returns the node ID of a directory that once contained it; the kernel may have forgotten this node.
     pub(crate) fn parent(&self) -> u64 {
         self.parent.load(Ordering::Relaxed)
     }
@@ -89,7 +88,7 @@ impl Node {
         self.parent.store(parent, Ordering::Relaxed);
     }
 
-    /// Whether an unprivileged write must look for bits to clear. The next write need not.
+    /// Returns whether an unprivileged write must look for bits to clear, and resets this for the next write.
     pub(crate) fn take_privileged(&self) -> bool {
         self.privileged.swap(false, Ordering::Relaxed)
     }
@@ -100,10 +99,9 @@ impl Node {
     }
 }
 
-/// Nodes by device and inode number, with the number of lookups that the kernel has not forgotten yet.
+/// Nodes by device and inode number, each with its lookup count.
 type Shard = HashMap<(u64, u64), (Arc<Node>, u64)>;
 
-/// All nodes.
 #[derive(Debug)]
 pub(crate) struct Nodes {
     by_id: Slab<Node>,
@@ -112,7 +110,7 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// Starts with the root, which is never forgotten.
+    /// Creates the table with the root, which is never forgotten.
     pub(crate) fn new(root: OwnedFd, stat: &Stat) -> Self {
         let nodes = Self {
             by_id: Slab::default(),
@@ -129,7 +127,7 @@ impl Nodes {
         self.by_inode[at].lock().expect("no thread panics while it holds the nodes")
     }
 
-    /// Returns the node of the inode behind `file`, and counts a lookup; the inode was found in the directory `parent`.
+    /// Returns the node for `file`, which was found in the directory `parent`, and counts a lookup.
     pub(crate) fn look_up(&self, file: OwnedFd, stat: &Stat, parent: u64) -> Arc<Node> {
         let mut shard = self.shard(stat.st_dev, stat.st_ino);
         if let Some((node, lookups)) = shard.get_mut(&(stat.st_dev, stat.st_ino)) {
@@ -142,7 +140,7 @@ impl Nodes {
         node
     }
 
-    /// Counts `count` forgotten lookups.
+    /// Subtracts `count` forgotten lookups.
     pub(crate) fn forget(&self, id: u64, count: u64) {
         if id == ROOT_ID {
             return;
@@ -162,22 +160,21 @@ impl Nodes {
         self.by_id.get(id)
     }
 
-    /// The node of an inode, if the kernel knows it.
+    /// Returns the node of an inode, if the kernel knows it.
     pub(crate) fn find(&self, device: u64, inode: u64) -> Option<Arc<Node>> {
         self.shard(device, inode).get(&(device, inode)).map(|(node, _)| Arc::clone(node))
     }
 
-    /// Number of nodes.
     pub(crate) fn count(&self) -> u64 {
         self.by_id.count()
     }
 
-    /// Number of nodes that were removed.
+    /// Returns the number of removed nodes.
     pub(crate) fn forgotten(&self) -> u64 {
         self.forgotten.load(Ordering::Relaxed)
     }
 
-    /// All nodes except the root, in no particular order.
+    /// Returns the IDs of all nodes except the root, in no particular order.
     pub(crate) fn ids(&self) -> Vec<u64> {
         let mut ids = Vec::new();
         for shard in &self.by_inode {

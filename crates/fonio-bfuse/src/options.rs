@@ -8,43 +8,45 @@ use rustix::mount::MountFlags as Flags;
 
 use crate::modes::Mode;
 
-/// The largest request of a kernel with its default `max_pages_limit` of 256.
+/// The kernel's maximum request size with the default `max_pages_limit` of 256.
 const IO_BYTES_MAX: u32 = 1 << 20;
 const PAGE_BYTES: u32 = 4096;
-/// With a lower limit, the daemon would need most of the descriptors for itself.
+/// Minimum limit: with fewer descriptors, the daemon would need most of them for itself.
 const FILES_MIN: u64 = 256;
-/// The highest value of `fs.nr_open`.
+/// The maximum value of `fs.nr_open`.
 const FILES_MAX: u64 = (1 << 30) - 8;
 
 /// Options of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    /// How files are served.
+    /// The mode of serving files.
     pub mode: Mode,
-    /// Largest size of a request, a multiple of 4 KiB up to 1 MiB; `None` is the default of the mode.
+    /// Maximum request size, a multiple of 4 KiB up to 1 MiB; `None` means the default of the mode.
     pub io_bytes: Option<u32>,
     /// The write buffer.
     pub buffer: BufferOptions,
-    /// Whether the write-back of long passed-through streams starts while they are written.
+    /// Whether to start the write-back of long passed-through streams while they are written.
     pub write_behind: bool,
     /// Whether requests come through io_uring.
     pub io_uring: IoUring,
-    /// Largest number of requests served at the same time; `None` is the default, 8.
+    /// Maximum number of requests served at the same time; `None` means the default, 8.
     pub threads: Option<usize>,
-    /// Largest number of file descriptors of the daemon; `None` is the kernel's limit. Each inode that the kernel remembers
-    /// needs one, and each open file another.
+    /// Maximum number of file descriptors of the daemon; `None` means the kernel's limit. Each inode in the
+    /// kernel's cache needs one, and each open file another.
     pub files: Option<u64>,
-    /// Whether birth times are reported. The kernel does not accept them from a lookup, so each file then costs one more
-    /// request.
+    /// Whether birth times are reported. The kernel does not accept them in a lookup reply, so they cost one
+    /// more request per file.
     pub birth_times: bool,
-    /// How long the kernel caches names and attributes. Changes made directly in the source become visible after this time.
+    /// The time for which the kernel caches names and attributes. Changes made directly in the source become
+    /// visible after this time.
     pub timeout: Duration,
-    /// Whether other users may access the mount. For mounts of users, `/etc/fuse.conf` must contain `user_allow_other`.
+    /// Whether other users may access the mount. For users' mounts, `/etc/fuse.conf` must contain
+    /// `user_allow_other`.
     pub allow_other: bool,
-    /// Address at which to serve Prometheus, such as `127.0.0.1:9464`.
+    /// Address for Prometheus, such as `127.0.0.1:9464`.
     pub prometheus: Option<SocketAddr>,
-    /// The source in `/proc/self/mountinfo`; `None` is the path of the source.
+    /// The source shown in `/proc/self/mountinfo`; `None` means the path of the source.
     pub name: Option<String>,
     /// Whether to change the flags of an existing mount.
     pub remount: bool,
@@ -52,9 +54,9 @@ pub struct Options {
     pub flags: MountFlags,
 }
 
-/// Whether requests come through io_uring instead of `/dev/fuse`. This needs fewer system calls, and each request is served
-/// on its caller's CPU. It needs Linux 6.14. Root's mounts enable the kernel's parameter `fuse.enable_uring` while they
-/// mount; mounts of users depend on its current value.
+/// Whether requests come through io_uring instead of `/dev/fuse`. This saves system calls, and each request
+/// is served on its caller's CPU. It needs Linux 6.14. Root's mounts enable the kernel parameter
+/// `fuse.enable_uring` while they mount; users' mounts depend on its current value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoUring {
     /// Use io_uring if it is available.
@@ -65,24 +67,24 @@ pub enum IoUring {
     No,
 }
 
-/// The write buffer. The defaults are those of the study.
+/// The write buffer. The defaults come from the study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BufferOptions {
-    /// Size of all entries together.
+    /// Total size of all entries.
     pub bytes: usize,
     /// Size of one entry.
     pub entry_bytes: usize,
-    /// Longest time of data in the buffer.
+    /// Maximum time of data in the buffer.
     pub flush: Duration,
-    /// Whether threads flush the buffer; otherwise the writers do.
+    /// Whether threads flush the buffer, instead of the writers.
     pub thread: bool,
     /// Whether a stream bypasses the page cache of the file system below after its first entry.
     pub direct: bool,
 }
 
 impl BufferOptions {
-    /// Number of entries, at least one.
+    /// Returns the number of entries, at least one.
     pub(crate) fn entries(&self) -> usize {
         (self.bytes / self.entry_bytes).max(1)
     }
@@ -104,7 +106,7 @@ impl Default for BufferOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MountFlags(Flags);
 
-/// The words for flags, the flag of each, and whether the word sets or clears it.
+/// Option words, the flag of each, and whether the word sets or clears the flag.
 const FLAGS: [(&str, Flags, bool); 24] = [
     ("ro", Flags::RDONLY, true),
     ("rw", Flags::RDONLY, false),
@@ -132,16 +134,15 @@ const FLAGS: [(&str, Flags, bool); 24] = [
     ("silent", Flags::SILENT, true),
 ];
 
-/// Flags that fusermount3 accepts from users. It decides about set-user-ID bits and devices itself.
+/// Flags that fusermount3 accepts from users. It handles set-user-ID bits and devices itself.
 const USERS: [&str; 6] = ["ro", "noexec", "noatime", "nodiratime", "sync", "dirsync"];
 
 impl MountFlags {
-    /// The flags for `mount(2)`.
     pub(crate) fn bits(self) -> Flags {
         self.0
     }
 
-    /// The words for fusermount3.
+    /// Returns the words for fusermount3.
     pub(crate) fn users_words(self) -> impl Iterator<Item = &'static str> {
         let is_set = move |word: &str| {
             FLAGS.iter().any(|(known, flag, sets)| *known == word && *sets && self.0.contains(*flag))
@@ -149,7 +150,7 @@ impl MountFlags {
         USERS.into_iter().filter(move |word| is_set(word))
     }
 
-    /// Applies a word; returns false if it is not a flag.
+    /// Applies a word. Returns false if it is not a flag.
     fn apply(&mut self, word: &str) -> bool {
         let found = FLAGS.iter().find(|(known, _, _)| *known == word);
         if let Some((_, flag, sets)) = found {
@@ -160,7 +161,7 @@ impl MountFlags {
 }
 
 impl Default for MountFlags {
-    /// Ignores set-user-ID bits and devices, the default of FUSE.
+    /// Returns the default of FUSE: ignore set-user-ID bits and devices.
     fn default() -> Self {
         Self(Flags::NOSUID | Flags::NODEV)
     }
@@ -204,18 +205,18 @@ pub enum OptionError {
         name: String,
         /// The value.
         value: String,
-        /// The value that the option expects.
+        /// The expected value.
         wants: &'static str,
     },
 }
 
 impl Options {
-    /// Parses comma-separated options, as `mount -o` does; later ones win. It accepts and ignores options that only concern
-    /// mount(8) (`auto`, `noauto`, `user`, `nofail`, `_netdev`, `x-…`, `defaults`). Because `auto` is one of them, the mode
-    /// of that name is `mode=auto`.
+    /// Parses comma-separated options like `mount -o`; later options take precedence. Ignores options that
+    /// only concern mount(8) (`auto`, `noauto`, `user`, `nofail`, `_netdev`, `x-…`, `defaults`). `auto` is
+    /// one of them, so the mode `auto` must be written as `mode=auto`.
     ///
     /// # Errors
-    /// The first option that is unknown or has an invalid value.
+    /// If an option is unknown or has an invalid value; reports the first such option.
     pub fn parse<'a>(lists: impl IntoIterator<Item = &'a str>) -> Result<Self, OptionError> {
         let mut options = Self::default();
         for word in lists.into_iter().flat_map(|list| list.split(',')).filter(|word| !word.is_empty()) {
@@ -297,7 +298,7 @@ impl Options {
             ("allow_other", None) => self.allow_other = true,
             ("noallow_other", None) => self.allow_other = false,
             ("remount", None) => self.remount = true,
-            // These are always in effect.
+            // Always in effect.
             ("default_permissions", None) => {}
             // mount(8) passes them when it remounts.
             ("user_id" | "group_id", Some(_)) => {}
@@ -361,7 +362,7 @@ mod tests {
 
     #[test]
     fn flags_are_those_of_mount_8_and_later_words_win() {
-        let flags = |list: &str| Options::parse([list]).expect("all are known").flags;
+        let flags = |list: &str| Options::parse([list]).expect("all options are known").flags;
         assert_eq!(flags("").bits(), Flags::NOSUID | Flags::NODEV);
         let all = flags("suid,dev,ro,nodiratime,strictatime,sync,exec,noatime,atime,lazytime,nolazytime");
         assert_eq!(all.bits(), Flags::RDONLY | Flags::NODIRATIME | Flags::STRICTATIME | Flags::SYNCHRONOUS);

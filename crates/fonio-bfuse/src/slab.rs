@@ -1,9 +1,9 @@
-//! Values that the kernel names by small numbers.
+//! A table of values that the kernel refers to by small numbers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, RwLock};
 
-/// Values by number; the number of a removed value is used again.
+/// Values by number. The numbers of removed values are reused.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     slots: RwLock<Slots<T>>,
@@ -26,7 +26,7 @@ impl<T> Default for Slab<T> {
 const UNPOISONED: &str = "no thread panics while it holds the table";
 
 impl<T> Slab<T> {
-    /// Calls `make` with a free number, counted from 1, and keeps the value.
+    /// Calls `make` with a free number, from 1 on, and stores the value.
     pub(crate) fn insert_with(&self, make: impl FnOnce(u64) -> T) -> Arc<T> {
         let mut slots = self.slots.write().expect(UNPOISONED);
         let at = slots.free.pop().unwrap_or_else(|| {
@@ -44,7 +44,6 @@ impl<T> Slab<T> {
         self.slots.read().expect(UNPOISONED).values.get(at)?.clone()
     }
 
-    /// Number of values.
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }

@@ -1,14 +1,15 @@
-//! Counters of a running mount. They are relaxed atomics: each is exact, but two of them can be from slightly different
-//! moments.
+//! Counters of a running mount. They are relaxed atomics: each is exact, but two counters may be read at
+//! slightly different times.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use fonio_core::statistics::doublings::{Doublings, class_of};
+use fonio_core::statistics::doublings::{Doublings, class_of, end_of};
+use serde::{Deserialize, Serialize};
 
 use crate::protocol::Opcode;
 
-/// A number that is increased or set.
+/// A counter or gauge.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -27,6 +28,18 @@ impl Counter {
 
     pub(crate) fn get(&self) -> u64 {
         self.0.load(Relaxed)
+    }
+}
+
+impl From<&Counter> for u64 {
+    fn from(counter: &Counter) -> Self {
+        counter.get()
+    }
+}
+
+impl From<&Counter> for bool {
+    fn from(counter: &Counter) -> Self {
+        counter.get() != 0
     }
 }
 
@@ -63,7 +76,6 @@ impl Histogram {
         self.sum.get()
     }
 
-    /// The classes as they are now.
     pub(crate) fn classes(&self) -> Doublings {
         let mut classes = Doublings::default();
         self.of.iter().enumerate().for_each(|(class, count)| classes.add(class, count.get()));
@@ -71,40 +83,101 @@ impl Histogram {
     }
 }
 
+/// A snapshot of a histogram by powers of two.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Distribution {
+    /// Number of values.
+    pub count: u64,
+    /// Sum of all values.
+    pub sum: u64,
+    /// Upper bound of the median; `None` if there are no values.
+    pub median: Option<u64>,
+    /// Upper bound of the 99th percentile.
+    pub p99: Option<u64>,
+    /// Buckets: the exclusive upper bound and the number of values.
+    pub buckets: Vec<(u64, u64)>,
+}
+
+impl From<&Histogram> for Distribution {
+    fn from(histogram: &Histogram) -> Self {
+        let classes = histogram.classes();
+        let quantile = |thousandths| classes.class_of_quantile(thousandths).map(end_of);
+        let filled = classes.counts().iter().enumerate().filter(|(_, count)| **count > 0);
+        Self {
+            count: classes.count(),
+            sum: histogram.sum(),
+            median: quantile(500),
+            p99: quantile(990),
+            buckets: filled.map(|(class, count)| (end_of(class), *count)).collect(),
+        }
+    }
+}
+
 /// Statistics of one opcode.
 #[derive(Debug, Default)]
 pub(crate) struct OpcodeStatistics {
-    /// Time from receiving a request to its answer.
+    /// Time from receiving a request to its reply.
     pub(crate) time: Histogram,
     pub(crate) errors: Counter,
 }
 
-/// Statistics of the write buffer.
-#[derive(Debug, Default)]
-pub(crate) struct BufferStatistics {
-    pub(crate) entries: Counter,
-    pub(crate) entry_bytes: Counter,
-    /// 1 if the memory is locked, so that it cannot be swapped out.
-    pub(crate) locked: Counter,
+/// Declares the statistics of a running mount, and a struct for a snapshot of them.
+macro_rules! statistics {
+    ($(#[$of:meta])* $live:ident, $report:ident: $($(#[$doc:meta])* $name:ident: $counted:ty => $reported:ty,)*) => {
+        $(#[$of])*
+        #[derive(Debug, Default)]
+        pub(crate) struct $live {
+            $($(#[$doc])* pub(crate) $name: $counted,)*
+        }
+
+        $(#[$of])*
+        #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+        #[non_exhaustive]
+        pub struct $report {
+            $($(#[$doc])* pub $name: $reported,)*
+        }
+
+        impl $live {
+            pub(crate) fn report(&self) -> $report {
+                $report { $($name: (&self.$name).into(),)* }
+            }
+        }
+    };
+}
+
+statistics! {
+    /// Statistics of the write buffer.
+    BufferStatistics, BufferReport:
+    /// Number of entries.
+    entries: Counter => u64,
+    /// Size of one entry.
+    entry_bytes: Counter => u64,
+    /// Whether its memory is locked, so it cannot be swapped out.
+    is_locked: Counter => bool,
+    /// Bytes in the buffer now.
+    fill_bytes: Counter => u64,
     /// Number of buffered writes.
-    pub(crate) writes: Counter,
-    /// Writes that bypassed the buffer.
-    pub(crate) through: Counter,
-    /// Writes that did not continue the pending data, so that these had to be flushed.
-    pub(crate) interrupted: Counter,
-    /// Reads and attribute changes that had to wait for a flush.
-    pub(crate) read_drains: Counter,
-    /// How often a writer waited for a free entry.
-    pub(crate) waits: Counter,
-    pub(crate) bytes_in: Counter,
-    /// Bytes in the buffer now, those in flight included.
-    pub(crate) fill_bytes: Counter,
-    /// Sizes of the buffer's write calls below.
-    pub(crate) flush_bytes: Histogram,
-    pub(crate) flush_time: Histogram,
-    pub(crate) errors: Counter,
-    /// Bytes that were acknowledged and could not be written below.
-    pub(crate) lost_bytes: Counter,
+    writes: Counter => u64,
+    /// Bytes of buffered writes.
+    bytes_in: Counter => u64,
+    /// Writes that bypassed the buffer because they did not continue an earlier write.
+    through: Counter => u64,
+    /// Writes that did not continue the pending data and forced a flush.
+    interrupted: Counter => u64,
+    /// Reads that had to wait for a flush.
+    read_drains: Counter => u64,
+    /// Number of times that a writer waited for a free entry.
+    waits: Counter => u64,
+    /// Sizes of the buffer's write calls below. `writes` divided by their number gives the degree of
+    /// coalescing.
+    flush_bytes: Histogram => Distribution,
+    /// Duration of flushes, in nanoseconds.
+    flush_ns: Histogram => Distribution,
+    /// Flushes that failed.
+    errors: Counter => u64,
+    /// Acknowledged bytes that could not be written below; the applications got an error.
+    lost_bytes: Counter => u64,
 }
 
 impl BufferStatistics {
@@ -119,27 +192,24 @@ impl BufferStatistics {
     }
 }
 
-/// Statistics of the whole mount.
 #[derive(Debug, Default)]
 pub(crate) struct Statistics {
     opcodes: OfOpcodes,
-    /// Sizes of write requests.
     pub(crate) write_bytes: Histogram,
     pub(crate) read_bytes: Histogram,
-    /// Write calls to the file system below, without those of the buffer.
+    /// Write calls to the file system below, without the buffer's.
     pub(crate) direct_writes: Counter,
-    /// Opens, by how the file is served; see [`crate::modes::Serving`].
+    /// Number of opens by [`crate::modes::Serving`].
     pub(crate) opened: [Counter; 4],
     /// Files for which the kernel refused passthrough, and its last error.
     pub(crate) passthrough_refused: Counter,
     pub(crate) passthrough_errno: Counter,
     pub(crate) handles: Counter,
-    /// How often the daemon asked the kernel to forget inodes.
+    /// Number of times that the daemon asked the kernel to forget inodes.
     pub(crate) prunes: Counter,
     pub(crate) threads: Counter,
 }
 
-/// Statistics of each opcode.
 #[derive(Debug)]
 struct OfOpcodes([OpcodeStatistics; Opcode::COUNT]);
 

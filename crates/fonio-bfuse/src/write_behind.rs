@@ -1,11 +1,11 @@
 //! Starts the write-back of long passed-through streams while they are written.
 //!
-//! Linux starts write-back when a tenth of the memory is dirty, or for data that are 30 s old. If a stream is faster than
-//! the device, all of it is still in memory when `fsync` starts, and the device was idle until then. The daemon does not
-//! see the writes of a file that is passed through. Therefore a thread looks at the size of each file that was opened for
-//! writing, at growing intervals. When a file has grown by [`PIECE_BYTES`], the thread starts the write-back of this piece,
-//! which the kernel would otherwise start later. Only this thread waits for it. Shorter files are left to Linux, because
-//! many of them are deleted before they are written back.
+//! Linux starts write-back when a tenth of the memory is dirty, or after 30 s. If a stream is faster than the
+//! device, all its data are still in memory when `fsync` starts, and the device has been idle until then. The
+//! daemon does not see the writes of a passed-through file. So a thread checks the size of each file opened
+//! for writing, at growing intervals. When a file has grown by [`PIECE_BYTES`], the thread starts the
+//! write-back of this segment. Only this thread waits for it. Shorter files are left to Linux, because many
+//! of them are deleted before they are written back.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
@@ -17,14 +17,15 @@ use rustix::fs::Stat;
 use crate::kernel;
 use crate::statistics::Counter;
 
-/// Size of a piece: keeps any card busy until the next look.
+/// Size of a segment: keeps any card busy until the next check.
 const PIECE_BYTES: u64 = 8 << 20;
-/// Time until the first look at a file, and after each piece. Each further look waits longer by this time.
+/// Time until the first check of a file, and after each segment. Each further check waits longer by this
+/// time.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// Longest time until the first look. If many short files are created, each wake-up of the thread takes CPU time from their
-/// creator.
+/// Maximum time until the first check. If many short files are created, each wake-up of the thread takes CPU
+/// time from their creator.
 const FIRST_LOOK_MAX: Duration = Duration::from_millis(160);
-/// A file that has not grown by a piece after this many looks (two seconds) is not a stream.
+/// A file is not a stream if it has not grown by a segment in this number of checks (two seconds).
 const LOOKS_MAX: u32 = 20;
 
 const UNPOISONED: &str = "no thread panics while it holds the list of streams";
@@ -33,19 +34,19 @@ const UNPOISONED: &str = "no thread panics while it holds the list of streams";
 #[derive(Debug, Default)]
 pub(crate) struct WriteBehind {
     state: Mutex<State>,
-    /// Signalled when there is a file to look at.
+    /// Signalled when there is a file to check.
     woken: Condvar,
-    /// Bytes whose write-back was started.
+    /// Bytes whose write-back the thread has started.
     pub(crate) bytes: Counter,
 }
 
 #[derive(Debug)]
 struct State {
-    /// Whether the thread runs.
     is_running: bool,
-    /// Whether the thread sleeps for longer than the first look at a new file may take.
+    /// Whether the thread sleeps for longer than the time until a new file's first check.
     sleeps: bool,
-    /// Time until the first look at a new file. It doubles each time that all files were closed before their look.
+    /// Time until the first check of a new file. It doubles whenever all files were closed before their
+    /// check.
     first_look: Duration,
     streams: Vec<Stream>,
     is_closed: bool,
@@ -57,37 +58,35 @@ impl Default for State {
     }
 }
 
-/// A file that is open for writing. After it is closed, the thread no longer looks at it.
+/// A file that is open for writing. The thread stops checking it after it is closed.
 #[derive(Debug)]
 struct Stream {
     file: Weak<OwnedFd>,
     progress: Progress,
-    /// The time of the next look.
     due: Instant,
 }
 
-/// Progress of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Progress {
-    /// The offset of the next piece. Earlier data existed before, or their write-back has started. `None`
-    /// until the thread first looks at the file.
+    /// The offset of the next segment. Earlier data are old, or their write-back has started. `None` before
+    /// the first check.
     begun: Option<u64>,
-    /// Number of looks since the last piece.
+    /// Number of checks since the last segment.
     looks: u32,
 }
 
 impl Progress {
-    /// Counts a look, and returns the time until the next one; `None` if the file is not a stream.
+    /// Counts a check, and returns the time until the next check; `None` if the file is not a stream.
     fn look(&mut self) -> Option<Duration> {
         self.looks += 1;
         (self.looks <= LOOKS_MAX).then(|| INTERVAL * self.looks)
     }
 
-    /// Returns the offset of the next piece to write back, in a file with `bytes` bytes of data.
+    /// Returns the offset of the next segment to write back in a file with `bytes` bytes of data.
     fn piece(&mut self, bytes: u64) -> Option<u64> {
         let begun = *self.begun.get_or_insert(bytes);
         if bytes < begun + PIECE_BYTES {
-            // If the file was truncated, everything behind its new end will be new.
+            // If the file was truncated, all data after the new end will be new.
             self.begun = Some(begun.min(bytes));
             return None;
         }
@@ -96,7 +95,7 @@ impl Progress {
     }
 }
 
-/// Bytes of data in a file. Holes do not count, because nothing is written for them.
+/// Returns the bytes of data in a file, without holes.
 fn data_bytes(stat: &Stat) -> u64 {
     const SECTOR: u64 = 512;
     stat.st_size.unsigned_abs().min(stat.st_blocks as u64 * SECTOR)
@@ -107,8 +106,8 @@ impl WriteBehind {
         self.state.lock().expect(UNPOISONED)
     }
 
-    /// Starts to look at `file`, until it is closed or stops growing. Data before `begun` are left alone; `None` if the
-    /// size is not known yet.
+    /// Starts to check `file`, until it is closed or stops growing. Data before `begun` are ignored; `None`
+    /// if the size is not known yet.
     pub(crate) fn watch(&self, file: &Arc<OwnedFd>, begun: Option<u64>) {
         let mut state = self.lock();
         if !state.is_running {
@@ -138,7 +137,7 @@ impl WriteBehind {
             }
             let mut streams = std::mem::take(&mut state.streams);
             drop(state);
-            // One piece of each file in turn, as long as any file has one.
+            // Takes one segment from each file in turn while any file has one.
             while self.hand_over(&mut streams, now) && !self.lock().is_closed {}
             let any_open = streams.iter().any(|stream| stream.due <= now);
             streams.retain_mut(|stream| stream.due > now || stream.look());
@@ -148,7 +147,7 @@ impl WriteBehind {
         }
     }
 
-    /// Starts the write-back of a piece of each file that is due, and returns whether there was any.
+    /// Starts the write-back of a segment of each due file, and returns whether there was any.
     fn hand_over(&self, streams: &mut Vec<Stream>, now: Instant) -> bool {
         let mut any = false;
         streams.retain_mut(|stream| {
@@ -160,8 +159,7 @@ impl WriteBehind {
             let Some(from) = stream.progress.piece(data_bytes(&stat)) else { return true };
             any = true;
             self.bytes.add(PIECE_BYTES);
-            // The process that syncs the file gets the error. A file system without this call does not need
-            // it.
+            // Errors go to the process that syncs the file. A file system without this call does not need it.
             kernel::start_writing(&*file, from, PIECE_BYTES).is_ok()
         });
         any
@@ -169,7 +167,7 @@ impl WriteBehind {
 }
 
 impl Stream {
-    /// Sets the time of the next look; returns false if the file is not a stream.
+    /// Sets the time of the next check. Returns false if the file is not a stream.
     fn look(&mut self) -> bool {
         let wait = self.progress.look();
         self.due = Instant::now() + wait.unwrap_or_default();
@@ -193,8 +191,8 @@ impl Writer {
         behind.lock().is_running = true;
         let running = Arc::clone(behind);
         let thread = std::thread::Builder::new().name("fonio-behind".to_owned()).spawn(move || {
-            // Without this, the kernel could free memory for us by writing back through our own mount. It needs a
-            // capability.
+            // Otherwise, the kernel could reclaim memory for us by writing back through our own mount. Needs
+            // a capability.
             let _ = kernel::forbid_io_recursion();
             running.run();
         })?;
@@ -207,7 +205,7 @@ impl Drop for Writer {
         self.behind.lock().is_closed = true;
         self.behind.woken.notify_one();
         if let Some(thread) = self.thread.take() {
-            // The thread panics only if an invariant is broken; the message is then on standard error.
+            // The thread panics only on a broken invariant, and then prints a message to standard error.
             let _ = thread.join();
         }
     }
@@ -246,6 +244,6 @@ mod tests {
         assert!(waits.is_sorted() && waits.len() == LOOKS_MAX as usize);
         assert_eq!(waits.iter().sum::<Duration>(), Duration::from_millis(2100));
         assert_eq!(progress.piece(8 * MIB), Some(0));
-        assert_eq!(progress.look(), Some(INTERVAL), "a piece makes it a stream again");
+        assert_eq!(progress.look(), Some(INTERVAL), "after a segment, it is a stream again");
     }
 }

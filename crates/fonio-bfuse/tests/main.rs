@@ -1,4 +1,4 @@
-//! Tests of real mounts. One program, because each program is linked with everything.
+//! Tests of real mounts, in one program to save link time.
 
 mod mounts;
 mod sequences;

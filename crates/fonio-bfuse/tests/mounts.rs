@@ -1,4 +1,4 @@
-//! Tests mounts under difficult conditions, and that they leave nothing behind.
+//! Tests mounts under difficult conditions, and their cleanup.
 
 use crate::support;
 
@@ -26,11 +26,11 @@ const MODES: [&str; 7] = [
 ];
 
 fn is_mounted(dir: &Path) -> bool {
-    let text = std::fs::read_to_string("/proc/self/mountinfo").expect("/proc is there");
+    let text = std::fs::read_to_string("/proc/self/mountinfo").expect("/proc is mounted");
     text.contains(&format!(" {} ", dir.display()))
 }
 
-/// The expected byte at an offset of a file that is written in order.
+/// Returns the expected byte at an offset of a sequentially written file.
 fn byte_at(offset: u64) -> u8 {
     (offset ^ (offset >> 8) ^ (offset >> 16)) as u8
 }
@@ -41,7 +41,7 @@ fn piece(offset: u64, bytes: u64) -> Vec<u8> {
 
 fn rings(mounted: &Mounted) -> usize {
     let folder = format!("/proc/{}/fd", mounted.daemon.id());
-    let links = std::fs::read_dir(folder).expect("the daemon runs").flatten();
+    let links = std::fs::read_dir(folder).expect("the daemon is running").flatten();
     links
         .filter(|link| std::fs::read_link(link.path()).is_ok_and(|to| to.ends_with("anon_inode:[io_uring]")))
         .count()
@@ -54,21 +54,28 @@ fn shell(mounted: &Mounted, user: u32, script: &str) {
     if user != 0 {
         command.uid(user).gid(user);
     }
-    let status = command.status().expect("there is a shell");
+    let status = command.status().expect("a shell is installed");
     assert!(status.success(), "{}: {script}", mounted.mode);
 }
 
 fn set_mode(path: &Path, mode: u32) {
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("it is ours");
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).expect("root may do this");
 }
 
-/// The permission bits of a file.
 fn mode_of(path: &Path) -> u32 {
-    path.symlink_metadata().expect("it is there").mode() & 0o7777
+    path.symlink_metadata().expect("it exists").mode() & 0o7777
 }
 
-/// A folder for a mount and an empty source in it, on a disk: the temporary directory may be on a tmpfs, which has no
-/// write-back, and may have no flags of inodes.
+/// Checks up to `looks` times, every 10 ms, whether a condition has become true.
+fn comes_true(looks: u32, mut is_true: impl FnMut() -> bool) -> bool {
+    (0..looks).any(|look| {
+        std::thread::sleep(Duration::from_millis(if look == 0 { 0 } else { 10 }));
+        is_true()
+    })
+}
+
+/// Creates a folder for a mount, with an empty source in it, on a disk. The temporary directory may be on a
+/// tmpfs, without write-back and inode flags.
 fn folder_on_disk() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary folder");
     let source = folder.path().join("source");
@@ -76,7 +83,7 @@ fn folder_on_disk() -> (tempfile::TempDir, PathBuf) {
     (folder, source)
 }
 
-/// Each mount enables the kernel's parameter for a moment, and disables it again.
+/// Each mount enables the kernel parameter for a moment.
 #[test]
 fn mounts_made_at_the_same_time_wait_for_each_other_and_are_served_over_io_uring() {
     if !can_mount() {
@@ -87,7 +94,7 @@ fn mounts_made_at_the_same_time_wait_for_each_other_and_are_served_over_io_uring
         return skip(Need::IoUring, format!("{SETTING} cannot be opened for writing"));
     };
     rustix::fs::flock(&setting, rustix::fs::FlockOperation::LockExclusive)
-        .expect("others hold it for moments");
+        .expect("other tests hold the lock only for a moment");
     let before = std::fs::read_to_string(SETTING).expect("it is readable");
     let folders: Vec<_> = (0..6).map(|_| tempfile::tempdir().expect("a temporary folder")).collect();
     let dirs: Vec<_> = folders.iter().map(|folder| folder.path().join("mounted")).collect();
@@ -100,24 +107,21 @@ fn mounts_made_at_the_same_time_wait_for_each_other_and_are_served_over_io_uring
     };
     let threads: Vec<_> = folders.into_iter().map(start).collect();
     std::thread::sleep(Duration::from_millis(300));
-    assert!(!dirs.iter().any(|dir| is_mounted(dir)), "somebody else is making a mount: us");
+    assert!(!dirs.iter().any(|dir| is_mounted(dir)), "this test holds the lock that every mount needs");
     drop(setting);
     let mounts: Vec<Mounted> = threads.into_iter().map(|thread| thread.join().expect("it mounts")).collect();
     for mounted in &mounts {
-        std::fs::write(mounted.path("file"), b"x").expect("it is served");
+        std::fs::write(mounted.path("file"), b"x").expect("the mount is served");
     }
-    // By then, a thread whose ring the kernel refuses has ended.
+    // Until then, threads with a refused ring have ended.
     std::thread::sleep(Duration::from_millis(300));
     for mounted in &mounts {
-        assert_ne!(rings(mounted), 0, "it is served, but over /dev/fuse");
+        assert_ne!(rings(mounted), 0, "requests come over io_uring");
     }
     drop(mounts);
     // Other tests mount at the same time, so wait until the parameter is restored.
-    let comes_back = (0..500).any(|_| {
-        std::thread::sleep(Duration::from_millis(10));
-        std::fs::read_to_string(SETTING).is_ok_and(|now| now == before)
-    });
-    assert!(comes_back, "the setting stays as it was found");
+    let comes_back = || std::fs::read_to_string(SETTING).is_ok_and(|now| now == before);
+    assert!(comes_true(500, comes_back), "the setting is restored");
 }
 
 #[test]
@@ -125,9 +129,9 @@ fn a_signal_leaves_nothing_behind_and_loses_nothing() {
     for (mode, mut mounted) in mounts(&MODES) {
         let mut open = File::create(mounted.path("open")).expect("it is writable");
         open.write_all(&piece(0, 300_000)).expect("there is space");
-        assert!(mounted.terminate(), "{mode}: the daemon ends well");
+        assert!(mounted.terminate(), "{mode}: the daemon ends successfully");
         assert!(!is_mounted(&mounted.dir), "{mode}");
-        assert_eq!(std::fs::read(mounted.below("open")).expect("it is there"), piece(0, 300_000), "{mode}");
+        assert_eq!(std::fs::read(mounted.below("open")).expect("it exists"), piece(0, 300_000), "{mode}");
     }
 }
 
@@ -182,27 +186,24 @@ fn a_killed_daemon_loses_at_most_what_the_options_bound() {
         let (acknowledged, durable) = (acknowledged.into_inner(), durable.into_inner());
         let length = found.len() as u64;
         written = [written[0] + acknowledged, written[1] + durable];
-        // The kernel sends several pages at a time, so unsynced data may exist without earlier unsynced data.
+        // The kernel writes back several pages at a time, so later unsynced data may exist without earlier
+        // unsynced data.
         let whole = if mounted.mode == "writeback" { durable.min(length) } else { length };
         assert!(
             found[..whole as usize] == piece(0, whole),
-            "round {round}, {mode}: what is there is what was written, from the front"
+            "round {round}, {mode}: the file is a prefix of the written data"
         );
-        assert!(length >= durable, "round {round}, {mode}: {length} of {durable} bytes that were synced");
+        assert!(length >= durable, "round {round}, {mode}: {length} of {durable} synced bytes exist");
         assert!(
             length.saturating_add(bound) >= acknowledged,
             "round {round}, {mode}: {length} of {acknowledged} bytes acknowledged"
         );
-        // The mount of a killed daemon is dead after the kernel has released its rings, a moment later.
-        let gone = (0..200).any(|_| {
+        // After a kill, the mount is dead only when the kernel has released its rings.
+        let gone = || {
             drop(Mounted::new("mode=stock"));
-            let gone = !is_mounted(&mounted.dir);
-            if !gone {
-                std::thread::sleep(Duration::from_millis(50));
-            }
-            gone
-        });
-        assert!(gone, "round {round}, {mode}: the next mount takes a dead one away");
+            !is_mounted(&mounted.dir)
+        };
+        assert!(comes_true(1000, gone), "round {round}, {mode}: the next mount removes a dead mount");
     }
     assert!(
         written.iter().all(|bytes| *bytes > 0),
@@ -210,7 +211,6 @@ fn a_killed_daemon_loses_at_most_what_the_options_bound() {
     );
 }
 
-/// A small file system below.
 struct Small {
     folder: Option<tempfile::TempDir>,
     source: PathBuf,
@@ -219,7 +219,7 @@ struct Small {
 impl Small {
     fn new(bytes: u64) -> Self {
         let (folder, source) = folder_on_disk();
-        let data = std::ffi::CString::new(format!("size={bytes}")).expect("no zero in it");
+        let data = std::ffi::CString::new(format!("size={bytes}")).expect("the options contain no zero byte");
         rustix::mount::mount("tmpfs", &source, "tmpfs", MountFlags::empty(), Some(data.as_c_str()))
             .expect("root may");
         Self { folder: Some(folder), source }
@@ -240,7 +240,7 @@ fn a_full_disk_is_told_and_nothing_is_dropped_in_silence() {
     const SPACE: u64 = 24 << 20;
     for mode in MODES {
         let mut small = Small::new(SPACE);
-        let folder = small.folder.take().expect("it was just made");
+        let folder = small.folder.take().expect("the folder was just created");
         let mounted = Mounted::over(folder, small.source.clone(), mode);
         let mut file = File::create(mounted.path("large")).expect("it is writable");
         let mut accepted = 0;
@@ -259,27 +259,29 @@ fn a_full_disk_is_told_and_nothing_is_dropped_in_silence() {
             assert_eq!(error.raw_os_error(), Some(libc::ENOSPC), "{mode}");
             errors += 1;
         }
-        assert!(errors > 0, "{mode}: {accepted} bytes were accepted on {SPACE} and nobody was told");
+        assert!(
+            errors > 0,
+            "{mode}: {accepted} bytes were accepted on {SPACE} and no call returned an error"
+        );
         // Before Linux 6.16, pages of the kernel's cache may still be in flight when an fsync fails.
         let more = (0..10).take_while(|_| file.sync_all().is_err()).count();
-        assert!(more == 0 || (mounted.mode == "writeback" && more < 10), "{mode}: told {more} times more");
+        assert!(more == 0 || (mounted.mode == "writeback" && more < 10), "{mode}: {more} more errors");
         drop(file);
-        let below = std::fs::read(mounted.below("large")).expect("it is there");
+        let below = std::fs::read(mounted.below("large")).expect("it exists");
         if mounted.mode != "writeback" {
             let length = below.len() as u64;
             assert!(length >= accepted, "{mode}: {length} of {accepted} bytes");
-            assert!(below == piece(0, length), "{mode}: what is there is what was written");
+            assert!(below == piece(0, length), "{mode}: the file contains the written data");
         }
-        // Freed space can be used again, after the kernel has told the daemon that it forgot the file.
-        std::fs::remove_file(mounted.path("large")).expect("it is ours");
-        let again = (0..100).any(|_| {
-            std::thread::sleep(Duration::from_millis(10));
+        // Freed space can be used again after the kernel has sent the forget of the file.
+        std::fs::remove_file(mounted.path("large")).expect("root may do this");
+        let again = || {
             let file = File::create(mounted.path("small"));
             // The kernel's cache notices the error when it writes back.
             file.and_then(|mut file| file.write_all(b"again").and_then(|()| file.sync_all())).is_ok()
-        });
-        assert!(again, "{mode}: there is space again");
-        assert_eq!(std::fs::read(mounted.below("small")).expect("it is there"), b"again", "{mode}");
+        };
+        assert!(comes_true(100, again), "{mode}: the space is free again");
+        assert_eq!(std::fs::read(mounted.below("small")).expect("it exists"), b"again", "{mode}");
         drop(mounted);
     }
 }
@@ -296,14 +298,14 @@ fn a_busy_mount_says_so_and_can_be_detached() {
         let refused = rustix::mount::unmount(&mounted.dir, UnmountFlags::empty());
         assert_eq!(refused, Err(rustix::io::Errno::BUSY), "{mode}");
         mounted.unmount_lazily();
-        file.write_all(b"still here").expect("an open file goes on");
-        file.seek(SeekFrom::Start(0)).expect("a file can");
+        file.write_all(b"still here").expect("open files stay usable");
+        file.seek(SeekFrom::Start(0)).expect("files support seek");
         let mut text = String::new();
-        file.read_to_string(&mut text).expect("it goes on");
+        file.read_to_string(&mut text).expect("open files stay usable");
         assert_eq!(text, "still here", "{mode}");
         drop(file);
-        assert!(mounted.daemon.wait().expect("our child").success(), "{mode}: it ends with its last user");
-        assert_eq!(std::fs::read(mounted.below("kept")).expect("it is there"), b"still here");
+        assert!(mounted.daemon.wait().expect("our child").success(), "{mode}: it ends with the last user");
+        assert_eq!(std::fs::read(mounted.below("kept")).expect("it exists"), b"still here");
     }
 }
 
@@ -319,7 +321,7 @@ fn new_files_belong_to_the_caller() {
             mkdir -m 2770 setgid && touch setgid/inner && ! touch /nowhere 2>/dev/null";
         shell(&mounted, 65534, script);
         for (name, mode_bits) in [("file", 0o640), ("dir", 0o750), ("pipe", 0o640), ("setgid", 0o2770)] {
-            let found = mounted.below(name).symlink_metadata().expect("it was made");
+            let found = mounted.below(name).symlink_metadata().expect("the file was created");
             assert_eq!((found.uid(), found.gid()), (65534, 65534), "{mode} {name}");
             assert_eq!(mode_of(&mounted.below(name)), mode_bits, "{mode} {name}");
         }
@@ -335,7 +337,7 @@ fn a_write_by_a_user_clears_set_user_id() {
         set_mode(&path, 0o6777);
         shell(&mounted, 65534, "echo new >> program");
         assert_eq!(mode_of(&mounted.below("program")), 0o777, "{mode}");
-        assert_eq!(std::fs::read(mounted.below("program")).expect("it is there"), b"oldnew\n", "{mode}");
+        assert_eq!(std::fs::read(mounted.below("program")).expect("it exists"), b"oldnew\n", "{mode}");
     }
 }
 
@@ -346,29 +348,25 @@ fn what_changes_below_without_a_request_shows_at_once() {
         set_mode(mounted.folder.path(), 0o777);
         let path = mounted.path("file");
         std::fs::write(&path, [0; 4096]).expect("it is writable");
-        let before = path.metadata().expect("it is there").modified().expect("it has one");
+        let before = path.metadata().expect("it exists").modified().expect("it has times");
         std::thread::sleep(Duration::from_millis(20));
-        let file = File::options().read(true).write(true).open(&path).expect("it is ours");
+        let file = File::options().read(true).write(true).open(&path).expect("root may do this");
         let both = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a fresh mapping of a file of the same length, which no process truncates; the first byte is
-        // written, and nothing refers to the mapping when it is unmapped.
+        // SAFETY: this is a new mapping of a file of the same length, which no process truncates. Only the
+        // first byte is written, and no reference to the mapping remains at the unmap.
         unsafe {
             let map = mmap(std::ptr::null_mut(), 4096, both, MapFlags::SHARED, &file, 0).expect("a map");
             map.cast::<u8>().write_volatile(1);
             munmap(map, 4096).expect("it was mapped");
         }
         drop(file);
-        let written_later = || path.metadata().expect("it is there").modified().expect("it has one") > before;
-        // Writes through a mapping of a passed-through file reach the file below without a request. In other modes, the
-        // kernel writes the pages when the file is closed; some older versions then read the attributes again only when
-        // they have expired.
+        let written_later = || path.metadata().expect("it exists").modified().expect("it has times") > before;
+        // Writes through a mapping of a passed-through file reach the file below without a request. In other
+        // modes, the kernel writes the pages at the close; some older versions then read the attributes again
+        // only after they have expired.
         let looks = if mounted.mode == "passthrough" { 1 } else { 1000 };
-        let shown = (0..looks).any(|look| {
-            std::thread::sleep(Duration::from_millis(if look == 0 { 0 } else { 10 }));
-            written_later()
-        });
-        assert!(shown, "{mode}: the time of a write through a mapping");
-        let below = std::fs::read(mounted.below("file")).expect("it is there");
+        assert!(comes_true(looks, written_later), "{mode}: the time of a write through a mapping");
+        let below = std::fs::read(mounted.below("file")).expect("it exists");
         assert!(below[0] == 1 && below[1..] == [0; 4095], "{mode}: a write through a mapping");
 
         // Writes and allocations clear the set-user-ID bits of a user's file.
@@ -398,7 +396,7 @@ fn devices_belong_to_the_group_of_a_set_group_id_directory() {
     let Some(mounted) = mount("mode=auto") else { return };
     set_mode(mounted.folder.path(), 0o777);
     shell(&mounted, 0, "mkdir shared && chown 0:7 shared && chmod 2777 shared && mknod shared/null c 1 3");
-    let found = mounted.below("shared/null").symlink_metadata().expect("it was made");
+    let found = mounted.below("shared/null").symlink_metadata().expect("the file was created");
     assert_eq!((found.uid(), found.gid()), (0, 7));
 }
 
@@ -409,15 +407,15 @@ fn flags_of_inodes_reach_the_file_below_and_hold() {
     }
     for mode in MODES {
         let (folder, source) = folder_on_disk();
-        std::fs::write(source.join("file"), b"old, ").expect("it is ours");
-        let below = File::open(source.join("file")).expect("it is there");
+        std::fs::write(source.join("file"), b"old, ").expect("root may do this");
+        let below = File::open(source.join("file")).expect("it exists");
         let before = match rustix::fs::ioctl_getflags(&below) {
             Err(error) => return skip(Need::InodeFlags, error),
             Ok(before) => before,
         };
         let mounted = Mounted::over(folder, source, mode);
         let path = mounted.path("file");
-        let through = File::open(&path).expect("it is there");
+        let through = File::open(&path).expect("it exists");
         let append_only = rustix::fs::IFlags::APPEND;
         rustix::fs::ioctl_setflags(&through, before | append_only).expect("root may");
         let set = rustix::fs::ioctl_getflags(&below);
@@ -427,11 +425,11 @@ fn flags_of_inodes_reach_the_file_below_and_hold() {
             std::fs::remove_file(&path),
         ];
         rustix::fs::ioctl_setflags(&below, before).expect("root may");
-        assert!(set.expect("it has them").contains(append_only), "{mode}");
+        assert!(set.expect("it has flags").contains(append_only), "{mode}");
         let refused = outcomes.map(|outcome| outcome.err().and_then(|error| error.raw_os_error()));
         assert_eq!(refused, [None, Some(libc::EPERM), Some(libc::EPERM)], "{mode}");
-        assert_eq!(std::fs::read(mounted.below("file")).expect("it is there"), b"old, new", "{mode}");
-        assert_eq!(rustix::fs::ioctl_getflags(&through).expect("it has them"), before, "{mode}");
+        assert_eq!(std::fs::read(mounted.below("file")).expect("it exists"), b"old, new", "{mode}");
+        assert_eq!(rustix::fs::ioctl_getflags(&through).expect("it has flags"), before, "{mode}");
     }
 }
 
@@ -443,8 +441,8 @@ fn access_times_below_follow_the_options() {
     for mode in ["mode=auto", "mode=extended"] {
         for (options, keeps) in [("strictatime", false), ("relatime", true), ("noatime", true)] {
             let (folder, source) = folder_on_disk();
-            std::fs::write(source.join("file"), b"text").expect("it is ours");
-            // Later than all changes of the file: relatime does not update it.
+            std::fs::write(source.join("file"), b"text").expect("root may do this");
+            // Later than all changes of the file, so relatime does not update it.
             let old = std::time::SystemTime::now() + Duration::from_secs(60);
             let times = std::fs::FileTimes::new().set_accessed(old);
             File::options()
@@ -454,9 +452,9 @@ fn access_times_below_follow_the_options() {
                 .set_times(times)
                 .expect("ours");
             let mounted = Mounted::over(folder, source, &format!("{mode},{options}"));
-            assert_eq!(std::fs::read(mounted.path("file")).expect("it is there"), b"text");
+            assert_eq!(std::fs::read(mounted.path("file")).expect("it exists"), b"text");
             let accessed =
-                |path: &Path| path.metadata().expect("it is there").accessed().expect("it has one");
+                |path: &Path| path.metadata().expect("it exists").accessed().expect("it has times");
             let below = accessed(&mounted.below("file"));
             assert_eq!(below == old, keeps, "{mode},{options}");
         }
@@ -468,19 +466,19 @@ fn a_source_may_change_underneath() {
     let Some(mounted) = mount("mode=buffered,timeout=0s") else { return };
     std::fs::create_dir(mounted.path("dir")).expect("it is writable");
     std::fs::write(mounted.path("dir/file"), b"one").expect("it is writable");
-    std::fs::write(mounted.below("dir/file"), b"changed below").expect("it is ours");
-    assert_eq!(std::fs::read(mounted.path("dir/file")).expect("it is there"), b"changed below");
-    std::fs::rename(mounted.below("dir"), mounted.below("moved")).expect("it is ours");
+    std::fs::write(mounted.below("dir/file"), b"changed below").expect("root may do this");
+    assert_eq!(std::fs::read(mounted.path("dir/file")).expect("it exists"), b"changed below");
+    std::fs::rename(mounted.below("dir"), mounted.below("moved")).expect("root may do this");
     assert!(!mounted.path("dir/file").exists());
     let open = File::create(mounted.path("moved/open")).expect("it is writable");
-    std::fs::remove_dir_all(&mounted.source).expect("it is ours");
-    open.write_all_at(b"into what is gone", 0).expect("an open file goes on");
-    let missing = std::fs::read(mounted.path("moved/file")).expect_err("it is gone");
+    std::fs::remove_dir_all(&mounted.source).expect("root may do this");
+    open.write_all_at(b"into a deleted file", 0).expect("open files stay usable");
+    let missing = std::fs::read(mounted.path("moved/file")).expect_err("the file was deleted");
     assert!(matches!(missing.raw_os_error(), Some(libc::ENOENT | libc::ESTALE)), "{missing}");
-    assert!(File::create(mounted.path("new")).is_err(), "a directory that is gone takes nothing");
+    assert!(File::create(mounted.path("new")).is_err(), "a deleted directory rejects new files");
 }
 
-/// The largest number for root.
+/// Raises the open-file limit to root's maximum.
 fn raise_open_files() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let most = std::fs::read_to_string("/proc/sys/fs/nr_open").ok();
@@ -489,7 +487,7 @@ fn raise_open_files() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(1024)
 }
 
-/// The number of files: `FONIO_BFUSE_FILES`, or fewer if this process may not open this number.
+/// The number of files is `FONIO_BFUSE_FILES`, or fewer if the open-file limit of this process is lower.
 #[test]
 fn deep_trees_and_many_open_files() {
     let Some(mounted) = mount("mode=auto") else { return };
@@ -503,12 +501,12 @@ fn deep_trees_and_many_open_files() {
     let wanted = std::env::var("FONIO_BFUSE_FILES").ok().and_then(|text| text.parse().ok());
     // The daemon has the same limit, and needs two descriptors for each file: one for the inode, one for the open file.
     let count = (limit / 2).saturating_sub(200).min(wanted.unwrap_or(4000));
-    eprintln!("{count} files are to be open, of {} wanted", wanted.unwrap_or(4000));
+    eprintln!("{count} files will be opened; {} are wanted", wanted.unwrap_or(4000));
     let open: Vec<File> = (0..count)
         .map(|number| {
             let path = mounted.path(&number.to_string());
             let file = File::options().read(true).write(true).create_new(true).open(path);
-            let file = file.expect("the daemon has more");
+            let file = file.expect("the daemon has enough descriptors");
             file.write_all_at(&number.to_le_bytes(), 0).expect("there is space");
             file
         })
@@ -523,7 +521,7 @@ fn deep_trees_and_many_open_files() {
     assert_eq!(report.open_files, count);
     assert_eq!(report.mode, mounted.mode);
     drop(open);
-    std::fs::remove_dir_all(mounted.path("deeper")).expect("it is ours");
+    std::fs::remove_dir_all(mounted.path("deeper")).expect("root may do this");
 }
 
 /// Walks over all files with several threads: looks up each name and reads each file.
@@ -553,9 +551,9 @@ fn far_more_inodes_than_descriptors() {
         let mounted = Mounted::new(&format!("{mode},files={LIMIT}"));
         for folder in 0..FOLDERS {
             let folder = mounted.below(&format!("folder{folder}/inner"));
-            std::fs::create_dir_all(&folder).expect("it is ours");
+            std::fs::create_dir_all(&folder).expect("root may do this");
             for file in 0..FILES {
-                File::create(folder.join(file.to_string())).expect("it is ours");
+                File::create(folder.join(file.to_string())).expect("root may do this");
             }
         }
         // The kernel does not forget open files.
@@ -584,8 +582,8 @@ fn far_more_inodes_than_descriptors() {
             file.write_all_at(b"x", 5000).expect("there is space");
             let mut wanted = piece(number as u64, 5000);
             wanted.push(b'x');
-            let found = std::fs::read(mounted.path(&number.to_string())).expect("it is there");
-            assert!(found == wanted, "{mode}: file {number} is what was written");
+            let found = std::fs::read(mounted.path(&number.to_string())).expect("it exists");
+            assert!(found == wanted, "{mode}: file {number} contains the written data");
         }
     }
 }
@@ -599,16 +597,12 @@ fn too_many_open_files_are_told_and_can_be_closed() {
             Ok(file) => open.push(file),
             Err(error) => break error,
         }
-        assert!(open.len() < 256, "the daemon has no more");
+        assert!(open.len() < 256, "the daemon has no more descriptors");
     };
     assert!(matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)), "{error}");
     open.clear();
-    // Descriptors of closed files become free after the kernel has told the daemon.
-    let again = (0..100).any(|_| {
-        std::thread::sleep(Duration::from_millis(10));
-        File::create(mounted.path("again")).is_ok()
-    });
-    assert!(again, "a descriptor came back");
+    // Descriptors of closed files become free after the kernel's release requests.
+    assert!(comes_true(100, || File::create(mounted.path("again")).is_ok()), "a descriptor came back");
 }
 
 #[test]
@@ -625,23 +619,23 @@ fn streams_that_are_passed_through_are_handed_to_the_device_as_they_come() {
         }
         let handed_over = || fonio_bfuse::report(&mounted.dir).expect("it answers").written_behind_bytes;
         let holes = File::create(mounted.path("holes")).expect("it is writable");
-        holes.set_len(1 << 40).expect("a hole takes no space");
+        holes.set_len(1 << 40).expect("holes need no space");
         let short = File::create(mounted.path("short")).expect("it is writable");
         short.write_all_at(&piece(0, MIB), 0).expect("there is space");
         let stream = File::create(mounted.path("stream")).expect("it is writable");
         for offset in (0..42 * MIB).step_by(MIB as usize) {
             stream.write_all_at(&piece(offset, MIB), offset).expect("there is space");
         }
-        // Much longer than the interval between two looks.
-        let reached = (0..1000).any(|_| {
-            std::thread::sleep(Duration::from_millis(10));
-            handed_over() >= expected
-        });
-        assert!(reached, "{options}: {} bytes were handed over", handed_over());
+        // Much longer than the interval between two checks.
+        assert!(
+            comes_true(1000, || handed_over() >= expected),
+            "{options}: {} bytes were written back early",
+            handed_over()
+        );
         assert_eq!(handed_over(), expected, "{options}");
         drop((holes, short, stream));
         assert_eq!(
-            std::fs::read(mounted.path("stream")).expect("it is there"),
+            std::fs::read(mounted.path("stream")).expect("it exists"),
             piece(0, 42 * MIB),
             "{options}"
         );
@@ -655,16 +649,16 @@ fn the_buffer_coalesces() {
     for at in 0..1024 {
         file.write_all_at(&piece(at * 4096, 4096), at * 4096).expect("there is space");
     }
-    assert_eq!(file.metadata().expect("a file").len(), 4 << 20, "the size holds what is in the buffer");
+    assert_eq!(file.metadata().expect("a file").len(), 4 << 20, "the size includes buffered data");
     drop(file);
     let report = fonio_bfuse::report(&mounted.dir).expect("it answers");
     assert_eq!(report.write_bytes.count, 1024);
-    // Two entries of 2 MiB. A daemon that had to wait for a processor may flush an entry in parts.
+    // Two entries of 2 MiB. A daemon that waits for a CPU may flush an entry in parts.
     assert!((2..=8).contains(&report.write_calls_below), "{}", report.write_calls_below);
     assert_eq!(report.buffer.lost_bytes, 0);
 }
 
-/// A control group with little memory. It is removed when this value is dropped.
+/// A control group with little memory. Dropping this value removes it.
 struct LittleMemory(PathBuf);
 
 impl LittleMemory {
@@ -706,7 +700,9 @@ fn little_memory_slows_and_does_not_stop() {
         let (folder, source) = folder_on_disk();
         let group = match LittleMemory::new(MEMORY) {
             Ok(group) => group,
-            Err(error) => return skip(Need::Cgroup, format!("its memory cannot be limited: {error}")),
+            Err(error) => {
+                return skip(Need::Cgroup, format!("no control group with limited memory: {error}"));
+            }
         };
         let mut mounted = Mounted::over(folder, source, mode);
         group.take_in(mounted.daemon.id());
@@ -719,7 +715,7 @@ fn little_memory_slows_and_does_not_stop() {
             Command::new("sh").args(["-c", &script]).current_dir(&mounted.dir).spawn().expect("sh");
         group.take_in(writer.id());
         let mut ended = None;
-        // Much longer than the slowest disk needs; a deadlock does not end.
+        // Much longer than the slowest disk needs; a deadlock never ends.
         for _ in 0..1200 {
             ended = writer.try_wait().expect("our child");
             if ended.is_some() {
@@ -731,10 +727,10 @@ fn little_memory_slows_and_does_not_stop() {
             let _ = writer.kill();
             mounted.kill();
             let _ = writer.wait();
-            panic!("{mode}: it hangs in little memory");
+            panic!("{mode}: the mount hangs with little memory");
         }
         assert!(ended.is_some_and(|status| status.success()), "{mode}: {ended:?}");
-        assert_eq!(mounted.below("one").metadata().expect("it is there").len(), BYTES, "{mode}");
+        assert_eq!(mounted.below("one").metadata().expect("it exists").len(), BYTES, "{mode}");
         assert!(mounted.terminate(), "{mode}");
         drop(mounted);
     }

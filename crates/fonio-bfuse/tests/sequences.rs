@@ -1,7 +1,7 @@
-//! Compares sequences of operations on a mount with a model of a file system that consists of a few vectors. A failing
+//! Compares sequences of operations on a mount with a model of a file system: a few vectors. A failing
 //! sequence is shortened before it is shown.
 //!
-//! `FONIO_BFUSE_OPERATIONS` is the number of operations for each mode, `FONIO_BFUSE_SEED` their seed.
+//! `FONIO_BFUSE_OPERATIONS` sets the number of operations per mode, `FONIO_BFUSE_SEED` their seed.
 
 use crate::support;
 
@@ -21,7 +21,7 @@ const WRITE_BYTES_MAX: u64 = 70_000;
 /// Number of operations in a sequence: large enough for complex states, small enough for shortening.
 const SEQUENCE: u64 = 400;
 
-/// Largest number of attempts to shorten; each of them runs a complete sequence.
+/// Maximum number of attempts to shorten; each runs a complete sequence.
 const ATTEMPTS_MAX: usize = 300;
 
 #[derive(Clone, Copy, Debug)]
@@ -116,7 +116,7 @@ fn generate(numbers: &mut Numbers) -> Operation {
 struct Model {
     names: BTreeMap<u64, usize>,
     inodes: Vec<Vec<u8>>,
-    /// The modification time that an operation set, until the next write.
+    /// Modification times set by an operation, until the next write.
     times: BTreeMap<usize, i64>,
     slots: [Option<Slot>; SLOTS],
 }
@@ -399,8 +399,8 @@ impl Model {
     }
 }
 
-/// Reads the parts that `SEEK_DATA` and `SEEK_HOLE` report as data, like a copy that keeps holes. All other bytes must be
-/// zero.
+/// Reads the ranges that `SEEK_DATA` and `SEEK_HOLE` report as data, like a copy that keeps holes. All other
+/// bytes must be zero.
 fn without_holes(file: &File, content: &[u8]) -> Result<(), String> {
     use rustix::fs::{SeekFrom, seek};
     let mut copy = vec![0; content.len()];
@@ -419,10 +419,11 @@ fn without_holes(file: &File, content: &[u8]) -> Result<(), String> {
         copy[from..to].copy_from_slice(&content[from..to]);
         at = hole;
     }
-    same_bytes("what is no hole", &copy, content)
+    same_bytes("data outside holes", &copy, content)
 }
 
-/// Maps the first `bytes` of a file and runs `work` on them. Starts the write-back of written pages before it returns.
+/// Maps the first `bytes` bytes of a file and runs `work` on them. Starts the write-back of written pages
+/// before it returns.
 fn with_map(
     file: &File,
     bytes: usize,
@@ -430,14 +431,14 @@ fn with_map(
     work: impl FnOnce(&mut [u8]) -> Result<(), String>,
 ) -> Result<(), String> {
     use rustix::mm::{MapFlags, MsyncFlags, ProtFlags, mmap, msync, munmap};
-    // Bytes behind the end of a mapped file cannot be accessed.
+    // Bytes after the end of a mapped file cannot be accessed.
     same("size before mapping", said("size", file.metadata())?.len(), bytes as u64)?;
     let protection = if writes { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
-    // SAFETY: a fresh mapping of the length that the file has in the model; no other process truncates it.
+    // SAFETY: a new mapping with the file's length in the model; no other process truncates the file.
     let map = unsafe { mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, 0) };
     let map = said("map", map.map_err(Into::into))?;
     let mut copy = vec![0; bytes];
-    // SAFETY: the mapping is `bytes` long and nothing else refers to it.
+    // SAFETY: the mapping is `bytes` long and has no other references.
     unsafe { std::ptr::copy_nonoverlapping(map.cast::<u8>(), copy.as_mut_ptr(), bytes) };
     let outcome = work(&mut copy);
     if writes {
@@ -447,16 +448,16 @@ fn with_map(
         let synced = unsafe { msync(map, bytes, MsyncFlags::SYNC) };
         said("msync", synced.map_err(Into::into))?;
     }
-    // SAFETY: the range is the mapping, which nothing refers to any more.
+    // SAFETY: the range is the mapping, without any remaining references.
     let unmapped = unsafe { munmap(map, bytes) };
     said("unmap", unmapped.map_err(Into::into))?;
     outcome
 }
 
-/// Runs a sequence in an empty directory, and finally compares everything, through the mount and below.
+/// Runs a sequence in an empty directory. At the end, compares all files, through the mount and below.
 fn run(operations: &[Operation], dir: &Path, below: &Path) -> Result<(), String> {
     let _ = std::fs::remove_dir_all(dir);
-    said("make the folder", std::fs::create_dir(dir))?;
+    said("create the folder", std::fs::create_dir(dir))?;
     let mut model = Model::default();
     for (at, operation) in operations.iter().enumerate() {
         model.step(dir, *operation).map_err(|why| format!("operation {at}: {why}"))?;
@@ -473,7 +474,7 @@ fn run(operations: &[Operation], dir: &Path, below: &Path) -> Result<(), String>
     Ok(())
 }
 
-/// Removes the operations that a failure does not need.
+/// Removes operations that are not needed for the failure.
 fn shorten(mut operations: Vec<Operation>, fails: impl Fn(&[Operation]) -> bool) -> Vec<Operation> {
     let mut piece = operations.len() / 2;
     let mut attempts = 0;

@@ -1,18 +1,18 @@
 //! Keeps the CPUs from sleeping while a device is served.
 //!
-//! A sleeping CPU answers an interrupt late, most of all in a virtual machine, whose host has given the CPU to others. Each
-//! command wakes several CPUs, one after the other, which takes as long as a read from a phone's flash. The kernel's power
-//! management lets a process request short wake-up times for as long as it holds a file open. The CPUs still count as idle,
-//! and time spent waiting for I/O still counts as iowait.
+//! A sleeping CPU handles an interrupt late, especially in a virtual machine, whose host has given the CPU to
+//! others. Each command wakes several CPUs in sequence, which takes as long as a read from a phone's flash.
+//! The kernel's power management lets a process request short wake-up times while it holds a file open. The
+//! CPUs still count as idle, and waiting for I/O still counts as iowait.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// The interface that the kernel's documentation calls PM QoS.
+/// The kernel's PM QoS interface.
 const LATENCY: &str = "/dev/cpu_dma_latency";
 
-/// The request. While it exists, idle CPUs poll if the kernel supports this.
+/// A request for short wake-up times. While it exists, idle CPUs poll if the kernel supports this.
 #[derive(Debug)]
 pub(crate) struct Awake {
     _request: File,
@@ -46,7 +46,8 @@ mod tests {
             let bytes = std::fs::read(LATENCY).expect("it can be read");
             i32::from_ne_bytes(bytes[..4].try_into().expect("it gives a number"))
         };
-        // Other processes may hold requests too; the kernel drops a request when the last descriptor of its file is closed.
+        // Other processes may hold requests too. The kernel drops a request when the last descriptor of its
+        // file is closed.
         let requests = || {
             let descriptors = std::fs::read_dir("/proc/self/fd").expect("/proc is there").flatten();
             descriptors

@@ -6,17 +6,17 @@ use fonio_host::{HostError, Ledger, LoopDevice, LoopOptions, UBLK_DEPTH_MAX, Ubl
 use fonio_sim::device::Limits;
 use serde::Serialize;
 
-/// The queue depths of a loop device.
+/// Minimum and maximum queue depth of a loop device.
 const LOOP_DEPTH_MIN: u32 = 4;
 const LOOP_DEPTH_MAX: u32 = 128;
 
-/// The kernel's driver of the block device.
+/// The kernel driver of the block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Through {
     /// A loop device on a file of our FUSE file system. Every kernel has it. Its queue depth is 4 to 128.
     Loop,
-    /// A ublk device (Linux 6.5 or later). It has the queue depth and the FUA of the emulated device.
+    /// A ublk device (Linux 6.5 or later). It has the queue depth and FUA support of the emulated device.
     Ublk,
 }
 
@@ -34,7 +34,8 @@ enum Kind {
 }
 
 impl BlockDevice {
-    /// Makes a loop device on `file`. Its queue has the limits of the device as far as the driver can.
+    /// Creates a loop device on `file`. Its queue gets the device's limits as far as the driver supports
+    /// them.
     pub(crate) fn on_file(
         ledger: &mut Ledger,
         file: &Path,
@@ -53,7 +54,7 @@ impl BlockDevice {
         Ok(BlockDevice { kind: Kind::Loop(device), depth })
     }
 
-    /// Makes a ublk device with these limits. `serve` makes the process `server` take its requests.
+    /// Creates a ublk device with these limits. `serve` makes the process `server` take its requests.
     pub(crate) fn served<E: From<HostError>>(
         ledger: &mut Ledger,
         limits: &Limits,
@@ -78,7 +79,6 @@ impl BlockDevice {
         Ok(BlockDevice { kind: Kind::Ublk(device), depth })
     }
 
-    /// Its node.
     pub(crate) fn path(&self) -> &Path {
         match &self.kind {
             Kind::Loop(device) => device.path(),

@@ -4,13 +4,14 @@ use std::time::{Duration, Instant};
 
 use fonio_core::{Nanos, Timestamp};
 
-/// Two clocks. With a dilation of 3, three seconds of the wall clock are one second of the model's clock.
+/// Pair of wall clock and model clock. With a dilation of 3, three seconds of wall time are one second of
+/// model time.
 #[derive(Clone, Debug)]
 pub(crate) struct ModelClock {
     wall: Instant,
     model: Timestamp,
     dilate: f64,
-    /// The latest instant given to the model, whose time must not go backwards.
+    /// The last timestamp given to the model, whose time must not go backwards.
     last: Timestamp,
 }
 
@@ -18,24 +19,24 @@ impl ModelClock {
     /// # Panics
     /// If `dilate` is less than 1.
     pub(crate) fn start(dilate: f64) -> ModelClock {
-        assert!(dilate >= 1.0 && dilate.is_finite(), "a dilation is at least 1");
+        assert!(dilate >= 1.0 && dilate.is_finite(), "the dilation must be at least 1");
         ModelClock { wall: Instant::now(), model: Timestamp(0), dilate, last: Timestamp(0) }
     }
 
-    /// Returns the model's time at `wall`, or the last returned instant if that is later.
+    /// Returns the model's time at `wall`, but not less than the last returned time.
     pub(crate) fn model_at(&mut self, wall: Instant) -> Timestamp {
         let passed = wall.saturating_duration_since(self.wall).as_nanos() as f64 / self.dilate;
         self.last = self.last.max(self.model + Nanos(passed as u64));
         self.last
     }
 
-    /// The wall clock's time when the model's clock shows `at`.
+    /// Returns the wall time at which the model's clock shows `at`.
     pub(crate) fn wall_at(&self, at: Timestamp) -> Instant {
         let ahead = at.0.saturating_sub(self.model.0) as f64 * self.dilate;
         self.wall + Duration::from_nanos(ahead as u64)
     }
 
-    /// Advances the model's clock to at least `model` now, so that all commands up to then are complete.
+    /// Advances the model's clock to at least `model`, so all commands until then are complete.
     pub(crate) fn skip_to(&mut self, model: Timestamp) {
         let now = Instant::now();
         let shown = self.model_at(now);

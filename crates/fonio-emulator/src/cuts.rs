@@ -1,12 +1,12 @@
 //! Builds the images that a power cut could leave on the device.
 //!
-//! The cut is between two records of the [`Log`]. At this moment, a write is
+//! The cut falls between two records of the [`Log`]. At this moment, a write is
 //!
-//! - *durable* if it completed before the arrival of a flush that has completed too, if it asked for FUA and has completed,
-//!   or if it has completed and the device has no volatile cache;
-//! - otherwise *in doubt*: the device has kept or lost each of its units, of 4 KiB or of one sector.
+//! - *durable* if it has completed, and either used FUA, or the device has no volatile cache, or a flush that
+//!   arrived after its completion has completed too;
+//! - otherwise *in doubt*: the device has kept or lost each of its units (of 4 KiB or one sector).
 //!
-//! Writes are applied in the order of their arrival, so that an earlier write in doubt never hides a later durable one. The
+//! Writes are applied in arrival order, so an earlier write in doubt never hides a later durable one. The
 //! same seed gives the same image.
 
 use std::collections::BTreeMap;
@@ -23,13 +23,13 @@ use serde::{Deserialize, Serialize};
 use crate::error::EmulatorError;
 use crate::log::{Kind, Log};
 
-/// The units into which a write in doubt is torn.
+/// Size of the units into which a write in doubt is torn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tear {
-    /// 4 KiB: flash pages are at least this large, so cards keep or lose at least this much at once.
+    /// 4 KiB: flash pages are at least this large, so cards keep or lose at least this much as a unit.
     #[default]
     Page,
-    /// One sector of 512 bytes: the smallest unit that the interfaces guarantee.
+    /// One sector of 512 bytes: the smallest unit that interfaces guarantee to be atomic.
     Sector,
 }
 
@@ -42,10 +42,10 @@ impl Tear {
     }
 }
 
-/// The moment of a power cut, and the seed for the units that survive.
+/// The moment of a power cut, and the seed that selects the surviving units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Cut {
-    /// Number of records of the log before the cut.
+    /// Number of log records before the cut.
     pub at: usize,
     /// Seed that decides which units of writes in doubt survive.
     pub seed: u64,
@@ -57,7 +57,7 @@ impl Cut {
     /// # Panics
     /// If `records` is empty.
     pub fn plan(records: Range<usize>, count: u32, seed: u64) -> Vec<Cut> {
-        assert!(!records.is_empty(), "there must be something to cut");
+        assert!(!records.is_empty(), "there must be a record to cut at");
         let mut random = Random::new(seed);
         let span = (records.end - records.start) as u64;
         let mut cuts: Vec<Cut> = (0..count)
@@ -73,13 +73,14 @@ impl Cut {
 pub struct CutImages<'a> {
     log: &'a Log,
     tear: Tear,
-    /// An image with the effects of all records before `settled`, all of them durable.
+    /// An image with the effects of all records before `settled`, which are all durable.
     base: File,
     settled: usize,
 }
 
 impl<'a> CutImages<'a> {
-    /// Starts with a log of a device that was all zeros at first. `base` is the path of a file that does not exist yet.
+    /// Starts with the log of a device that initially held only zeros. `base` is the path of a file to
+    /// create.
     pub fn new(log: &'a Log, tear: Tear, base: &Path) -> Result<CutImages<'a>, EmulatorError> {
         let base = create(base, log.capacity.0)?;
         Ok(CutImages { log, tear, base, settled: 0 })
@@ -91,12 +92,12 @@ impl<'a> CutImages<'a> {
     /// [`EmulatorError::System`].
     ///
     /// # Panics
-    /// If the cut lies behind the end of the log, or before the cut of the previous call.
+    /// If the cut is beyond the end of the log, or before the previous call's cut.
     pub fn make(&mut self, cut: Cut, path: &Path) -> Result<(), EmulatorError> {
-        assert!(cut.at <= self.log.records.len(), "no record stands there");
+        assert!(cut.at <= self.log.records.len(), "the cut is beyond the log");
         let durable = durable(self.log, cut.at);
         let first_in_doubt = (0..cut.at).find(|at| changes(self.log, *at) && !durable[*at]).unwrap_or(cut.at);
-        assert!(self.settled <= first_in_doubt, "cuts come in their order");
+        assert!(self.settled <= first_in_doubt, "cuts must be in order");
         for at in self.settled..first_in_doubt {
             self.apply(at, &self.base, path, None)?;
         }
@@ -104,7 +105,7 @@ impl<'a> CutImages<'a> {
         let image = create(path, self.log.capacity.0)?;
         copy_sparse(&self.base, &image).map_err(EmulatorError::system("copy an image to", path))?;
         let mut random = Random::new(cut.seed);
-        // Everything lost, everything kept, and cases between: the probability differs from cut to cut.
+        // The probability differs per cut, from everything lost to everything kept.
         let mut doubt = Doubt { kept_per_mille: random.below(1001), random };
         for (at, durable) in durable.iter().enumerate().skip(first_in_doubt) {
             self.apply(at, &image, path, (!durable).then_some(&mut doubt))?;
@@ -112,7 +113,7 @@ impl<'a> CutImages<'a> {
         Ok(())
     }
 
-    /// Applies record `at` to `image`, or the part of it that `doubt` keeps.
+    /// Applies record `at` to `image`, or only the part that `doubt` keeps.
     fn apply(
         &self,
         at: usize,
@@ -150,14 +151,13 @@ impl<'a> CutImages<'a> {
     }
 }
 
-/// Decides which parts of writes in doubt survive.
 struct Doubt {
     kept_per_mille: u64,
     random: Random,
 }
 
 impl Doubt {
-    /// The parts of `bytes` at `offset` that survive; units are aligned on the device.
+    /// Returns the surviving parts of `bytes` at `offset`. Units are aligned on the device.
     fn keep(&mut self, offset: u64, bytes: u64, unit: u64) -> Vec<Range<u64>> {
         let end = offset + bytes;
         let mut parts = Vec::new();
@@ -177,11 +177,10 @@ fn changes(log: &Log, at: usize) -> bool {
     matches!(log.records[at].kind, Kind::Write | Kind::Discard | Kind::WriteZeroes)
 }
 
-/// Returns for each of the first `end` records whether it is durable at that point or changes nothing.
+/// Returns for each of the first `end` records whether it is durable after them or changes nothing.
 fn durable(log: &Log, end: usize) -> Vec<bool> {
     let mut completed: BTreeMap<u64, usize> = BTreeMap::new();
     let mut flushes: BTreeMap<u64, usize> = BTreeMap::new();
-    // Writes that completed before this record are durable.
     let mut flushed_before = 0;
     for (at, record) in log.records[..end].iter().enumerate() {
         match record.kind {
@@ -216,7 +215,7 @@ fn create(path: &Path, bytes: u64) -> Result<File, EmulatorError> {
 
 /// Copies the data of `from` into the empty file `to`, without the holes.
 fn copy_sparse(from: &File, to: &File) -> io::Result<()> {
-    // A file system that can share blocks needs no copy.
+    // No copy is needed if the file system can share blocks.
     if rustix::fs::ioctl_ficlone(to, from).is_ok() {
         return Ok(());
     }
@@ -255,7 +254,7 @@ mod tests {
         Write(u64, u64, bool),
         Discard(u64, u64),
         Flush,
-        /// Completes the n-th command that is still open.
+        /// Completes the n-th command in flight.
         Complete(usize),
     }
 
@@ -269,7 +268,7 @@ mod tests {
         ]
     }
 
-    /// Writes the steps into a log; the n-th command fills its sectors with n.
+    /// Writes the steps to a log. The n-th command fills its sectors with n.
     fn logged(path: &Path, steps: &[Step], volatile: bool) {
         let mut log = LogWriter::create(path, ByteCount(SECTORS * 512), volatile).expect("log");
         let (mut open, mut serial) = (Vec::new(), 0_u64);
@@ -298,8 +297,8 @@ mod tests {
         log.flush().expect("flush");
     }
 
-    /// The possible contents of `sector` after a cut before record `end`: a naive implementation of the
-    /// rules, from the last record backwards.
+    /// Returns the possible contents of `sector` after a cut before record `end`, with a naive implementation
+    /// of the rules.
     fn allowed(log: &Log, end: usize, sector: u64) -> Vec<u8> {
         let records = &log.records[..end];
         let completed = |serial: u64, before: usize| {

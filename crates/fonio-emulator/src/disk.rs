@@ -1,5 +1,5 @@
-//! The emulated device: the model gives the time, the image holds the data. Front ends (FUSE, NBD, ublk) pass commands to
-//! it and get a call when each is complete.
+//! The emulated device: the model determines completion times, the image holds the data. Front ends (FUSE,
+//! NBD, ublk) submit commands and get a callback when each completes.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +17,6 @@ use crate::lateness::LatenessFigures;
 use crate::log::{Kind, LogWriter};
 use crate::pacer::Pacer;
 
-/// A command of a front end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Request<'a> {
     Read { offset: u64, bytes: u64 },
@@ -38,7 +37,7 @@ impl Request<'_> {
         }
     }
 
-    /// Offset and length in bytes.
+    /// Returns offset and length in bytes.
     fn place(&self) -> (u64, u64) {
         match *self {
             Request::Read { offset, bytes }
@@ -68,15 +67,15 @@ impl Request<'_> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failure;
 
-/// The result of a command: the data of a read, otherwise empty.
+/// Result of a command: the data of a read, otherwise empty.
 pub(crate) type Outcome = Result<Vec<u8>, Failure>;
 
-/// How the time of an answer is chosen.
+/// Choice of the completion time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// After a fixed time, without the model: fonio is measuring the I/O path.
+    /// After a fixed time, without the model, while fonio measures the I/O path.
     Measuring(Duration),
-    /// At once; the model and the log record the command: the device is being prepared.
+    /// At once, while the device is being prepared. The model and the log record the command.
     Unpaced,
     /// At the time of the model.
     Paced,
@@ -87,17 +86,16 @@ struct State {
     device: Box<dyn Device>,
     clock: ModelClock,
     overheads: OverheadsByTime,
-    /// When the model has finished all its commands.
+    /// Time at which the model has finished all its commands.
     idle_at: Timestamp,
     faults: Faults,
     log: Option<LogWriter>,
-    /// The error that made the log incomplete.
+    /// Error that made the log incomplete.
     log_error: Option<String>,
     serial: u64,
     failed: u64,
 }
 
-/// An emulated device.
 pub(crate) struct Disk {
     limits: Limits,
     image: Image,
@@ -107,7 +105,6 @@ pub(crate) struct Disk {
     pacer: Pacer,
 }
 
-/// Statistics of an emulated device.
 #[derive(Clone, Debug)]
 pub(crate) struct DiskReport {
     pub(crate) counters: Counters,
@@ -117,7 +114,8 @@ pub(crate) struct DiskReport {
 }
 
 impl Disk {
-    /// Creates a device. `idle_at` is when the model finishes the commands that it got before; `pacer` completes commands.
+    /// Creates a device. `idle_at` is the time at which the model finishes its earlier commands. `pacer`
+    /// completes commands.
     pub(crate) fn new(
         device: Box<dyn Device>,
         image: Image,
@@ -151,18 +149,18 @@ impl Disk {
         &self.limits
     }
 
-    /// From now on, answers every command after `delay`, without the model.
+    /// From now on, completes every command after `delay`, without the model.
     pub(crate) fn measure(&self, delay: Duration) {
         self.lock().mode = Mode::Measuring(delay);
     }
 
-    /// From now on, answers at once; the model and the log record every command.
+    /// From now on, completes commands at once. The model and the log record every command.
     pub(crate) fn unpace(&self) {
         self.lock().mode = Mode::Unpaced;
     }
 
-    /// From now on, answers at the time of the model. All earlier commands of the model count as complete, and its counters
-    /// restart.
+    /// From now on, completes commands at the model's times. All earlier commands count as complete, and the
+    /// counters restart.
     pub(crate) fn pace(&self, overheads: OverheadsByTime) {
         let mut state = self.lock();
         let idle_at = state.idle_at;
@@ -172,7 +170,6 @@ impl Disk {
         state.mode = Mode::Paced;
     }
 
-    /// Writes a mark with this name into the log.
     pub(crate) fn mark(&self, name: &str) {
         let time = self.elapsed(Instant::now());
         self.lock().append(Kind::Mark, false, 0, (0, name.len() as u64), time, name.as_bytes());
@@ -192,8 +189,8 @@ impl Disk {
         }
     }
 
-    /// Completes the commands that are due, on this thread, and returns when the next one is due. Only for a front end that
-    /// has no pacing thread.
+    /// Completes the due commands on this thread and returns when the next one is due. Only for front ends
+    /// without a pacing thread.
     pub(crate) fn complete_due(&self) -> Option<Instant> {
         self.pacer.run_due()
     }
@@ -251,7 +248,7 @@ impl Disk {
                 let time = disk.elapsed(Instant::now());
                 let mut state = disk.lock();
                 state.append(Kind::Completed, false, serial, (0, 0), time, &[]);
-                // If the log has no record of the completion, the command must not complete successfully.
+                // Without a log record of the completion, the command must not succeed.
                 if state.log_error.is_some() {
                     outcome = Err(Failure);
                 }
@@ -265,7 +262,7 @@ impl Disk {
         }
     }
 
-    /// Reads or writes the data of a command.
+    /// Transfers the data of a command.
     fn perform(&self, request: &Request<'_>, verdict: &Verdict) -> Outcome {
         let moved = match *request {
             Request::Read { offset, bytes } => {
@@ -289,15 +286,17 @@ impl Disk {
         Nanos(u64::try_from(now.saturating_duration_since(self.started).as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// The state is consistent between any two calls, even after a failed assertion in a model.
+    /// Locks the state, ignoring poison: it is consistent between calls, even after a failed assertion in a
+    /// model.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// When the command completes on the wall clock. The I/O path to the model and back takes time: the model gets an
-    /// arrival time that is earlier by half of this time, and the host gets the completion earlier by the other half.
+    /// Returns when the command completes on the wall clock. To compensate for the latency of the I/O path,
+    /// the model gets an arrival time earlier by half of it, and the host gets the completion earlier by the
+    /// other half.
     fn completion(&mut self, request: &Request<'_>, arrival: Instant, dilate: f64, delay: Nanos) -> Instant {
         let (offset, bytes) = request.place();
         let way_in = Duration::from_nanos(self.overheads.short.of(request.op(), bytes).0 / 2);

@@ -1,4 +1,4 @@
-//! An emulated device and its surroundings: block device, file system, mount.
+//! An emulated device with its block device, file system and mount.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +16,7 @@ use crate::report::ServeReport;
 use crate::serve::{Front, Order, ServeConfig};
 use crate::server::Server;
 
-/// The number of measurements of this machine's latency before a device is refused, and the pause between two.
+/// Number of latency measurements before a device is refused, and the pause between two.
 const FLOOR_TRIES: u32 = 5;
 const FLOOR_PAUSE: Duration = Duration::from_secs(1);
 
@@ -27,27 +27,27 @@ pub struct Options {
     pub serve: ServeConfig,
     /// Serve a virtual machine on this Unix socket instead of creating a block device.
     pub nbd: Option<PathBuf>,
-    /// The driver of the block device; by default ublk where it can be used, otherwise loop.
+    /// The driver of the block device; by default ublk if it can be used, otherwise loop.
     pub through: Option<Through>,
     /// Create this file system on the block device before the timing starts.
     pub filesystem: Option<Filesystem>,
-    /// Whether the file system may overwrite any contents of the image: the user confirmed the path.
+    /// Whether the user confirmed the path, so the file system may overwrite the image's contents.
     pub confirmation: Confirmation,
-    /// Mount it on this directory; an empty path creates a new directory.
+    /// Mount it on this directory. For an empty path, create a new directory.
     pub mount: Option<PathBuf>,
     /// Mount options, separated by commas.
     pub mount_options: String,
-    /// The block device's scheduler.
+    /// Scheduler of the block device.
     pub scheduler: String,
-    /// Serve a device that is faster than this machine as fast as possible, instead of refusing it. Measurements are then
-    /// not better than the device would be.
+    /// If the device is faster than this machine, serve it as fast as possible instead of refusing it.
+    /// Measured latencies are then too high, never too low.
     pub at_floor: bool,
     /// The directory of the ledger.
     pub state_dir: PathBuf,
 }
 
 impl Options {
-    /// A block device without a file system and without a scheduler, with its ledger in `state_dir`.
+    /// Options for a block device without file system and scheduler, with its ledger in `state_dir`.
     pub fn of(serve: ServeConfig, state_dir: PathBuf) -> Options {
         Options {
             serve,
@@ -64,10 +64,11 @@ impl Options {
     }
 }
 
-/// An emulated device. When it is dropped, it stops and everything is undone.
+/// An emulated device. Dropping it stops the device and undoes everything.
 #[derive(Debug)]
 pub struct Emulated {
-    // Dropped first: the ledger undoes everything while the device is still served, then ends the serving process.
+    // Dropped first: the ledger undoes the other steps while the device is still served, then ends the
+    // serving process.
     ledger: Ledger,
     server: Option<Server>,
     device: Option<BlockDevice>,
@@ -78,10 +79,10 @@ pub struct Emulated {
 }
 
 impl Emulated {
-    /// Starts a device. `command` starts the serving process: a program that calls [`crate::serve()`] and nothing else.
+    /// Starts a device. `command` starts the serving process: a program that only calls [`crate::serve()`].
     ///
-    /// First measures the floor of this machine, then creates and mounts a file system, both without the model's timing.
-    /// Then the timing starts.
+    /// First measures the floor of this machine, then creates and mounts a file system, both without the
+    /// model's timing. Then starts the timing.
     ///
     /// # Errors
     /// [`EmulatorError`]; everything is undone before it returns.
@@ -143,7 +144,7 @@ impl Emulated {
         Ok(emulated)
     }
 
-    /// Measures the block device, makes and mounts the file system, and starts the timing.
+    /// Measures the block device, creates and mounts the file system, and starts the timing.
     fn prepare(&mut self, device: BlockDevice, options: &Options) -> Result<(), EmulatorError> {
         let node = device.path().to_owned();
         self.depth = device.depth;
@@ -169,7 +170,8 @@ impl Emulated {
         self.server()?.order(&Order::Pace(overheads))
     }
 
-    /// Measures the floor; again if the device is below it, since other programs may have used the processors.
+    /// Measures the floor. Repeats this if the device is below it, because other programs may have used the
+    /// processors.
     fn measure_floor(&mut self, node: &Path, options: &Options) -> Result<Floor, EmulatorError> {
         let mut tries = 1;
         loop {
@@ -185,8 +187,8 @@ impl Emulated {
         }
     }
 
-    /// Refuses a device whose fastest command this machine cannot serve in time, unless the device is slowed down enough or
-    /// the options accept the floor.
+    /// Fails if this machine cannot serve the device's fastest command in time, unless the dilation is large
+    /// enough or the options accept the floor.
     fn refuse_below(&mut self, floor: &Floor, options: &Options) -> Result<(), EmulatorError> {
         let fastest = self.server()?.fastest;
         let dilated = fastest.0 as f64 * options.serve.dilate;
@@ -198,79 +200,81 @@ impl Emulated {
         Err(EmulatorError::BelowFloor { profile, floor: floor.least(), fastest, dilate })
     }
 
-    /// The limits that the device reports to its host.
+    /// Returns the limits that the device reports to its host.
     pub fn limits(&self) -> &Limits {
         &self.server.as_ref().expect("it is there until it is stopped").limits
     }
 
-    /// The block device; `None` with NBD.
+    /// Returns the block device; `None` with NBD.
     pub fn device(&self) -> Option<&Path> {
         self.device.as_ref().map(BlockDevice::path)
     }
 
-    /// The driver of the block device; `None` with NBD.
+    /// Returns the driver of the block device; `None` with NBD.
     pub fn through(&self) -> Option<Through> {
         self.device.as_ref().map(BlockDevice::through)
     }
 
-    /// The directory of the mount.
+    /// Returns the mount point.
     pub fn mount_dir(&self) -> Option<&Path> {
         self.mounted.as_ref().map(|(dir, _)| dir.as_path())
     }
 
-    /// Queue depth of the block device's driver; at least four for a loop device.
+    /// Returns the queue depth of the block device driver; at least four for a loop device.
     pub fn depth(&self) -> u32 {
         self.depth
     }
 
-    /// The latency of the I/O path that is subtracted from the model's times; `None` with NBD, where it is not measured.
+    /// Returns the I/O path latency that is subtracted from the model's times; `None` with NBD, where it is
+    /// not measured.
     pub fn overheads(&self) -> Option<&OverheadsByTime> {
         self.overheads.as_ref()
     }
 
-    /// The shortest latency of this machine; `None` with NBD, where it is not measured.
+    /// Returns the minimum latency of this machine; `None` with NBD, where it is not measured.
     pub fn floor(&self) -> Option<&Floor> {
         self.floor.as_ref()
     }
 
-    /// The shortest service time of a 4 KiB command.
+    /// Returns the minimum service time of a 4 KiB command.
     pub fn fastest(&self) -> Nanos {
         self.server.as_ref().expect("it is there until it is stopped").fastest
     }
 
-    /// Whether the kernel keeps the CPUs awake; otherwise completions are late by the wake-up time.
+    /// Returns whether the kernel keeps the CPUs awake; if not, completions are late by the wake-up time.
     pub fn cpus_awake(&self) -> bool {
         self.server.as_ref().expect("it is there until it is stopped").cpus_awake
     }
 
-    /// Process id of the serving process.
+    /// Returns the process id of the serving process.
     pub fn server_pid(&self) -> u32 {
         self.server.as_ref().expect("it is there until it is stopped").pid()
     }
 
-    /// The ledger, for additional entries of the caller.
+    /// Returns the ledger, for additional entries of the caller.
     pub fn ledger(&mut self) -> &mut Ledger {
         &mut self.ledger
     }
 
-    /// Whether the serving process still runs.
+    /// Returns whether the serving process still runs.
     pub fn runs(&mut self) -> bool {
         self.server.as_mut().is_some_and(Server::runs)
     }
 
-    /// From now on, answers at once, in order to prepare the device before a measurement. The model records every command.
+    /// From now on, completes commands at once, to prepare the device before a measurement. The model records
+    /// every command.
     pub fn unpace(&mut self) -> Result<(), EmulatorError> {
         self.server()?.order(&Order::Unpace)
     }
 
-    /// From now on, answers at the time of the model again. All earlier commands count as complete, and the model's
-    /// counters restart.
+    /// From now on, completes commands at the model's times again. All earlier commands count as complete,
+    /// and the model's counters restart.
     pub fn pace(&mut self) -> Result<(), EmulatorError> {
         let overheads = self.overheads.unwrap_or_default();
         self.server()?.order(&Order::Pace(overheads))
     }
 
-    /// Puts a mark into the log.
+    /// Writes a mark to the log.
     pub fn mark(&mut self, name: &str) -> Result<(), EmulatorError> {
         self.server()?.order(&Order::Mark(name.to_owned()))
     }
@@ -280,11 +284,11 @@ impl Emulated {
         self.server()?.report()
     }
 
-    /// Answers at once from now on, so that unmounting is fast; then unmounts, detaches, stops and undoes everything. The
-    /// report describes the moment before.
+    /// Switches to immediate completions to unmount fast, then unmounts, detaches, stops and undoes
+    /// everything. Returns the statistics from before that.
     ///
     /// # Errors
-    /// The steps that could not be undone; they stay in the ledger, and the next start tries again.
+    /// If steps could not be undone. They stay in the ledger, and the next start retries them.
     pub fn stop(mut self) -> Result<ServeReport, EmulatorError> {
         let report = self.report();
         if report.is_ok() {
@@ -308,12 +312,12 @@ impl Emulated {
     }
 }
 
-/// The driver that is used if the user does not choose one.
 fn usual() -> Through {
     if has_ublk() { Through::Ublk } else { Through::Loop }
 }
 
-/// Creates a directory in which the serving process mounts the FUSE file system. The ledger gets both entries first.
+/// Creates a directory where the serving process mounts the FUSE file system. Records both steps in the
+/// ledger first.
 fn fuse_dir(ledger: &mut Ledger) -> Result<PathBuf, EmulatorError> {
     let dir = ledger.own_path("fuse");
     ledger.begin(Step::Directory { path: dir.clone() })?;

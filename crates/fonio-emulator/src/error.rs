@@ -11,7 +11,7 @@ use fonio_system::command::NotStarted;
 /// An error of the emulator.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "the message of a variant says what its fields are")]
+#[allow(missing_docs, reason = "the error messages explain the fields")]
 pub enum EmulatorError {
     /// The test bed failed.
     #[error(transparent)]
@@ -49,10 +49,10 @@ pub enum EmulatorError {
     /// The image exists and has another size.
     #[error("{} has {} bytes, but the device needs {}; use another file, or remove this one", path.display(), found.0, wanted.0)]
     ImageSize { path: PathBuf, found: ByteCount, wanted: ByteCount },
-    /// Nothing was written, so there is no moment for a power cut.
-    #[error("the workload wrote nothing, so there is no moment at which to cut the power")]
+    /// The workload wrote nothing, so the power cannot be cut.
+    #[error("the workload wrote nothing, so the power cannot be cut during a write")]
     NothingWritten,
-    /// A command of the user could not be started.
+    /// The user's command could not be started.
     #[error("cannot start `{command}`")]
     Command {
         command: String,

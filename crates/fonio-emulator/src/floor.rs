@@ -1,4 +1,5 @@
-//! Measures the latency of the I/O path on this machine: the shortest time in which the emulator can answer.
+//! Measures the latency of the I/O path on this machine: the shortest time in which the emulator can complete
+//! a command.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -11,18 +12,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::EmulatorError;
 
-/// Whether this process can make ublk devices. fonio then uses them instead of loop devices on FUSE files.
+/// Returns whether this process can create ublk devices, which fonio prefers to loop devices on FUSE files.
 pub fn has_ublk() -> bool {
     fonio_host::check_ublk().is_ok()
 }
 
-/// The largest measured command; the cost of longer ones is extrapolated.
+/// Size of the largest measured command; the latency of larger ones is extrapolated.
 const LARGE_BYTES: usize = 512 << 10;
 const SMALL_BYTES: usize = 4 << 10;
 const SMALL_TRIES: usize = 300;
 const LARGE_TRIES: usize = 40;
 
-/// The latency that a command has beyond the model's time, by its length.
+/// Latency of a command beyond the model's time, as a linear function of its length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Line {
     /// Latency of a command without data.
@@ -32,12 +33,12 @@ pub struct Line {
 }
 
 impl Line {
-    /// The latency of a command of `bytes`.
+    /// Returns the latency of a command of `bytes`.
     pub fn at(&self, bytes: u64) -> Nanos {
         Nanos(self.fixed_ns.0 + self.per_kib_ns.0 * (bytes >> 10))
     }
 
-    /// The line through the latencies of a small and a large command.
+    /// Returns the line through the latencies of a small and a large command.
     fn through(small: Nanos, large: Nanos) -> Line {
         let kib = ((LARGE_BYTES - SMALL_BYTES) >> 10) as u64;
         let per_kib = large.0.saturating_sub(small.0) / kib;
@@ -46,32 +47,33 @@ impl Line {
     }
 }
 
-/// Delay of answers while the I/O path is measured as it is in use. During this delay, each waiting thread
-/// sleeps and must be woken, which costs more than if no thread has time to sleep.
+/// Delay of completions for measuring the I/O path under realistic conditions. During this delay, waiting
+/// threads sleep and must be woken, which takes longer than if they have no time to sleep.
 pub(crate) const SHORT_DELAY: Nanos = Nanos(300_000);
 
-/// The same for slow devices: the host of a virtual machine takes a halted CPU away after about 200 µs, and returns it
-/// later.
+/// The same for slow devices. The host of a virtual machine takes a halted CPU away after about 200 µs, and
+/// needs time to return it.
 pub(crate) const LONG_DELAY: Nanos = Nanos(2_000_000);
 
-/// A quarter of the commands took no longer than the latency that is subtracted. The median would include the work of other
-/// programs on the machine, and subtracting too much makes commands overlap in the model that do not overlap in reality.
+/// Percentile of the measured latencies that is subtracted. The median would include the effects of other
+/// programs. Subtracting too much makes commands overlap in the model that do not overlap in reality.
 const OVERHEAD_PERCENT: usize = 25;
 
-/// With sleeping and waking, the latency was at most three times the floor. If more than four times is measured, other
-/// programs were running.
+/// Maximum plausible ratio of a latency with sleeping and waking to the floor. It was at most three; more
+/// than four means that other programs were running.
 const SLEEP_FACTOR_MAX: u64 = 4;
 
-/// The latency of the I/O path, by op. It is subtracted from the model's times, so that the host sees the model's times.
+/// Latency of the I/O path per op. It is subtracted from the model's times, so the host sees the model's
+/// times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[allow(missing_docs, reason = "a field is named as its op")]
+#[allow(missing_docs, reason = "each field is named after its op")]
 pub struct Overheads {
     pub read: Line,
     pub write: Line,
     pub flush_ns: Nanos,
 }
 
-/// The latency of the I/O path, by the duration of a command: a thread that sleeps longer is woken later.
+/// Latency of the I/O path for short and long commands: a thread that sleeps longer is woken later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OverheadsByTime {
     /// For commands that take 300 µs or less.
@@ -81,7 +83,7 @@ pub struct OverheadsByTime {
 }
 
 impl OverheadsByTime {
-    /// For a command that takes `time` in the model; interpolated between the two.
+    /// Returns the latency for a command that takes `time` in the model, interpolated between the two.
     pub(crate) fn of(&self, op: Op, bytes: u64, time: Nanos) -> Nanos {
         let (short, long) =
             (self.short.of(op, bytes).0, self.long.of(op, bytes).0.max(self.short.of(op, bytes).0));
@@ -92,10 +94,10 @@ impl OverheadsByTime {
 }
 
 impl Overheads {
-    /// Measures `device`, which must answer after `delay` and without its model. Its data do not change. The result is at
-    /// most [`SLEEP_FACTOR_MAX`] times the floor.
+    /// Measures `device`, which must complete commands after `delay` without its model. Its data do not
+    /// change. The result is at most [`SLEEP_FACTOR_MAX`] times the floor.
     pub(crate) fn measure(device: &Path, floor: &Floor, delay: Nanos) -> Result<Overheads, EmulatorError> {
-        // A long delay is measured less often, because the same number of commands would take seconds.
+        // Fewer commands for a long delay, because the same number would take seconds.
         let fewer = if delay.0 > SHORT_DELAY.0 { 4 } else { 1 };
         let taken = Taken::measure(device, fewer)?.overheads(delay);
         Ok(taken.at_most(&floor.least, SLEEP_FACTOR_MAX))
@@ -123,11 +125,12 @@ impl Overheads {
     }
 }
 
-/// The measured floor: latencies of commands that the serving process answers at once, one at a time, with direct I/O.
+/// The measured floor: latencies of commands that the serving process completes at once, one at a time, with
+/// direct I/O.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(
     missing_docs,
-    reason = "a field is named as its figure: `4k` are 4 KiB, and `p99` is the 99th percentile"
+    reason = "each field is named after its figure: `4k` is 4 KiB, and `p99` is the 99th percentile"
 )]
 pub struct Floor {
     pub read_4k_median_ns: Nanos,
@@ -136,13 +139,13 @@ pub struct Floor {
     pub read_512k_median_ns: Nanos,
     pub write_512k_median_ns: Nanos,
     pub flush_median_ns: Nanos,
-    /// 10th percentiles: the latency of the machine while nothing else runs.
+    /// 10th percentiles: the latency while no other program runs.
     pub least: Overheads,
 }
 
 impl Floor {
-    /// Measures `device`, which must answer without its model. Its data do not change: only data that were read are written
-    /// back.
+    /// Measures `device`, which must complete commands without its model. Writes back only the data that it
+    /// has read.
     pub fn measure(device: &Path) -> Result<Floor, EmulatorError> {
         let taken = Taken::measure(device, 1)?;
         Ok(Floor {
@@ -156,13 +159,13 @@ impl Floor {
         })
     }
 
-    /// The shortest latency of a 4 KiB command.
+    /// Returns the minimum latency of a 4 KiB command.
     pub fn least(&self) -> Nanos {
         self.least.read.at(SMALL_BYTES as u64).max(self.least.write.at(SMALL_BYTES as u64))
     }
 }
 
-/// The durations of commands, in ascending order.
+/// Durations of commands, in ascending order.
 struct Taken {
     small_reads: Vec<Nanos>,
     small_writes: Vec<Nanos>,
@@ -179,7 +182,7 @@ impl Taken {
         Taken::of(&file, fewer).map_err(EmulatorError::system("measure", device))
     }
 
-    /// Measures with `fewer` times fewer commands than usual.
+    /// Measures with the usual number of commands divided by `fewer`.
     fn of(file: &File, fewer: usize) -> io::Result<Taken> {
         let mut small = Aligned::new(SMALL_BYTES);
         let mut large = Aligned::new(LARGE_BYTES);
@@ -205,7 +208,7 @@ impl Taken {
     }
 }
 
-/// The durations of `tries` calls, in ascending order.
+/// Returns the durations of `tries` calls, in ascending order.
 fn timed(tries: usize, mut call: impl FnMut() -> io::Result<()>) -> io::Result<Vec<Nanos>> {
     let mut taken = Vec::with_capacity(tries);
     for _ in 0..tries {
@@ -251,7 +254,7 @@ mod tests {
         let overheads = OverheadsByTime { short: by(line(40)), long: by(line(90)) };
         let at = |micros: u64| overheads.of(Op::Read, 4096, Nanos(micros * 1000)).0 / 1000;
         assert_eq!([0, 300, 1150, 2000, 400_000].map(at), [40, 40, 65, 90, 90]);
-        // If the longer command was faster, this is noise of the machine.
+        // If the longer command was faster, the measurement is noisy.
         let noisy = OverheadsByTime { short: by(line(40)), long: by(line(30)) };
         assert_eq!(noisy.of(Op::Read, 4096, Nanos(2_000_000)), Nanos(40_000));
     }

@@ -1,8 +1,8 @@
-//! The device as the only file of a FUSE file system, to which a loop device is bound.
+//! Presents the device as the only file of a FUSE file system, to which a loop device is bound.
 //!
-//! The file is open for direct I/O, so that each request of the loop driver becomes one FUSE request. It is answered at the
-//! time of the model; meanwhile other requests are accepted. A flush of the loop device is an fsync of the file; a discard
-//! or a write of zeros is an fallocate.
+//! The file is open for direct I/O, so each request of the loop driver becomes one FUSE request. The reply is
+//! sent at the model's time; until then, other requests are accepted. A flush of the loop device is an fsync
+//! of the file; a discard or a write of zeros is an fallocate.
 
 use std::ffi::OsStr;
 use std::io;
@@ -18,7 +18,6 @@ use fuser::{
 
 use crate::disk::{Disk, Request};
 
-/// The name of the file.
 pub(crate) const FILE_NAME: &str = "disk";
 
 /// The source that `/proc/self/mountinfo` shows for our mounts.
@@ -26,14 +25,14 @@ pub(crate) const SOURCE: &str = "fonio-emulated-disk";
 
 const FILE: INodeNo = INodeNo(2);
 
-/// The time for which the kernel may cache names and attributes, which never change.
+/// Cache lifetime of names and attributes, which never change.
 const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 
-/// The longest FUSE request of a kernel with its default limit of 256 pages.
+/// Maximum FUSE request with the kernel's default limit of 256 pages.
 const WRITE_BYTES_MAX: u32 = 1 << 20;
 
-/// The kernel's default of `max_background` is 12, which would limit a deep queue. Each command is one FUSE request; twice
-/// the depth leaves room for those that are being answered.
+/// Returns the value of `max_background`. The kernel's default of 12 would limit a deep queue. Each command
+/// is one FUSE request; twice the depth leaves room for pending replies.
 fn background(depth: u32) -> u16 {
     u16::try_from(depth.saturating_mul(2)).unwrap_or(u16::MAX).max(16)
 }
@@ -80,10 +79,10 @@ impl OneFile {
 
 impl Filesystem for OneFile {
     fn init(&mut self, _request: &FuseRequest, config: &mut KernelConfig) -> io::Result<()> {
-        // All values are within the bounds of these setters. A kernel without asynchronous direct I/O would serve one
-        // command at a time, which is wrong for a device with a queue.
+        // All values are in range. A kernel without asynchronous direct I/O would serve one command at a
+        // time, which is wrong for a device with a queue.
         let depth = background(self.disk.limits().depth);
-        let refused = |_| io::Error::other("the kernel refuses a setting that every FUSE knows");
+        let refused = |_| io::Error::other("the kernel refuses a setting that every FUSE supports");
         config.set_max_write(WRITE_BYTES_MAX).map_err(refused)?;
         config.set_max_background(depth).map_err(|_| io::Error::other("max_background"))?;
         config.set_congestion_threshold(depth).map_err(|_| io::Error::other("congestion_threshold"))?;
@@ -148,7 +147,7 @@ impl Filesystem for OneFile {
         });
     }
 
-    /// Closing writes nothing back, because there is no cache here.
+    /// Does nothing, because there is no cache to write back on close.
     fn flush(
         &self,
         _request: &FuseRequest,

@@ -20,12 +20,12 @@ impl Image {
     /// Creates an image in memory, all zeros.
     pub fn in_memory(capacity: ByteCount) -> Result<Image, EmulatorError> {
         let made = rustix::fs::memfd_create("fonio-emulated-disk", MemfdFlags::CLOEXEC);
-        let file = File::from(made.map_err(EmulatorError::system("make", "a file in memory"))?);
+        let file = File::from(made.map_err(EmulatorError::system("create", "a file in memory"))?);
         file.set_len(capacity.0).map_err(EmulatorError::system("size", "a file in memory"))?;
         Ok(Image { file })
     }
 
-    /// Opens the file at `path`. A new or empty file becomes a sparse file of the size of the device.
+    /// Opens the file at `path`. A new or empty file becomes a sparse file of the device's size.
     ///
     /// # Errors
     /// [`EmulatorError::ImageSize`] if it has another size, and [`EmulatorError::System`].
@@ -50,7 +50,7 @@ impl Image {
         self.file.write_all_at(data, offset)
     }
 
-    /// Makes `bytes` at `offset` zero, and frees their space.
+    /// Zeros `bytes` at `offset` and frees their space.
     pub(crate) fn zero(&self, offset: u64, bytes: u64) -> io::Result<()> {
         if bytes == 0 {
             return Ok(());

@@ -6,7 +6,7 @@ use fonio_core::Nanos;
 use fonio_core::statistics::steps::Steps;
 use serde::{Deserialize, Serialize};
 
-/// Steps in each power of two, as a power of two: the error of a quantile is at most 1/16.
+/// Base-2 logarithm of the steps per power of two. The error of a quantile is at most 1/16.
 const BITS: u32 = 4;
 
 /// A histogram of delays, with an error of at most 7 %.
@@ -21,7 +21,7 @@ pub(crate) struct Lateness {
 /// Statistics of the delays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatenessFigures {
-    /// Commands that completed at a time that the model chose.
+    /// Commands completed at a time chosen by the model.
     pub commands: u64,
     /// Their mean delay beyond the model's time.
     pub mean_ns: Nanos,
@@ -42,7 +42,7 @@ impl Lateness {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// The smallest delay that `per_mille` of all delays do not exceed, rounded up to the end of a step.
+    /// Returns the delay that `per_mille` of all delays do not exceed, rounded up to the end of a step.
     fn quantile(&self, per_mille: u64) -> Nanos {
         let rank = (self.count * per_mille).div_ceil(1000).max(1);
         let mut seen = 0;

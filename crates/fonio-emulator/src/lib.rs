@@ -1,15 +1,14 @@
 //! Serves a device model of `fonio-sim` in real time as a block device.
 //!
-//! The model says when a command completes, and the wall clock says when this time has come; there is no
-//! second model. The path of a command: ublk device → [`serve()`] → model and image → back at the time of the
-//! model. If the kernel has no ublk, a loop device on a FUSE file takes its place. Virtual machines use NBD
-//! instead.
+//! The model determines when a command completes on the wall clock. The path of a command: ublk device →
+//! [`serve()`] → model and image → back at the model's time. If the kernel has no ublk, a loop device on a
+//! FUSE file replaces it. Virtual machines use NBD instead.
 //!
-//! There are two processes. The owner ([`Emulated`]) creates block device, file system and mount, and undoes them. The
-//! serving process ([`serve()`]) must never wait for the device that it serves.
+//! There are two processes. The owner ([`Emulated`]) creates and removes the block device, file system and
+//! mount. The serving process ([`serve()`]) must never wait for the device that it serves.
 //!
-//! In addition: faults on demand ([`Fault`]), a log of all writes ([`Log`]), and the images that a power cut could leave
-//! ([`PowerCuts`]).
+//! The crate also injects faults ([`Fault`]), logs all writes ([`Log`]), and builds the images that a power
+//! cut could leave ([`PowerCuts`]).
 
 mod awake;
 mod block_device;

@@ -1,13 +1,13 @@
 //! The log of all writes, from which the state after a power cut can be derived.
 //!
-//! Layout, little-endian: 8 bytes [`MAGIC`], the capacity in bytes (u64), 1 if the device has a volatile cache or else 0
-//! (u64); then records. A record has 40 bytes: kind (u8), flags (u8; 1 is FUA), 6 zeros, the command's serial number (u64),
-//! offset and length in bytes (u64 each), nanoseconds since serving began (u64). The data of a write and the name of a mark
-//! follow their record.
+//! Layout, little-endian: 8 bytes [`MAGIC`], the capacity in bytes (u64), and 1 if the device has a volatile
+//! cache, otherwise 0 (u64). Records follow. A record has 40 bytes: kind (u8), flags (u8; 1 is FUA), 6 zeros,
+//! the command's serial number (u64), offset and length in bytes (u64 each), nanoseconds since serving began
+//! (u64). The data of a write and the name of a mark follow their record.
 //!
-//! **The order of the records is authoritative.** The record of a command is appended when the command arrives;
-//! [`Kind::Completed`] is appended before the host learns of the completion. Therefore, all completions that the host knew
-//! when it sent a flush precede the record of this flush, and all others follow it.
+//! **The order of the records is authoritative.** The record of a command is appended when the command
+//! arrives, and [`Kind::Completed`] before the host learns of the completion. So all completions that the
+//! host knew when it sent a flush precede the record of this flush. All others follow it.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -29,11 +29,11 @@ pub enum Kind {
     Write,
     /// A flush arrived.
     Flush,
-    /// A discard arrived: its bytes may be read as zeros from then on.
+    /// A discard arrived: from then on, its range may read as zeros.
     Discard,
     /// A write of zeros arrived.
     WriteZeroes,
-    /// The command with this serial number is complete; the host is informed next.
+    /// The command with this serial number is complete; the host is notified next.
     Completed,
     /// A mark of the owner; its name follows.
     Mark,
@@ -53,7 +53,7 @@ const KINDS: [(u8, Kind); 6] = [
 pub struct Record {
     /// Its kind.
     pub kind: Kind,
-    /// Whether the write is durable as soon as it is complete.
+    /// Whether the write is durable once it is complete.
     pub fua: bool,
     /// The command's serial number. Zero for a mark.
     pub serial: u64,
@@ -63,11 +63,10 @@ pub struct Record {
     pub bytes: u64,
     /// Time since serving began.
     pub time: Nanos,
-    /// Offset of the data or the name in the log.
+    /// Log offset of the data or the name.
     pub data_at: u64,
 }
 
-/// Appends records.
 #[derive(Debug)]
 pub(crate) struct LogWriter {
     out: BufWriter<File>,
@@ -92,7 +91,7 @@ impl LogWriter {
         data: &[u8],
     ) -> io::Result<()> {
         let follows = if matches!(kind, Kind::Write | Kind::Mark) { bytes } else { 0 };
-        assert_eq!(data.len() as u64, follows, "the data of a record have the length in it");
+        assert_eq!(data.len() as u64, follows, "the data have the length given in the record");
         let code = KINDS.iter().find(|(_, known)| *known == kind).expect("every kind has a code").0;
         let mut record = [0; RECORD_BYTES];
         record[0] = code;
@@ -111,7 +110,7 @@ impl LogWriter {
     }
 }
 
-/// A log that was read: its records, and access to the data of writes.
+/// A log: its records, and access to the data of writes.
 #[derive(Debug)]
 pub struct Log {
     path: PathBuf,
@@ -122,7 +121,8 @@ pub struct Log {
     pub volatile_cache: bool,
     /// All complete records, in order.
     pub records: Vec<Record>,
-    /// Whether the log ends in the middle of a record, for example because its writer was killed. This record is left out.
+    /// Whether the log ends within a record, for example because its writer was killed. This record is
+    /// omitted.
     pub cut_short: bool,
 }
 
@@ -169,7 +169,7 @@ impl Log {
         Ok(Log { path: path.to_owned(), file, capacity, volatile_cache: volatile != 0, records, cut_short })
     }
 
-    /// The data of a write, or the name of a mark.
+    /// Returns the data of a write, or the name of a mark.
     pub fn data(&self, record: &Record) -> Result<Vec<u8>, EmulatorError> {
         let mut data = vec![0; usize::try_from(record.bytes).expect("a record fits the log")];
         let mut file = &self.file;
@@ -179,7 +179,7 @@ impl Log {
         Ok(data)
     }
 
-    /// Number of records up to and including the mark `name`; `None` without this mark.
+    /// Returns the number of records up to and including the mark `name`; `None` if there is no such mark.
     pub fn mark(&self, name: &str) -> Result<Option<usize>, EmulatorError> {
         for (at, record) in self.records.iter().enumerate() {
             if record.kind == Kind::Mark && self.data(record)? == name.as_bytes() {
@@ -195,7 +195,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 fn parse(bytes: &[u8; RECORD_BYTES], data_at: u64, capacity: u64) -> Result<Record, &'static str> {
-    let kind = KINDS.iter().find(|(code, _)| *code == bytes[0]).ok_or("no kind of record has this number")?.1;
+    let kind = KINDS.iter().find(|(code, _)| *code == bytes[0]).ok_or("unknown kind of record")?.1;
     let (offset, length) = (u64_at(bytes, 16), u64_at(bytes, 24));
     if kind != Kind::Mark && offset.checked_add(length).is_none_or(|end| end > capacity) {
         return Err("a command reaches beyond the device's end");
@@ -242,7 +242,7 @@ mod tests {
     }
 
     proptest! {
-        /// Any damage gives an error or a shorter log, never a panic or a command beyond the device.
+        /// Damage gives an error or a shorter log, never a panic or a command beyond the device.
         #[test]
         fn a_damaged_log_is_refused_or_shorter(cut in 0_usize..211, at in 0_usize..211, byte in any::<u8>()) {
             let dir = tempfile::tempdir().expect("dir");

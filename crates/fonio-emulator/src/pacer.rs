@@ -1,8 +1,8 @@
-//! Completes commands at their time.
+//! Completes commands at their due times.
 //!
-//! Usually one thread holds the commands that will complete, ordered by time. It sleeps until shortly before the first is
-//! due (on the kernel's high-resolution timer, with the smallest possible slack), and then polls the clock. A command that
-//! becomes due before all others wakes it. A front end whose only thread accepts and answers all commands does the same
+//! Usually one thread holds the pending commands, ordered by due time. It sleeps until shortly before the
+//! first is due (on the kernel's high-resolution timer, with the smallest possible slack), and then polls the
+//! clock. A new command that is due before all others wakes it. A single-threaded front end does the same
 //! itself, with [`Pacer::driven`].
 
 use std::cmp::Reverse;
@@ -14,15 +14,15 @@ use std::time::{Duration, Instant};
 
 use crate::lateness::Lateness;
 
-/// The time before a deadline for which the thread polls the clock: the measured wake-up time of a thread with the highest priority,
-/// in a virtual machine with two busy CPUs.
+/// Time before a deadline during which the thread polls the clock: the measured wake-up time of a thread of
+/// highest priority, in a virtual machine with two busy CPUs.
 const SPIN: Duration = Duration::from_micros(25);
 
-/// The same on a machine with one processor, where nothing else can run while a thread polls: the measured wake-up time in
-/// a virtual machine that simulates its processor.
+/// The same with one processor, where nothing else can run while a thread polls: the measured wake-up time in
+/// a virtual machine with an emulated processor.
 const SPIN_ALONE: Duration = Duration::from_micros(5);
 
-/// The time before a deadline for which a thread polls the clock, on this machine.
+/// Returns the time before a deadline during which a thread polls the clock on this machine.
 pub(crate) fn poll_time() -> Duration {
     let processors = thread::available_parallelism().map_or(1, usize::from);
     if processors > 1 { SPIN } else { SPIN_ALONE }
@@ -32,7 +32,7 @@ type Action = Box<dyn FnOnce() + Send>;
 
 struct Due {
     at: Instant,
-    /// Of the commands that are due at the same instant, the earliest comes first.
+    /// Orders commands with the same due time by arrival.
     serial: u64,
     action: Action,
 }
@@ -79,12 +79,12 @@ impl Pacer {
         Ok(Pacer { shared, thread: Some(thread) })
     }
 
-    /// Has no thread: the thread that schedules all actions also calls [`Pacer::run_due`].
+    /// Creates a pacer without a thread: the thread that schedules all actions also calls [`Pacer::run_due`].
     pub(crate) fn driven() -> Pacer {
         Pacer { shared: Arc::default(), thread: None }
     }
 
-    /// Runs all actions that are due, and returns the time of the next one.
+    /// Runs all due actions and returns the time of the next one.
     pub(crate) fn run_due(&self) -> Option<Instant> {
         loop {
             let mut waiting = lock(&self.shared.0);
@@ -100,7 +100,7 @@ impl Pacer {
         }
     }
 
-    /// Schedules `action` for the instant `at`; an action in the past runs at once.
+    /// Schedules `action` for `at`. An action in the past runs at once.
     pub(crate) fn schedule(&self, at: Instant, action: impl FnOnce() + Send + 'static) {
         let mut waiting = lock(&self.shared.0);
         let serial = waiting.serial;
@@ -113,14 +113,13 @@ impl Pacer {
         }
     }
 
-    /// The delays of actions so far.
     pub(crate) fn lateness(&self) -> Lateness {
         lock(&self.shared.0).lateness.clone()
     }
 }
 
 impl Drop for Pacer {
-    /// Runs all waiting actions at once, and ends the thread. Without a thread, drops them.
+    /// Runs all waiting actions at once and ends the thread. Without a thread, drops them.
     fn drop(&mut self) {
         lock(&self.shared.0).stopping = true;
         self.shared.1.notify_one();
@@ -133,7 +132,7 @@ impl Drop for Pacer {
     }
 }
 
-/// An action that panics must not stop the others: the data behind the lock are always consistent.
+/// Locks, ignoring poison: the data are always consistent, and a panicking action must not stop the others.
 fn lock(mutex: &Mutex<Waiting>) -> MutexGuard<'_, Waiting> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

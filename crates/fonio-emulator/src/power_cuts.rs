@@ -16,18 +16,18 @@ use crate::error::EmulatorError;
 use crate::log::Log;
 use crate::serve::ServeConfig;
 
-/// The mark in the log at the start of the workload.
+/// Mark in the log at the start of the workload.
 pub const WORKLOAD_BEGINS: &str = "workload begins";
-/// The mark in the log at the end of the workload.
+/// Mark in the log at the end of the workload.
 pub const WORKLOAD_ENDS: &str = "workload ends";
 
-/// Largest part of a check's output that is kept.
+/// Maximum bytes of a check's output that are kept.
 const SAID_BYTES_MAX: usize = 1000;
 
-/// The device on which the images of power cuts are mounted.
+/// The emulated device on which the images are mounted.
 #[derive(Clone, Copy)]
 pub struct RecoveryDevice<'a> {
-    /// The options of the device that lost its power.
+    /// Options of the device that lost power.
     pub options: &'a Options,
     /// Returns the command for its serving process, as for [`Emulated::start`].
     pub server: &'a dyn Fn() -> Command,
@@ -38,25 +38,26 @@ pub struct RecoveryDevice<'a> {
 pub struct PowerCutOptions<'a> {
     /// Number of cuts.
     pub count: u32,
-    /// Seed for the moments, and for the units that survive.
+    /// Seed for the moments of the cuts and for the surviving units.
     pub seed: u64,
     /// Units into which writes in doubt are torn.
     pub tear: Tear,
-    /// The file system on the device; it is mounted before the check, which replays its journal.
+    /// The file system on the device. It is mounted before the check, which replays its journal.
     pub filesystem: Filesystem,
-    /// A shell command with `FONIO_MOUNT` (directory of the file system) and `FONIO_IMAGE` (path of the image). Exit code 0
-    /// means success.
+    /// Shell command that checks an image. It gets `FONIO_MOUNT` (mount point) and `FONIO_IMAGE` (path of the
+    /// image); exit code 0 means success.
     pub check: String,
-    /// Directory for the images, one at a time; it needs twice the space of the data.
+    /// Directory for the images, one at a time. Needs twice the size of the data.
     pub scratch: PathBuf,
-    /// Mount each image on this device, with the model's timing; `None` for a loop device as fast as this machine.
+    /// Device to mount each image on, with the model's timing; `None` for a loop device at this machine's
+    /// speed.
     pub recovery: Option<RecoveryDevice<'a>>,
 }
 
 /// The results of all cuts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PowerCuts {
-    /// The seed that determines everything.
+    /// The seed, which determines all cuts.
     pub seed: u64,
     /// Number of cuts.
     pub cuts: u32,
@@ -64,8 +65,8 @@ pub struct PowerCuts {
     pub survived: u32,
     /// The cuts with a failed check.
     pub failures: Vec<CutOutcome>,
-    /// Seconds that mounting after each cut took on the emulated device, in which the file system recovers; empty without
-    /// [`PowerCutOptions::recovery`].
+    /// Mount times in seconds after each cut on the emulated device, which include file system recovery;
+    /// empty without [`PowerCutOptions::recovery`].
     pub recovery_s: Vec<f64>,
 }
 
@@ -78,17 +79,17 @@ pub struct CutOutcome {
     pub mounted: bool,
     /// The exit code of the check; `None` if it did not run, or a signal ended it.
     pub exit_code: Option<i32>,
-    /// The end of the output of mount or of the check.
+    /// End of the output of mount or the check.
     pub said: String,
 }
 
 impl PowerCuts {
     /// Cuts the power at random moments of the workload in `log`, and checks every image.
     ///
-    /// Calls `stop` before each cut; if it returns true, returns the results so far.
+    /// Calls `stop` before each cut. If it returns true, returns the results so far.
     ///
     /// # Errors
-    /// [`EmulatorError::NothingWritten`], and errors that prevent an image. A failed check is not an error.
+    /// [`EmulatorError::NothingWritten`], or errors of creating an image. A failed check is not an error.
     pub fn run(
         ledger: &mut Ledger,
         log: &Log,
@@ -200,17 +201,17 @@ fn ask(check: &str, dir: &Path, image: &Path, cut: Cut) -> Result<Option<CutOutc
     Ok(Some(CutOutcome { cut, mounted: true, exit_code: out.status.code(), said: tail(&said) }))
 }
 
-/// The end of the output of a program.
 fn tail(said: &[u8]) -> String {
     let from = said.len().saturating_sub(SAID_BYTES_MAX);
     String::from_utf8_lossy(&said[from..]).trim().to_owned()
 }
 
-/// The best folder for images: in memory if it has room for twice `bytes`, otherwise the temporary folder.
+/// Returns the best folder for images: in memory if that has space for twice `bytes`, otherwise the temporary
+/// folder.
 pub fn scratch(bytes: u64) -> PathBuf {
     let memory = Path::new("/dev/shm");
     let room = rustix::fs::statvfs(memory).map_or(0, |stat| stat.f_bavail * stat.f_frsize);
-    // A tmpfs of half the memory may be larger than the free memory.
+    // The free space of a tmpfs may exceed the available memory.
     let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let free = procfs::memory(&meminfo, "MemAvailable").map_or(0, |bytes| bytes.0);
     let room = room.min(free / 2);

@@ -1,11 +1,11 @@
-//! Finds a device: a shipped profile by its name, another one by its file, or two of them combined.
+//! Finds a device: a shipped profile by name, another one by file, or a combination of two.
 //!
 //! | name | device |
 //! |---|---|
 //! | `ridata` | the shipped profile |
 //! | `./my-card.toml` | the profile in this file |
-//! | `raid0:internal_2010+ridata` | both, striped by 4 KiB; half of the size on each |
-//! | `buffered:pcm+ridata` | the first, in its own size, as a write buffer before the second |
+//! | `raid0:internal_2010+ridata` | both, striped by 4 KiB, with half of the capacity each |
+//! | `buffered:pcm+ridata` | the first, with its own capacity, as a write buffer for the second |
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ use crate::error::EmulatorError;
 /// Loads the profile of this name or in this file.
 ///
 /// # Errors
-/// [`EmulatorError::Profile`] if no profile has this name, or the file is invalid.
+/// [`EmulatorError::Profile`] if no profile has this name or the file is invalid.
 pub fn load(name: &str) -> Result<Profile, EmulatorError> {
     if let Some(profile) = Profile::shipped(name) {
         return Ok(profile);
@@ -29,12 +29,12 @@ pub fn load(name: &str) -> Result<Profile, EmulatorError> {
     let refused = |reason: String| EmulatorError::Profile { profile: name.to_owned(), reason };
     let text = fs::read_to_string(Path::new(name)).map_err(|error| {
         let nearest = fonio_core::nearest(name, SHIPPED.iter().map(|(name, _)| *name));
-        refused(format!("neither a shipped profile nor a file that can be read ({error}){nearest}"))
+        refused(format!("neither a shipped profile nor a readable file ({error}){nearest}"))
     })?;
     Profile::parse(name, &text).map_err(|error| refused(error.to_string()))
 }
 
-/// Creates the device of this name.
+/// Creates the device with this name.
 ///
 /// # Errors
 /// [`EmulatorError::Profile`], also if the model cannot have this capacity.
@@ -44,7 +44,7 @@ pub fn device(name: &str, capacity: ByteCount, seed: u64) -> Result<Box<dyn Devi
         names
             .split_once('+')
             .map(|(one, other)| (one.to_owned(), other.to_owned()))
-            .ok_or_else(|| refused("write two devices with a + between them".to_owned()))
+            .ok_or_else(|| refused("write two devices, separated by +".to_owned()))
     };
     if let Some(names) = name.strip_prefix("raid0:") {
         let (one, other) = two(names)?;
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(load("kingston").expect("shipped").name(), "kingston");
         let error = load("no-such-card").map(drop).expect_err("there is none");
         assert!(
-            error.to_string().starts_with("no-such-card: neither a shipped profile nor a file"),
+            error.to_string().starts_with("no-such-card: neither a shipped profile nor a readable file"),
             "{error}"
         );
     }
@@ -95,8 +95,8 @@ mod tests {
         assert_eq!(of("raid0:internal_2010+ridata").expect("both are shipped"), size);
         assert_eq!(of("buffered:pcm+ridata").expect("both are shipped"), size);
         for (name, reason) in [
-            ("raid0:ridata", "write two devices with a + between them"),
-            ("buffered:pcm+no-such-card", "neither a shipped profile nor a file"),
+            ("raid0:ridata", "write two devices, separated by +"),
+            ("buffered:pcm+no-such-card", "neither a shipped profile nor a readable file"),
             ("buffered:nvme+ridata", "nvme loses its data at a power cut"),
         ] {
             let error = device(name, size, 1).map(drop).expect_err(name);

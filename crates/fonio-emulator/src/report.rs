@@ -14,7 +14,7 @@ pub struct ServeReport {
     pub host_written: ByteCount,
     /// Bytes that the host read.
     pub host_read: ByteCount,
-    /// Bytes that the model programmed into flash, copies included.
+    /// Bytes that the model programmed into flash, including copies.
     pub programmed: ByteCount,
     /// Erase blocks that the model erased.
     pub erases: u64,
@@ -22,13 +22,13 @@ pub struct ServeReport {
     pub full_merges: u64,
     /// Time in the model with at least one command in flight.
     pub busy_ns: Nanos,
-    /// Commands that failed because of an injected fault.
+    /// Commands that failed due to an injected fault.
     pub failed: u64,
-    /// The time by which commands completed later than in the model.
+    /// Delays of completions beyond the model's times.
     pub lateness: LatenessFigures,
     /// CPU time of the serving process since its start.
     pub cpu_ns: Nanos,
-    /// The reason why the log is incomplete; `None` if it is complete, or if there is no log.
+    /// The reason why the log is incomplete; `None` if it is complete or there is no log.
     pub log_error: Option<String>,
 }
 

@@ -1,9 +1,10 @@
-//! The serving process: it contains the model, the data and the clock, and nothing that could wait for the device itself.
+//! The serving process: it contains only the model, the data and the clock, so it never waits for the device
+//! itself.
 //!
-//! It is a separate process, because a process that both serves a device and waits for it (in mount, mkfs,
-//! sync) cannot even be killed after the serving part has ended. The owner sends JSON lines to its standard
-//! input: a [`ServeConfig`], then [`Order`]s. The process sends an [`Answer`] to each on standard output. It
-//! ends when its standard input ends, so a killed owner leaves no server behind.
+//! A single process that both served a device and waited for it (in mount, mkfs or sync) could not even be
+//! killed after its serving part had ended. The owner sends JSON lines to the server's standard input: a
+//! [`ServeConfig`], then [`Order`]s. The server sends an [`Answer`] to each on standard output. It ends with
+//! its standard input, so a killed owner leaves no server behind.
 
 use std::io::{self, BufRead, Write};
 use std::num::NonZeroU64;
@@ -32,14 +33,14 @@ use crate::{fuse, nbd, profile, ublk};
 /// The configuration of the serving process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ServeConfig {
-    /// The profile of the device: the name of a shipped one, or the path of a file.
+    /// Profile of the device: the name of a shipped profile, or a file path.
     pub profile: String,
     /// The device's size.
     pub capacity: ByteCount,
     /// Seed of the random numbers of the model and the faults.
     pub seed: u64,
-    /// Bytes written sequentially before the device is used, like a device in use. Only the model knows them:
-    /// the data are zeros, or the contents of the image.
+    /// Bytes written sequentially beforehand, so the device behaves like a used one. Only the model gets
+    /// these writes: the data stay zeros or the image's contents.
     pub written: ByteCount,
     /// Seconds of the wall clock for each second of the model; at least 1.
     pub dilate: f64,
@@ -49,12 +50,12 @@ pub struct ServeConfig {
     pub log: Option<PathBuf>,
     /// Faults in their textual form.
     pub faults: Vec<String>,
-    /// How the host accesses the device.
+    /// The host's access to the device.
     pub front: Front,
 }
 
 impl ServeConfig {
-    /// A new device in memory, at the model's speed and without faults.
+    /// Returns the configuration of a new device in memory, at the model's speed and without faults.
     pub fn of(profile: impl Into<String>, capacity: ByteCount, seed: u64) -> ServeConfig {
         ServeConfig {
             profile: profile.into(),
@@ -65,13 +66,13 @@ impl ServeConfig {
             image: None,
             log: None,
             faults: Vec::new(),
-            // The owner replaces the path, or the front.
+            // The owner replaces the path or the front end.
             front: Front::Fuse(PathBuf::new()),
         }
     }
 }
 
-/// How the host accesses the device.
+/// The host's access to the device.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Front {
@@ -79,24 +80,23 @@ pub enum Front {
     Fuse(PathBuf),
     /// Through NBD on this Unix socket.
     Nbd(PathBuf),
-    /// As a ublk device, which the owner creates after it has received the device's limits.
-    /// [`Order::ServeUblk`] names it.
+    /// As a ublk device, named by [`Order::ServeUblk`]. The owner creates it after receiving the limits.
     Ublk,
 }
 
-/// An order of the owner. The answer to it means that it is in effect.
+/// An order of the owner. It is in effect once the answer arrives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// From now on, answer every command after this time, without model and log.
+    /// From now on, complete every command after this time, without model and log.
     Measure(Nanos),
-    /// From now on, answer at once; model and log record every command.
+    /// From now on, complete commands at once. Model and log record every command.
     Unpace,
-    /// From now on, answer at the time of the model, minus the latency of the I/O path.
+    /// From now on, complete commands at the model's times, minus the latency of the I/O path.
     Pace(OverheadsByTime),
     /// Open the ublk device of this number and take its requests.
     ServeUblk(u32),
-    /// Write a mark into the log.
+    /// Write a mark to the log.
     Mark(String),
     /// Return the statistics.
     Report,
@@ -106,13 +106,13 @@ pub enum Order {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// The device is ready. It answers at once, without model and log, until the first order.
+    /// The device is ready. Until the first order, it completes commands at once, without model and log.
     Ready {
         /// The limits that the device reports to its host.
         limits: Limits,
-        /// The shortest service time of a 4 KiB command.
+        /// Minimum service time of a 4 KiB command.
         fastest_ns: Nanos,
-        /// Whether the kernel keeps its CPUs awake, which makes completions punctual.
+        /// Whether the kernel keeps the CPUs awake, so completions are punctual.
         cpus_awake: bool,
     },
     /// The order is in effect.
@@ -123,8 +123,8 @@ pub enum Answer {
     Failed(String),
 }
 
-/// Runs a serving process: reads its configuration and orders from standard input, and serves the device until standard
-/// input ends.
+/// Runs a serving process: reads its configuration and orders from standard input, and serves the device
+/// until the input ends.
 ///
 /// # Errors
 /// [`EmulatorError`], which was also sent to the owner as [`Answer::Failed`].
@@ -191,13 +191,13 @@ fn run(out: &mut impl Write) -> Result<(), EmulatorError> {
         say(out, &answer)?;
     }
     disk.report();
-    // The owner unmounts; here the process would wait for itself.
+    // The owner unmounts; if this process did, it would wait for itself.
     std::mem::forget(session);
     Ok(())
 }
 
 fn listen(disk: &Arc<Disk>, socket: &Path) -> Result<(), EmulatorError> {
-    // NBD is served without a mount: the I/O path is not measured, and no order starts the timing.
+    // With NBD, the I/O path is not measured, and no order starts the timing.
     let listener = UnixListener::bind(socket).map_err(EmulatorError::system("listen on", socket))?;
     nbd::serve(disk, listener).map_err(EmulatorError::system("serve", socket))
 }
@@ -210,10 +210,10 @@ fn say(out: &mut impl Write, answer: &Answer) -> Result<(), EmulatorError> {
         .map_err(EmulatorError::system("answer", "the owner"))
 }
 
-/// Applies settings that make the timing steadier. Each is optional: without permission or kernel support it is skipped,
-/// and the report shows how late completions were.
+/// Applies settings that make the timing steadier. Each is optional and skipped without permission or kernel
+/// support. The report shows how late completions were.
 fn become_a_server() {
-    // If only one thread ended, some commands would never be answered; if the process ends, they fail.
+    // End the process if a thread panics: without it, some commands would never complete; now they fail.
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         report(panic);
@@ -224,13 +224,13 @@ fn become_a_server() {
     let _ = rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE);
     let _ = rustix::process::setpriority_process(None, -20);
     run_before_all_others();
-    // The kernel's default of 50 µs would be added to every sleep. New threads inherit this setting.
+    // The default timer slack would add 50 µs to every sleep. New threads inherit this setting.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }
 
-/// Gives this thread, and the threads that it will start, priority over all ordinary threads, because a real device does
-/// not wait for a CPU. The thread that paces polls the clock for only a few microseconds per command, so no other thread
-/// starves.
+/// Gives this thread and its future threads priority over all ordinary threads, because a real device does
+/// not wait for a CPU. The pacing thread polls the clock for only a few microseconds per command, so no other
+/// thread starves.
 fn run_before_all_others() {
     // SAFETY: `sched_param` is plain numbers, for which zero is a value.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
@@ -239,7 +239,7 @@ fn run_before_all_others() {
     unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &raw const parameters) };
 }
 
-/// The shortest service time of a single 4 KiB write or read.
+/// Returns the minimum service time of a single 4 KiB write or read.
 fn fastest(device: &mut dyn Device) -> Nanos {
     let mut now = Timestamp(0);
     let mut fastest = Nanos(u64::MAX);

@@ -14,7 +14,7 @@ use crate::error::EmulatorError;
 use crate::report::ServeReport;
 use crate::serve::{Answer, Order, ServeConfig};
 
-/// A serving process that this process has started.
+/// A serving process started by this process.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
@@ -34,8 +34,8 @@ impl Server {
         config: &ServeConfig,
     ) -> Result<Server, EmulatorError> {
         let name = command.get_program().to_string_lossy().into_owned();
-        // In its own process group, because Ctrl-C is for the owner, which stops the server when the device is no longer
-        // used.
+        // In its own process group, because Ctrl-C is for the owner, which stops the server once the device
+        // is unused.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut child = command.spawn().map_err(EmulatorError::system("start", name))?;
         let mut orders = child.stdin.take().expect("its input is piped");
@@ -59,7 +59,7 @@ impl Server {
         }
     }
 
-    /// Returns the statistics; the log has then been passed to the kernel.
+    /// Writes the log out and returns the statistics.
     pub(crate) fn report(&mut self) -> Result<ServeReport, EmulatorError> {
         match self.ask(&Order::Report)? {
             Answer::Report(report) => Ok(*report),
@@ -67,7 +67,6 @@ impl Server {
         }
     }
 
-    /// Whether it still runs.
     pub(crate) fn runs(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -76,11 +75,11 @@ impl Server {
         self.child.id()
     }
 
-    /// Ends the process. The device must not be in use any more.
+    /// Ends the process. The device must no longer be in use.
     pub(crate) fn stop(mut self, ledger: &mut Ledger) -> Result<(), EmulatorError> {
         self.orders = None;
         ledger.undo(self.entry)?;
-        // The process has ended; this removes its entry from the process table.
+        // Reap the ended process.
         let _ = self.child.wait();
         Ok(())
     }

@@ -13,7 +13,7 @@ use crate::emulator::Emulated;
 use crate::error::EmulatorError;
 use crate::power_cuts::{WORKLOAD_BEGINS, WORKLOAD_ENDS};
 
-/// Time between two checks whether the workload or the server has ended, or the user has interrupted.
+/// Interval for checking whether the workload or the server has ended or the user has interrupted.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// How a workload ended.
@@ -26,9 +26,9 @@ pub enum WorkloadEnd {
 }
 
 impl Emulated {
-    /// Runs `command` and marks its start and end in the log. The environment variables are `FONIO_MOUNT` (the mount) and
-    /// `FONIO_DEVICE` (the block device). With `quietly`, its output goes to standard error. If `stop` returns true, kills
-    /// it with all its children.
+    /// Runs `command` and marks its start and end in the log. Sets the environment variables `FONIO_MOUNT`
+    /// (the mount point) and `FONIO_DEVICE` (the block device). With `quietly`, the output goes to standard
+    /// error. If `stop` returns true, kills it with all its children.
     ///
     /// # Errors
     /// [`EmulatorError::Command`] if it cannot be started, [`EmulatorError::ServerGone`] if the serving process has ended.
@@ -57,7 +57,6 @@ impl Emulated {
         });
         let mut child =
             started.map_err(|source| EmulatorError::Command { command: command.join(" "), source })?;
-        // If it has already ended, there is nothing to kill.
         let entry = match ProcessId::of(child.id()) {
             Some(id) => Some(self.ledger().begin(Step::Process { id, leads_group: true })?),
             None => None,

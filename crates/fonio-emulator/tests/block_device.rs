@@ -12,7 +12,7 @@ use fonio_host::{Ledger, mounts_under};
 fn nothing_is_left(state: &Path, device: &Path) {
     assert_eq!(fs::read_dir(state).expect("state").count(), 0, "files in the state folder");
     assert!(mounts_under(state).expect("mounts").is_empty());
-    // The numbers of loop devices are reused, so the file below shows whether the device is still ours.
+    // Loop device numbers are reused, so check the backing file.
     let loop_device = Path::new("/sys/block").join(device.file_name().expect("name"));
     let below = fs::read_to_string(loop_device.join("loop/backing_file")).unwrap_or_default();
     assert!(!Path::new(&below).starts_with(state), "{below}");
@@ -115,7 +115,7 @@ fn faults_reach_the_host() {
     emulated.stop().expect("stop");
 }
 
-/// First the serving process is killed, then its owner, in another process.
+/// Kills first the serving process, then the owner in another process.
 #[test]
 fn a_killed_server_and_a_killed_owner_leave_nothing_behind() {
     if !bed::can_make_block_devices() {
@@ -133,7 +133,7 @@ fn a_killed_server_and_a_killed_owner_leave_nothing_behind() {
     let mut emulated = start(state.path());
     let device = emulated.device().expect("device").to_owned();
     bed::kill_server(&mut emulated);
-    assert!(emulated.stop().is_err(), "there is nobody left to report");
+    assert!(emulated.stop().is_err(), "no process is left to report");
     nothing_is_left(state.path(), &device);
 
     let name = "block_device::a_killed_server_and_a_killed_owner_leave_nothing_behind";

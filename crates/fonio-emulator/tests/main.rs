@@ -1,4 +1,4 @@
-//! Tests of emulated devices as the kernel and other programs see them. One program, because each program is linked with everything.
+//! Tests emulated devices through the kernel and other programs. It is one program to save link time.
 
 mod bed;
 mod block_device;

@@ -1,4 +1,4 @@
-//! Tests the NBD server with a real client, that of qemu.
+//! Tests the NBD server with qemu's client.
 
 use crate::bed;
 

@@ -1,4 +1,5 @@
-//! Tests that power cuts distinguish a database that syncs from one that does not: SQLite on ext4 on an emulated device.
+//! Tests that power cuts distinguish a database that syncs from one that does not, with SQLite on ext4 on an
+//! emulated device.
 
 use crate::bed;
 
@@ -9,7 +10,7 @@ use fonio_host::{Filesystem, Ledger};
 
 const CUTS: u32 = 30;
 
-/// 1500 rows of about half a page, so that a transaction changes many pages of the file.
+/// 1500 rows of about half a page, so a transaction changes many pages of the file.
 const PREPARE: &str = "
     PRAGMA journal_mode=TRUNCATE;
     CREATE TABLE left_side(id INTEGER PRIMARY KEY, turn INTEGER, filling BLOB);
@@ -19,7 +20,7 @@ const PREPARE: &str = "
     INSERT INTO right_side SELECT * FROM left_side;
 ";
 
-/// A transaction changes the same rows in both tables. Meanwhile another process calls sync repeatedly.
+/// Each transaction changes the same rows in both tables, while another process calls sync repeatedly.
 const WORKLOAD: &str = r#"
     (while :; do sync -f "$FONIO_MOUNT"; sleep 0.02; done) &
     other=$!

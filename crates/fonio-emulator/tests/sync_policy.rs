@@ -1,6 +1,7 @@
-//! Tests that databases under a sync policy survive power cuts as their class promises, and that the cuts can hurt.
+//! Tests that databases under a sync policy survive power cuts as their class promises, and that the cuts can
+//! do damage.
 //!
-//! `cargo studies sync-policy` does the same many more times.
+//! `cargo studies sync-policy` runs many more cuts.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ fn every_class_keeps_its_promise() {
     if !std::path::Path::new("/usr/bin/python3").exists() {
         return fonio_testing::skip(Need::Python, "Debian's python3 is not installed");
     }
-    // Cargo has built it in the same folder as this test, as a dependency of the test.
+    // Cargo has built the library in the folder of this test, as its dependency.
     let test = std::env::current_exe().expect("path");
     let library = test.with_file_name("libfonio_sqlite_sync.so");
     assert!(library.exists(), "{} is missing", library.display());

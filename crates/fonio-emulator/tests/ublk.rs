@@ -1,4 +1,4 @@
-//! Tests emulated devices that are ublk devices, on a kernel that has them.
+//! Tests emulated ublk devices, on a kernel with ublk.
 
 use crate::bed;
 
@@ -15,8 +15,8 @@ use rustix::ioctl::{self, Opcode, Setter};
 
 const MIB: u64 = 1 << 20;
 
-/// Held during each test, because the numbers of devices are reused: a device that is left over could not be
-/// distinguished from that of another test.
+/// Held during each test: device numbers are reused, so a leftover device could not be distinguished from
+/// another test's.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 #[track_caller]
@@ -25,7 +25,8 @@ fn ublk_devices() -> Option<MutexGuard<'static, ()>> {
     has(&[Need::Root, Need::Ublk]).then_some(turn)
 }
 
-/// A ublk device of 64 MiB with constant times and this queue depth, without a file system.
+/// Returns the options of a 64 MiB ublk device with constant service times and this queue depth, without a
+/// file system.
 fn options(dir: &Path, depth: u32) -> Options {
     let mut options = bed::options(&dir.join("state"), 64);
     let steady = fs::read_to_string(&options.serve.profile).expect("profile");
@@ -34,7 +35,7 @@ fn options(dir: &Path, depth: u32) -> Options {
         .expect("profile");
     options.serve.profile = profile.display().to_string();
     options.through = Some(Through::Ublk);
-    // The tests must also pass on machines that are too slow for the device, such as guests of an emulator.
+    // The tests must also pass on machines that are too slow for the device, such as virtual machines.
     options.at_floor = true;
     (options.filesystem, options.mount) = (None, None);
     options
@@ -57,7 +58,7 @@ fn open_direct(device: &Path, more: i32) -> File {
     opened.expect("open")
 }
 
-/// 4 KiB of this value, aligned for direct I/O.
+/// 4 KiB filled with one value, aligned for direct I/O.
 #[repr(align(4096))]
 struct Page([u8; 4096]);
 
@@ -115,7 +116,7 @@ fn the_queue_has_the_limits_of_the_device_and_its_commands_arrive() {
             file.read_exact_at(&mut page.0, mib * MIB).expect("read");
             assert_eq!(page.0, [expected; 4096], "at {mib} MiB with depth {depth}");
         }
-        // Larger than one command, and through the page cache, so that many commands are in flight.
+        // Write more than one command through the page cache, so many commands are in flight.
         let content: Vec<u8> = (0_u32..1 << 20).flat_map(u32::to_le_bytes).collect();
         let cached = OpenOptions::new().read(true).write(true).open(&node).expect("open");
         cached.write_all_at(&content, 32 * MIB).expect("write");
@@ -188,7 +189,7 @@ fn stopping_writes_back_what_the_kernel_has_cached() {
     let device = emulated.device().expect("device").to_owned();
     let file = OpenOptions::new().write(true).open(&device).expect("open");
     file.write_all_at(&[7; 100_000], 8 * MIB).expect("write");
-    // The file is still open, as that of a mounted file system would be.
+    // The device is still open, as if it were mounted.
     emulated.stop().expect("stop");
     nothing_is_left(dir.path(), &device);
     assert!(file.write_all_at(&[7; 4096], 0).and_then(|()| file.sync_all()).is_err());
@@ -231,8 +232,7 @@ fn a_request_in_flight_is_waited_for_or_fails_with_its_server() {
         while in_flight().split_whitespace().next() == Some("0") {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // This request waits in the kernel, because the device takes one at a time, or the device no longer
-        // exists.
+        // This request waits in the kernel, because the queue depth is 1, or the device no longer exists.
         let second = read(9 * MIB);
         drop(file);
         if is_killed {
@@ -246,7 +246,7 @@ fn a_request_in_flight_is_waited_for_or_fails_with_its_server() {
     }
 }
 
-/// First the serving process is killed, then its owner, in another process.
+/// Kills first the serving process, then the owner in another process.
 #[test]
 fn a_killed_server_and_a_killed_owner_leave_nothing_behind() {
     let Some(_turn) = ublk_devices() else { return };
@@ -262,7 +262,7 @@ fn a_killed_server_and_a_killed_owner_leave_nothing_behind() {
         let emulated = Emulated::start(&with_file_system(options(dir, 1)), bed::server()).expect("start");
         let device = emulated.device().expect("device").to_owned();
         let file = emulated.mount_dir().map_or(device, |dir| dir.join("file"));
-        // Data in the page cache that the device has not seen.
+        // Dirty data in the page cache.
         fs::write(file, [7; 100_000]).expect("write");
         emulated
     };
@@ -273,7 +273,7 @@ fn a_killed_server_and_a_killed_owner_leave_nothing_behind() {
     let mut emulated = start(dir.path());
     let device = emulated.device().expect("device").to_owned();
     bed::kill_server(&mut emulated);
-    assert!(emulated.stop().is_err(), "there is nobody left to report");
+    assert!(emulated.stop().is_err(), "no process is left to report");
     nothing_is_left(dir.path(), &device);
 
     let name = "ublk::a_killed_server_and_a_killed_owner_leave_nothing_behind";

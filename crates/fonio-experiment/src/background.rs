@@ -1,5 +1,5 @@
-//! A second workload that runs concurrently with the measured one, on the same storage, for as long as the
-//! measured one runs.
+//! A second workload that runs concurrently with the measured one, on the same storage, until the measured
+//! one ends.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};
@@ -27,7 +27,7 @@ pub struct BackgroundFigures {
     pub workload: String,
     /// How long it ran, in seconds.
     pub ran_s: f64,
-    /// The share of its operations that it did.
+    /// The share of its operations that it completed.
     pub done_share: f64,
     /// Whether it ended by itself before the measured workload did.
     pub ended_early: bool,
@@ -36,7 +36,7 @@ pub struct BackgroundFigures {
     pub own: OwnFigures,
 }
 
-/// The I/O of one of several workloads, of the requests that it caused.
+/// The requests that one of several workloads caused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OwnFigures {
     /// Requests to the devices under test.
@@ -45,9 +45,10 @@ pub struct OwnFigures {
     pub read_bytes: u64,
     /// Bytes written by these requests.
     pub write_bytes: u64,
-    /// Seconds that its threads were blocked on storage, summed over them; `None` if the recording does not show waits.
+    /// Time that its threads were blocked on storage, in seconds, summed over the threads; `None` if the
+    /// recording does not show waits.
     pub blocked_s: Option<f64>,
-    /// The longest of these waits in seconds; `None` also if all waits were short.
+    /// The longest wait in seconds; `None` if waits are not recorded or were all short.
     pub longest_wait_s: Option<f64>,
 }
 
@@ -87,8 +88,8 @@ struct Process {
 
 impl RowSink for Process {
     fn request(&mut self, row: &Request) -> io::Result<()> {
-        // Each request belongs to one thread: a thread that queued another one's data did not cause the
-        // request.
+        // Each request is counted for the thread that caused it, not for a thread that queued another
+        // thread's data.
         if row.cause_tid.or(row.tid).is_some_and(|tid| self.tids.contains(&tid)) {
             self.own.requests += 1;
             match row.op {
@@ -117,7 +118,7 @@ pub(crate) struct BackgroundWorker {
     workload: String,
     socket: PathBuf,
     result: PathBuf,
-    /// The connection that began it.
+    /// The connection that started it.
     called: Option<UnixStream>,
 }
 
@@ -137,10 +138,10 @@ impl BackgroundWorker {
             options: Options {
                 scale: background.scale,
                 pace: measured.pace,
-                // It must differ from the measured workload in its choices and content.
+                // It must make other random choices and write other content than the measured workload.
                 seed: measured.seed ^ (1 << 63),
                 http: bed.http,
-                // A fix changes the measured workload.
+                // A fix changes only the measured workload.
                 overrides: Overrides::default(),
             },
             socket: socket.clone(),
@@ -178,7 +179,7 @@ impl BackgroundWorker {
     ) -> Result<BackgroundFigures, ExperimentError> {
         let Some(mut called) = self.called.take() else { return Err(self.worker.failure()) };
         let socket = &self.socket;
-        // If it has ended by itself, it no longer listens, but its answer is available.
+        // A process that has already ended no longer listens, but its answer can still be read.
         let _ = called.shutdown(Shutdown::Write);
         let mut answer = String::new();
         called.read_to_string(&mut answer).map_err(ExperimentError::system("read from", socket))?;

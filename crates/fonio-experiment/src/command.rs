@@ -1,5 +1,5 @@
-//! Runs a command of the user in several setups in interleaved rounds, and compares them as [`run_series`](crate::run_series)
-//! does workloads.
+//! Runs a user's command in several setups in interleaved rounds, and compares the setups, as
+//! [`run_series`](crate::run_series) does for workloads.
 
 use std::ffi::OsString;
 use std::io;
@@ -27,23 +27,23 @@ use crate::test_bed::{Roles, TestBed, enter_process};
 /// The mark that the recorder sets while a command runs.
 const COMMAND_MARK: &str = "command";
 
-/// The file in which a replay leaves its result. It is not on the devices under test.
+/// The file to which a replay writes its result. It is not on the devices under test.
 const RESULT: &str = "replayed.json";
 
-/// A command to be measured.
+/// A command to measure.
 #[derive(Clone, Debug)]
 pub struct CommandOptions<'a> {
     /// The program and its arguments; unused with a replay.
     pub command: &'a [OsString],
     /// Replay this instead.
     pub replay: Option<Replay<'a>>,
-    /// A line for the shell that runs before each measurement and is not measured, to bring the files into the same state.
+    /// A shell command that runs before each measurement, unmeasured, to bring the files into the same state.
     pub before_each: Option<&'a str>,
     /// The seed of the device model.
     pub seed: u64,
-    /// How this program starts itself.
+    /// How this program starts its own processes.
     pub roles: &'a Roles,
-    /// Set by a signal handler: the run ends as soon as it can.
+    /// Set by a signal handler to end the run as soon as possible.
     pub stop: &'a AtomicBool,
 }
 
@@ -59,8 +59,8 @@ pub struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    /// Makes the file or folder in `dir`, which is removed with the test bed, and returns the command that
-    /// replays on it.
+    /// Makes the file or folder in `dir` and returns the command that replays on it. The test bed removes the
+    /// file or folder.
     fn prepare(
         &self,
         bed: &mut TestBed,
@@ -82,7 +82,7 @@ impl Replay<'_> {
         Ok(words)
     }
 
-    /// The command line that repeats the replay.
+    /// Returns the command line that repeats the replay.
     fn told(&self) -> Vec<String> {
         let mut words = ["fonio", "replay"].map(str::to_owned).to_vec();
         words.push(self.recording.display().to_string());
@@ -109,15 +109,15 @@ impl CommandOptions<'_> {
 /// Runs the command in every setup in rounds, records and analyses each run once, and compares the setups. Also returns
 /// the analysis of the first run. `begins` is called before each run; recordings go to folders in `out`.
 ///
-/// In a directory, the command starts in the current one; on a device that is made for it, in the top folder
-/// of that device. Before each run, the file system is synced, so that no run writes the dirty data of
-/// another one. On a directory, the command runs once before without being measured, so that every run finds
-/// the page cache as the command leaves it.
+/// The command starts in the current directory; on a device that is formatted for it, in the device's top
+/// folder. The file system is synced before each run, so that no run writes back another run's dirty data. In
+/// a directory, the command first runs once unmeasured: every measured run then starts with the page cache
+/// that the command leaves behind.
 ///
 /// # Errors
 ///
-/// [`ExperimentError::CommandFailed`] if the command fails, and the error of the first run that failed otherwise. Every
-/// setting is then as it was.
+/// [`ExperimentError::CommandFailed`] if the command fails, or the error of the first run that failed. All
+/// settings are then restored.
 ///
 /// # Panics
 ///
@@ -132,9 +132,9 @@ pub fn run_command_series(
     std::fs::create_dir_all(out).map_err(ExperimentError::system("make", out))?;
     let design = Design { arms, rounds, seed: options.seed, stop: options.stop };
     let mut notes = Notes::default();
-    // On a device of the user, only the first run would find the page cache without its files.
+    // On the user's own device, only the first run would start without its files in the page cache.
     let in_folder = arms.iter().find(|arm| matches!(arm.setup.setup.storage, Storage::Directory(_)));
-    // A replay begins without its files in the page cache.
+    // A replay starts without its files in the page cache.
     if let Some(arm) = in_folder.filter(|_| options.replay.is_none()) {
         say!("Running the command once without measuring it …");
         let unmeasured = out.join("unmeasured");
@@ -205,7 +205,7 @@ fn run_once(
     if let Some(failure) = Failure::of(summary.command_exit, summary.command_signal) {
         return Err(ExperimentError::CommandFailed { command: options.line(), failure });
     }
-    // A replay reads its recording before it begins.
+    // A replay first reads its recording; that time is left out.
     let replayed = options.replay.as_ref().map(|_| Replayed::load(&bed.scratch.join(RESULT))).transpose()?;
     bed.close_measured()?;
     let analysed = Analysed::of(out)?;
@@ -216,7 +216,7 @@ fn run_once(
     Ok((RunFigures::of_recording(&analysed.analysis, wall_s, out), analysed))
 }
 
-/// How long a recorded command took, in seconds.
+/// Returns the run time of a recorded command in seconds.
 fn command_took(recording: &Path, options: &CommandOptions<'_>) -> Result<f64, ExperimentError> {
     let mut took = Took::default();
     Recording::open(recording)?.replay(&mut took, Tables::NONE.with(Table::Marks))?;
@@ -226,7 +226,7 @@ fn command_took(recording: &Path, options: &CommandOptions<'_>) -> Result<f64, E
     })
 }
 
-/// Runs a line of the shell, which ends with us.
+/// Runs a shell command, which is killed when this process ends.
 fn prepare(bed: &mut TestBed, line: &str, dir: Option<&Path>) -> Result<(), ExperimentError> {
     let mut shell = Command::new("sh");
     shell.args(["-c", line]).stdin(Stdio::null()).stdout(std::io::stderr());
@@ -246,7 +246,7 @@ fn prepare(bed: &mut TestBed, line: &str, dir: Option<&Path>) -> Result<(), Expe
     if status.success() { Ok(()) } else { Err(failed(&status)) }
 }
 
-/// How long the command took, in seconds.
+/// Returns the run time of the command in seconds.
 #[derive(Default)]
 struct Took(Option<f64>);
 

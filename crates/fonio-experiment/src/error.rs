@@ -13,7 +13,7 @@ use fonio_system::SystemError;
 use fonio_system::command::Failure;
 use fonio_workload::WorkloadError;
 
-/// An experiment that did not start or did not finish. Everything that it had made is undone.
+/// An experiment did not start or did not finish. All its changes are undone.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExperimentError {
@@ -33,7 +33,7 @@ pub enum ExperimentError {
         /// The reason.
         reason: String,
     },
-    /// A list has the same value twice.
+    /// A list contains a value twice.
     #[error("{option} names {value} twice")]
     NamedTwice {
         /// The option of the command line.
@@ -75,17 +75,17 @@ pub enum ExperimentError {
     TaskFailed {
         /// The exit status.
         status: String,
-        /// The message of the process.
+        /// The process's error message.
         complaint: String,
     },
-    /// The kernel killed a process under test because it reached its limit of memory.
+    /// The kernel killed a process under test because it reached its memory limit.
     #[error("the workload needs more than {} of memory: the kernel killed it; try a larger --memory", limit.to_exact_text())]
     OutOfMemory {
         /// The limit.
         limit: ByteCount,
     },
-    /// A recording shows no reads, writes and flushes.
-    #[error("{} shows no reads, writes or flushes to replay", recording.display())]
+    /// A recording has no reads, writes or flushes.
+    #[error("{} has no reads, writes or flushes to replay", recording.display())]
     NothingToReplay {
         /// The recording.
         recording: PathBuf,
@@ -99,7 +99,7 @@ pub enum ExperimentError {
         /// The recording.
         recording: PathBuf,
     },
-    /// The places that a recording accesses do not fit.
+    /// The data that a recording accesses do not fit on the device.
     #[error(
         "the recording accesses {}, and {} has {} free: use another place, or --size for an emulated device",
         wanted.to_exact_text(), place.display(), free.to_exact_text()
@@ -112,7 +112,7 @@ pub enum ExperimentError {
         /// The folder.
         place: PathBuf,
     },
-    /// A command to be measured failed.
+    /// A measured command failed.
     #[error("`{command}` failed, so nothing was measured, and all settings are restored")]
     CommandFailed {
         /// The command.
@@ -121,26 +121,26 @@ pub enum ExperimentError {
         #[source]
         failure: Failure,
     },
-    /// The line of the shell that prepares a measurement failed.
+    /// The shell command that prepares a measurement failed.
     #[error(
         "the preparation `{line}` failed ({status}); nothing was measured, and all settings are restored"
     )]
     NotPrepared {
         /// The line.
         line: String,
-        /// Its exit code or signal.
+        /// The exit code or signal.
         status: String,
     },
     /// A command ran, but the recording does not show where its time went.
-    #[error("where the time of {command} went was not seen: {reason}")]
+    #[error("the recording does not show where the time of {command} went: {reason}")]
     NotSeen {
         /// The command.
         command: String,
         /// The reason.
         reason: &'static str,
     },
-    /// The unit to be measured has no process.
-    #[error("no process belongs to the unit {unit:?} now; {}", seen_units(seen))]
+    /// The measured unit has no process.
+    #[error("the unit {unit:?} has no process now; {}", seen_units(seen))]
     NoUnit {
         /// The unit.
         unit: String,
@@ -155,8 +155,8 @@ pub enum ExperimentError {
         /// The first difference.
         differs: String,
     },
-    /// A file of a folder with slices is damaged.
-    #[error("{} is not a file of a live test that this version can read", path.display())]
+    /// A file in a test folder is damaged.
+    #[error("this version of fonio cannot read {} as a file of a live test", path.display())]
     BadSlice {
         /// The file.
         path: PathBuf,
@@ -164,25 +164,24 @@ pub enum ExperimentError {
         #[source]
         source: serde_json::Error,
     },
-    /// The recorder cannot see who waits for storage.
+    /// The recorder cannot see which threads wait for storage.
     #[error(
         "this kernel does not show which threads wait for storage, so there is nothing to measure: {reason}"
     )]
     NoWaits {
-        /// The note of the recorder.
+        /// The recorder's note.
         reason: String,
     },
     /// A system call failed.
     #[error(transparent)]
     System(#[from] SystemError),
     /// The user asked to stop.
-    #[error("stopped; everything that was made for the run is undone")]
+    #[error("stopped; everything set up for the run is undone")]
     Interrupted,
 }
 
-/// A part of a sentence that lists units.
+/// Returns a clause that lists the units.
 fn seen_units(seen: &[String]) -> String {
-    /// A longer list does not help.
     const MOST: usize = 30;
     if seen.is_empty() {
         return "this machine has no systemd units or containers; leave --unit out to measure all programs"

@@ -1,4 +1,4 @@
-//! Fills a file system before a run, as on a device in use: nearly full, with free space in many small holes.
+//! Fills a file system before a run until it resembles one in use: nearly full, with free space in many small holes.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -12,15 +12,15 @@ use fonio_core::{ByteCount, Random};
 use crate::error::ExperimentError;
 use crate::rounds::check_stop;
 
-/// Size of each file. A segment of a log-structured file system (2 MiB on F2FS, 8 MiB on NILFS2) holds many of them, so that
-/// most segments keep valid data after some were deleted.
+/// Size of each file. A segment of a log-structured file system (2 MiB on F2FS, 8 MiB on NILFS2) holds many
+/// of them, so most segments keep valid data after some files are deleted.
 const FILE_BYTES: usize = 128 << 10;
-/// Files between two looks at the free space.
+/// Number of files written between two checks of the free space.
 const FILES_AT_ONCE: usize = 16;
-/// Files are written up to this share, and then random ones are deleted.
+/// Files are written up to this share, then random files are deleted.
 const WRITTEN_SHARE: f64 = 0.98;
-/// A cleaner frees the space of the deleted files later. The run begins when the share is this close to the wanted one, or
-/// after this time: a cleaner moves valid data, and cannot free everything.
+/// A cleaner frees the space of the deleted files later. The run begins when the share is this close to the
+/// requested one, or after this time: the cleaner must move valid data and cannot free everything.
 const CLOSE_TO_SHARE: f64 = 0.01;
 const CLEANED_WITHIN: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -29,7 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Space {
     pub(crate) used: ByteCount,
-    /// The bytes that users other than root can still write.
+    /// Bytes that users other than root can still write.
     pub(crate) free: ByteCount,
 }
 
@@ -43,7 +43,7 @@ impl Space {
         })
     }
 
-    /// Bytes that are used or free, without those that the file system keeps for itself or for root.
+    /// Used and free bytes, without the blocks reserved for the file system or root.
     fn total(self) -> u64 {
         self.used.0 + self.free.0
     }
@@ -53,8 +53,8 @@ impl Space {
     }
 }
 
-/// Fills the file system that holds the directory `dir` to the share `wanted`. Writes files until it is full, and deletes
-/// random ones. A file system that reports itself full below `wanted` stays as it is.
+/// Fills the file system of the directory `dir` to the share `wanted`. Writes files until it is full, and
+/// deletes random ones. A file system that is full below `wanted` stays as it is.
 pub(crate) fn fill(dir: &Path, wanted: f64, seed: u64, stop: &AtomicBool) -> Result<(), ExperimentError> {
     let folder = dir.join("filling");
     fs::create_dir(&folder).map_err(ExperimentError::system("make", &folder))?;
@@ -65,7 +65,7 @@ pub(crate) fn fill(dir: &Path, wanted: f64, seed: u64, stop: &AtomicBool) -> Res
         if write_files(&folder, &mut files, &mut random)? {
             break;
         }
-        // Some file systems count data only when they are on the device.
+        // Some file systems count data only after write-back.
         write_back(dir)?;
     }
     let space = Space::of(dir)?;
@@ -96,7 +96,7 @@ fn write_files(
         match fs::write(&path, words.collect::<Vec<u8>>()) {
             Ok(()) => files.push(path),
             Err(error) if error.kind() == ErrorKind::StorageFull => {
-                // A part of the file may exist, or not even its name.
+                // The file may be incomplete or missing.
                 return match fs::remove_file(&path) {
                     Err(error) if error.kind() != ErrorKind::NotFound => {
                         Err(ExperimentError::system("remove", &path)(error))
@@ -134,7 +134,7 @@ mod tests {
         fill(&dir, 0.75, 1, &AtomicBool::new(false)).expect("it is filled");
         let share = Space::of(&dir).expect("space").used_share();
         assert!((share - 0.75).abs() < 0.01, "{share}");
-        // The holes are everywhere: some of the first files are gone.
+        // Files are deleted at random, so some of the first ones are missing.
         let first = (0..100).filter(|number| dir.join(format!("filling/{number}")).exists()).count();
         assert!((60..90).contains(&first), "{first}");
         ledger.close().expect("undone");

@@ -1,16 +1,16 @@
-//! Runs workloads on devices under the recorder, applies fixes, and measures what the fixes gain.
+//! Runs workloads on devices under the recorder, applies fixes, and measures the gain.
 //!
-//! Only this crate uses the test bed ([`fonio_host`]), the emulator and the workloads together. Every experiment is a
-//! [`Design`] of measurements in interleaved rounds, whose results are compared with intervals:
+//! Only this crate uses the test bed ([`fonio_host`]), the emulator and the workloads together. Every
+//! experiment is a [`Design`]: measurements in interleaved rounds, compared with confidence intervals.
 //!
-//! - [`run_series`] runs a workload in several [`Setup`]s, unchanged and with each [`Candidate`] fix; [`document()`]
-//!   makes a report of the series;
-//! - [`run_command_series`] does the same with a command of the user, or with the I/O of a recording ([`replay`]);
-//! - [`run_live`] switches a setting of the machine in use, in slices of time, and compares pairs of them;
-//! - [`launch_series`] launches a command in several places and divides its time into parts;
+//! - [`run_series`] runs a workload in several [`Setup`]s, unchanged and with each [`Candidate`] fix;
+//!   [`document()`] turns the series into a report;
+//! - [`run_command_series`] does the same with a user's command, or with a recording's I/O ([`replay`]);
+//! - [`run_live`] switches a setting of the machine in use, in slices of time, and compares pairs of slices;
+//! - [`launch_series`] launches a command on several setups and divides its time into parts;
 //! - [`measure_layers`] measures the throughput at each layer between a file and the device.
 //!
-//! Every measurement of the first two is recorded, and analysed once ([`Analysed`]).
+//! Runs of the first two are recorded and analysed once ([`Analysed`]).
 
 mod analysed;
 mod background;

@@ -1,13 +1,13 @@
-//! The matrix of a comparison: every combination of its places, file systems and schedulers.
+//! The matrix of a comparison: every combination of storage, file system and scheduler.
 
 use fonio_host::Filesystem;
 
 use crate::error::ExperimentError;
 
-/// Separates the place from the other values in the name of a combination.
+/// Separates the storage from the other values in a combination's name.
 pub(crate) const SEPARATOR: &str = " with ";
 
-/// The values that a comparison combines, each list as the user gave it.
+/// The values that a comparison combines, in the user's order.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a> {
     /// The directories, block devices and profiles, at least one.
@@ -21,7 +21,7 @@ pub struct Matrix<'a> {
 /// One combination of a [`Matrix`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Combination<'a> {
-    /// The place, followed by the values that differ between the combinations.
+    /// The storage, followed by the values that differ between the combinations.
     pub name: String,
     /// The place.
     pub place: &'a str,
@@ -32,7 +32,7 @@ pub struct Combination<'a> {
 }
 
 impl<'a> Matrix<'a> {
-    /// Returns all combinations: of each place in turn, and of each file system on it, those with each scheduler.
+    /// Returns all combinations, ordered by storage, file system and scheduler.
     pub fn combinations(&self) -> Result<Vec<Combination<'a>>, ExperimentError> {
         once("--on", self.places)?;
         once("--fs", self.filesystems)?;
@@ -59,7 +59,7 @@ impl<'a> Matrix<'a> {
     }
 }
 
-/// The values, or the default without values.
+/// Returns the values, or the default if there are none.
 fn choices<T>(values: impl Iterator<Item = T>) -> Vec<Option<T>> {
     let values: Vec<Option<T>> = values.map(Some).collect();
     if values.is_empty() { vec![None] } else { values }

@@ -1,4 +1,4 @@
-//! Records a command of the user, which must not outlive us.
+//! Records a user's command, and ends it if this process ends.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use fonio_system::{ProcessId, say};
 use crate::error::ExperimentError;
 use crate::test_bed::TestBed;
 
-/// Prints each note of the recordings once, because the notes are the same for each launch.
+/// Prints each note of the recordings once: they repeat for each launch.
 #[derive(Default)]
 pub(crate) struct Notes(BTreeSet<String>);
 
@@ -20,13 +20,13 @@ impl Notes {
         }
     }
 
-    /// Whether this note is new.
+    /// Returns whether this note is new.
     pub(crate) fn is_new(&mut self, note: &str) -> bool {
         self.0.insert(note.to_owned())
     }
 }
 
-/// Records; the command is in the ledger for as long as it runs.
+/// Records the command, which is in the ledger while it runs.
 pub(crate) fn record_command(
     bed: &mut TestBed,
     options: &RecordOptions,
@@ -36,7 +36,7 @@ pub(crate) fn record_command(
     let summary = record(options, &mut |progress| match progress {
         Progress::Note(note) => notes.print(note),
         Progress::CommandStarted { pid } => {
-            // A command that has already ended needs no entry; if the ledger cannot be written, the next step fails.
+            // A command that has ended needs no entry. If the ledger cannot be written, the next step fails.
             entry = ProcessId::of(pid)
                 .and_then(|id| bed.ledger().begin(Step::Process { id, leads_group: true }).ok());
         }

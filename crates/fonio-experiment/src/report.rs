@@ -1,5 +1,5 @@
-//! Turns a series into a report: one sentence on the result, the run times with their intervals, and below
-//! them why the first setup takes as long as it does.
+//! Turns a series into a report: a sentence on the result, the run times with intervals, then the report on
+//! the first setup's first run.
 
 use fonio_analysis::Answer;
 use fonio_analysis::compare::interval::RUNS_MIN;
@@ -15,7 +15,7 @@ use crate::matrix::SEPARATOR;
 use crate::rounds::RunTimes;
 use crate::series::{RunFigures, Series, VariationResult};
 
-/// Returns the report on `series`. `explained` is the report on the first run's recording; its questions follow.
+/// Returns the report on `series`. `explained` is the report on the first run's recording; its sections follow.
 pub fn document(series: &Series, explained: Option<Document>) -> Document {
     let name = series.variations.first().map_or("", |first| first.name.as_str());
     let mut verdict = verdict(series);
@@ -60,7 +60,7 @@ fn verdict(series: &Series) -> Verdict {
         .map(|variation| {
             format!("A measurement of {} is not valid. Do not draw conclusions from it.", variation.name)
         })
-        // The sentence above says one of them.
+        // The sentence already contains one of them.
         .chain(on_each_place(series).into_iter().filter(|told| !sentence.contains(told)))
         .collect();
     Verdict { tone, sentence, reasons }
@@ -72,7 +72,7 @@ fn shown(series: &Series) -> (Tone, String) {
         return (Tone::Plain, "Nothing was run.".to_owned());
     };
     let took = format!("{} on {} took {}", series.workload, first.name, Unit::S.format(first.times.wall_s));
-    // A faster place says nothing about file systems, schedulers and fixes.
+    // Faster storage says nothing about file systems, schedulers and fixes.
     let within: Vec<_> = others.iter().filter(|variation| is_within_place(series, variation)).collect();
     let compared = if within.is_empty() { others.iter().collect() } else { within };
     let best = |safe: bool| {
@@ -84,7 +84,7 @@ fn shown(series: &Series) -> (Tone, String) {
         (_, true) => (Tone::Plain, format!("{took}.")),
         _ if few => (
             Tone::Plain,
-            format!("{took}; fewer than three runs of each show no difference (--runs 3, or --runs auto)."),
+            format!("{took}; to show a difference, run each setup three times or more (--runs auto)."),
         ),
         (Some(variation), _) => (Tone::Notice, format!("{took}; {}.", faster_than_base(variation))),
         (None, _) if best(false).is_some() => (
@@ -98,7 +98,7 @@ fn shown(series: &Series) -> (Tone, String) {
     }
 }
 
-/// Returns a sentence on each place, if there are several places with several setups each.
+/// Returns a sentence on each storage, if there are several with several setups each.
 fn on_each_place(series: &Series) -> Vec<String> {
     let mut bases: Vec<&VariationResult> = Vec::new();
     for variation in &series.variations {
@@ -114,26 +114,26 @@ fn on_each_place(series: &Series) -> Vec<String> {
         let there = series.variations.iter().filter(|variation| variation.place == base.place);
         match fastest_shown(there.filter(|variation| variation.safe && is_compared(variation))) {
             Some(variation) => format!("{}.", faster_than_base(variation)),
-            None => format!("On {}, nothing was shown to be faster than {}.", base.place, base.name),
+            None => format!("On {}, no setup was shown to be faster than {}.", base.place, base.name),
         }
     };
     bases.iter().map(on_place).collect()
 }
 
-/// Returns whether the setup is compared with another one on the same place.
+/// Returns whether the setup is compared with another setup on the same storage.
 fn is_within_place(series: &Series, variation: &VariationResult) -> bool {
     let base = series.variations.iter().find(|base| variation.compared_with.as_ref() == Some(&base.name));
     base.is_some_and(|base| base.place == variation.place)
 }
 
-/// Returns the setup with the greatest gain of those that were shown to be faster.
+/// Returns the setup with the greatest gain that was shown.
 fn fastest_shown<'a>(setups: impl Iterator<Item = &'a VariationResult>) -> Option<&'a VariationResult> {
     setups
         .filter(|variation| answer(variation) == Answer::Lower)
         .max_by(|a, b| a.times.speedup.unwrap_or(0.0).total_cmp(&b.times.speedup.unwrap_or(0.0)))
 }
 
-/// Returns a part of a sentence on the gain of a setup.
+/// Returns a clause on the gain of a setup.
 fn faster_than_base(variation: &VariationResult) -> String {
     format!(
         "{} is {} times as fast as {} ({})",
@@ -162,8 +162,8 @@ fn faster(variation: &VariationResult) -> Option<(f64, f64, f64)> {
     Some((1.0 / change.high?, 1.0 / change.ratio?, 1.0 / change.low?))
 }
 
-/// Returns the setups' names for tables, where they must be short. If all setups are on one place and differ in their file
-/// systems or schedulers, the place is left out; the title names it.
+/// Returns short names of the setups for tables. If all setups are on one storage and differ in file system
+/// or scheduler, the storage is left out; the title names it.
 fn labels(series: &Series) -> Vec<&str> {
     let names = series.variations.iter().map(|variation| variation.name.as_str());
     let place =
@@ -194,8 +194,8 @@ fn section(series: &Series) -> Section {
     notes.extend(ended_early(series));
     if !on_each_place(series).is_empty() {
         notes.push(
-            "Setups on one place are compared with the first one there, and the first ones on further places with the \
-             first of all."
+            "Setups on the same storage are compared with its first setup. The first setup on any other storage is \
+             compared with the first of all."
                 .into(),
         );
     }
@@ -245,7 +245,7 @@ fn table(series: &Series) -> Table {
             (None, Some(speedup)) => Cell::Number(speedup, Unit::Ratio),
             (None, None) => Cell::Unknown,
         };
-        // Readers would take a mean over only some of the runs for the mean of all.
+        // A mean over some of the runs would be misread as the mean over all.
         let busy: Option<Vec<f64>> = variation.runs.iter().map(|run| run.busy_share).collect();
         let mut cells = vec![
             Cell::Name(label.to_owned()),
@@ -264,19 +264,19 @@ fn table(series: &Series) -> Table {
     };
     let mut columns = vec![
         Column::new("Setup"),
-        Column::noted("Run time", "Mean of the runs, with the shortest and the longest."),
+        Column::noted("Run time", "Mean, shortest and longest run."),
         Column::noted(
             "Speed",
-            "Run time without the fix over run time with it, in the same round: geometric mean and interval.",
+            "Run time without the fix over run time with it in the same round: geometric mean and interval.",
         ),
         Column::new("Answer"),
-        Column::noted("Requests", "To the devices under test, mean of the runs."),
+        Column::noted("Requests", "Requests to the devices under test, mean of the runs."),
         Column::new("Written").or_drop(),
         Column::new("Flushes").or_drop(),
-        Column::noted("Busy", "Time with a request in flight, over the run time.").or_drop(),
+        Column::noted("Busy", "Share of the run time with a request in flight.").or_drop(),
     ];
     if shows_usable {
-        columns.push(Column::noted("Space", "For files, on the empty file system.").or_drop());
+        columns.push(Column::noted("Space", "Bytes for files on the empty file system.").or_drop());
     }
     Table {
         caption: "Run times".into(),
@@ -317,18 +317,15 @@ fn background(series: &Series) -> Option<Table> {
         rows.push(row(label, &first.workload, mean(&done), others.iter().map(|other| other.own).collect()));
     }
     (!rows.is_empty()).then(|| Table {
-        caption: "Each workload beside the other".into(),
+        caption: "Both workloads, run at the same time".into(),
         columns: vec![
             Column::new("Setup"),
             Column::new("Workload"),
-            Column::noted("Done", "Share of its operations that the workload beside did, mean of the runs."),
-            Column::noted("Requests", "That it caused, mean of the runs."),
+            Column::noted("Done", "Share completed by the concurrent workload, mean of the runs."),
+            Column::noted("Requests", "Requests that it caused, mean of the runs."),
             Column::new("Read").or_drop(),
             Column::new("Written"),
-            Column::noted(
-                "Blocked",
-                "Time that its threads were blocked on storage, summed over them, mean of the runs.",
-            ),
+            Column::noted("Blocked", "Time blocked on storage, summed over its threads, mean of the runs."),
             Column::noted("Longest", "The longest wait of all runs."),
         ],
         rows,
@@ -336,13 +333,13 @@ fn background(series: &Series) -> Option<Table> {
     })
 }
 
-/// Returns a note for runs in which the concurrent workload ended before the measured one.
+/// Returns a note if the concurrent workload ended before the measured one.
 fn ended_early(series: &Series) -> Option<String> {
     let runs = || series.variations.iter().flat_map(|variation| &variation.runs);
     let early = runs().filter_map(|run| run.background.as_ref()).filter(|background| background.ended_early);
     let first = early.clone().next()?;
     Some(format!(
-        "{} ended before {} in {} of {} runs, so that the rest ran alone. To have it run longer: --background-scale.",
+        "{} ended before {} in {} of {} runs, so the rest of these runs was without it. Make it longer with --background-scale.",
         first.workload,
         series.workload,
         early.count(),
@@ -350,7 +347,7 @@ fn ended_early(series: &Series) -> Option<String> {
     ))
 }
 
-/// Returns the mean run time between the shortest and the longest.
+/// Returns the mean run time with the shortest and the longest.
 fn times(variation: &VariationResult) -> Cell {
     let RunTimes { wall_s, wall_s_min, wall_s_max, .. } = variation.times;
     if variation.runs.len() < 2 {
@@ -478,7 +475,7 @@ mod tests {
             compared_with: Some(base.to_owned()),
             ..result(name, true, times)
         };
-        // The disk is ten times as fast as the card, and a fix makes the card twice as fast.
+        // The disk is ten times as fast as the card, and the fix doubles the card's speed.
         let disk = on_disk("disk", "card", &[1.0, 1.01, 0.99]);
         let slower = on_disk("disk, a", "disk", &[11.0, 11.1, 10.9]);
         let series = series(vec![result("card, a", true, &[5.0, 5.1, 4.9]), disk, slower]);
@@ -487,7 +484,7 @@ mod tests {
             verdict.sentence,
             "web on card took 10 s; card, a is 2.00 (1.95 to 2.05) times as fast as card (5 s)."
         );
-        assert_eq!(verdict.reasons, ["On disk, nothing was shown to be faster than disk."]);
+        assert_eq!(verdict.reasons, ["On disk, no setup was shown to be faster than disk."]);
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Measures several arms in interleaved rounds, and compares them within rounds.
 //!
-//! A [`Design`] lists its arms: setups of a workload, places of a launch, layers of an I/O path. A round
-//! measures every arm once, and every second round does so in reverse order. So changes on the machine over
-//! time affect all arms alike. Each round has its own seed, the same for all arms: only the arm differs
-//! within a round, and no single seed decides the result. [`Design::run`] runs the rounds; [`run_times`] and
-//! [`compare`] turn the measurements into ratios with intervals.
+//! A [`Design`] lists its arms: setups of a workload or a launch, or layers of an I/O path. A round measures
+//! every arm once, in reverse order in every second round. So changes on the machine over time affect all
+//! arms equally. Each round has its own seed, the same for all arms: only the arm differs within a round, and
+//! no single seed decides the result. [`Design::run`] runs the rounds; [`run_times`] and [`compare`] turn the
+//! measurements into ratios with intervals.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,9 +22,9 @@ use crate::error::ExperimentError;
 pub struct Arm<S> {
     /// The arm's name, also used for the folders of its recordings.
     pub name: String,
-    /// The index of the arm that this one is compared with; `None` for the first.
+    /// The index of the arm with which it is compared; `None` for the first arm.
     pub compared_with: Option<usize>,
-    /// How the arm is set up.
+    /// The arm's setup.
     pub setup: S,
 }
 
@@ -33,8 +33,8 @@ pub struct Arm<S> {
 pub enum Rounds {
     /// This many, at least 1.
     Fixed(u32),
-    /// The number that brings the interval of every arm's ratio within `factor` of the ratio. A pilot of
-    /// three rounds, which count as well, estimates this number. It is smaller if the rounds would exceed
+    /// As many rounds as bring every arm's confidence interval within `factor` of its ratio. A pilot of three
+    /// rounds, included in the result, estimates the number. It is smaller if the rounds would exceed
     /// `budget`.
     Pilot {
         /// Factor above 1: 1.25 means within 25 percent.
@@ -44,19 +44,19 @@ pub enum Rounds {
     },
 }
 
-/// Rounds of a pilot: the smallest number that has a spread.
+/// Number of rounds of a pilot: the minimum for estimating a spread.
 pub const PILOT_ROUNDS: u32 = RUNS_MIN as u32;
 
-/// The arms to measure, their order and their number of rounds.
+/// The arms to measure and the number of rounds.
 #[derive(Debug)]
 pub struct Design<'a, S> {
     /// The arms, at least one.
     pub arms: &'a [Arm<S>],
-    /// How often each arm is measured.
+    /// The number of times each arm is measured.
     pub rounds: Rounds,
     /// The seed of the first round; it increases by one with each round.
     pub seed: u64,
-    /// Set by a signal handler: no further measurement begins.
+    /// Set by a signal handler to start no further measurement.
     pub stop: &'a AtomicBool,
 }
 
@@ -67,7 +67,7 @@ pub struct Measurement<'a, S> {
     pub arm: usize,
     /// The arm's name.
     pub name: &'a str,
-    /// How the arm is set up.
+    /// The arm's setup.
     pub setup: &'a S,
     /// The round, from 1.
     pub round: u32,
@@ -86,7 +86,7 @@ impl<S> Measurement<'_, S> {
     }
 }
 
-/// The result of a measurement that has a run time.
+/// A measurement result with a run time.
 pub trait Timed {
     /// Returns the run time in seconds, above 0.
     fn wall_s(&self) -> f64;
@@ -98,11 +98,11 @@ impl<S> Design<'_, S> {
     ///
     /// # Errors
     ///
-    /// The error of the first measurement that failed, and [`ExperimentError::Interrupted`] after `stop` is set.
+    /// The error of the first failed measurement, or [`ExperimentError::Interrupted`] after `stop` is set.
     ///
     /// # Panics
     ///
-    /// If there is no arm or no round, or if an arm is compared with a later one.
+    /// If there are no arms or no rounds, or if an arm is compared with a later one.
     pub fn run<T: Timed>(
         &self,
         begins: &mut dyn FnMut(&Measurement<'_, S>),
@@ -121,7 +121,7 @@ impl<S> Design<'_, S> {
         while round < rounds {
             round += 1;
             let seed = self.seed.wrapping_add(u64::from(round - 1));
-            // Effects of one arm on the next, and a drift of the machine, then favour no arm.
+            // Then neither effects on the next arm nor drift of the machine favour an arm.
             let mut order: Vec<usize> = (0..self.arms.len()).collect();
             if round % 2 == 0 {
                 order.reverse();
@@ -157,7 +157,7 @@ pub(crate) fn check_stop(stop: &AtomicBool) -> Result<(), ExperimentError> {
     if stop.load(Ordering::Relaxed) { Err(ExperimentError::Interrupted) } else { Ok(()) }
 }
 
-/// Returns the total number of rounds that every arm's interval needs and the budget allows.
+/// Returns the total number of rounds: what every arm's interval needs, within the budget.
 fn rounds_after_pilot<S, T: Timed>(
     arms: &[Arm<S>],
     results: &[Vec<T>],
@@ -166,7 +166,7 @@ fn rounds_after_pilot<S, T: Timed>(
     pilot: Duration,
 ) -> u32 {
     let fit = f64::from(PILOT_ROUNDS) * budget.as_secs_f64() / pilot.as_secs_f64().max(f64::MIN_POSITIVE);
-    // Maximum number of rounds: more add nothing, even if they are short.
+    // Maximum number of rounds: more do not help, even if they are short.
     let most = fit.clamp(f64::from(PILOT_ROUNDS), 1000.0) as usize;
     let together = arms.iter().filter(|arm| arm.compared_with.is_some()).count();
     let needed = arms.iter().zip(results).filter_map(|(arm, own)| {
@@ -188,10 +188,10 @@ pub struct RunTimes {
     pub wall_s_min: f64,
     /// The longest run in seconds.
     pub wall_s_max: f64,
-    /// Speedup over the arm that this one is compared with: the geometric mean of the rounds' ratios. Above 1 is
-    /// faster; `None` for the first arm.
+    /// Speedup over the compared arm: the geometric mean of the rounds' ratios. Above 1 is faster; `None` for
+    /// the first arm.
     pub speedup: Option<f64>,
-    /// Run time over that of the arm that this one is compared with, with the interval by rounds.
+    /// Run time divided by the compared arm's run time, with the confidence interval over the rounds.
     pub change: Option<Change>,
 }
 
@@ -209,9 +209,9 @@ pub fn run_times<S, T: Timed>(arms: &[Arm<S>], results: &[Vec<T>]) -> Vec<RunTim
     all.iter().enumerate().map(spread).collect()
 }
 
-/// Compares each arm's values with those of the arm that it is compared with, paired by rounds. `figures` holds one
-/// list for each figure, with the values of each arm: `None` for an arm without values. All figures of all arms are
-/// tested together (Holm). An entry of the result is `None` if there is nothing to compare.
+/// Compares each arm's values with the values of its compared arm, paired by rounds. `figures` has a list for
+/// each figure, with the values of each arm, `None` if it has none. All comparisons are tested together
+/// (Holm). An entry of the result is `None` if there is nothing to compare.
 pub(crate) fn compare<S>(arms: &[Arm<S>], figures: &[&[Option<Vec<f64>>]]) -> Vec<Vec<Option<Change>>> {
     let pair = |(figure, at): (usize, usize)| {
         let values = figures[figure];
@@ -288,7 +288,7 @@ mod tests {
             let stop = AtomicBool::new(false);
             let rounds = Rounds::Pilot { factor: 1.25, budget };
             let design = Design { arms: &arms, rounds, seed: 1, stop: &stop };
-            // Run times of the second arm alternate.
+            // The second arm's run times alternate.
             let measure = &mut |measurement: &Measurement<'_, f64>| {
                 let odd = if measurement.arm == 1 && measurement.round % 2 == 1 { spread } else { 1.0 };
                 Ok(Took(measurement.setup * odd))
@@ -301,8 +301,8 @@ mod tests {
         assert_eq!(run(1.5, Duration::ZERO), 3);
     }
 
-    /// Eight equal arms, in fixed rounds and after a pilot. Student's t holds for normal logarithms; those of real runs
-    /// have a longer tail above, which this noise has too.
+    /// Eight equal arms, in fixed rounds and after a pilot. Student's t assumes normally distributed
+    /// logarithms. Those of real runs have a longer upper tail, and so has this noise.
     #[test]
     fn equal_arms_are_called_different_in_at_most_5_percent_of_designs() {
         const DESIGNS: u64 = 400;

@@ -21,7 +21,7 @@ use crate::task::{Task, TaskResult};
 use crate::test_bed::{Roles, TestBed};
 use crate::worker::Worker;
 
-/// The workload of a run, and how it is run.
+/// The workload of a run and its options.
 #[derive(Clone, Debug)]
 pub struct RunOptions<'a> {
     /// The workload.
@@ -30,15 +30,16 @@ pub struct RunOptions<'a> {
     pub scale: f64,
     /// A workload that runs concurrently, on the same storage and within the same limits.
     pub background: Option<Background<'a>>,
-    /// The factor on its pauses.
+    /// The factor by which its pauses are multiplied.
     pub pace: f64,
-    /// Whether the recording continues until the workload's dirty pages are written back. The run time excludes this.
+    /// Whether the recording continues until the workload's dirty pages are written back. The run time
+    /// excludes write-back.
     pub write_back: bool,
     /// The seed of content and device model.
     pub seed: u64,
-    /// How this program starts itself.
+    /// How this program starts its own processes.
     pub roles: &'a Roles,
-    /// Set by a signal handler: the run ends as soon as it can.
+    /// Set by a signal handler to end the run as soon as possible.
     pub stop: &'a AtomicBool,
 }
 
@@ -47,19 +48,19 @@ pub struct RunOptions<'a> {
 pub struct Run {
     /// The outcome of the workload, and its run time.
     pub outcome: Outcome,
-    /// The bytes for files on the file system that was made for the run, when it was empty; `None` in a directory.
+    /// Bytes for files on the run's new file system when it was empty; `None` in a directory.
     pub usable: Option<ByteCount>,
     /// The recording's directory.
     pub recording: PathBuf,
     /// The recording's analysis.
     pub analysed: Analysed,
-    /// The spans that the workload marked, in the order of their ends.
+    /// The spans that the workload marked, ordered by their ends.
     pub marks: Vec<fonio_workload::Mark>,
     /// The report of each emulated device, with its profile.
     pub devices: Vec<(String, ServeReport)>,
-    /// The processor time that serving the emulated devices took during the run.
+    /// Processor time used to serve the emulated devices during the run.
     pub server_cpu: Nanos,
-    /// With a concurrent workload: the measured workload's own I/O, and the figures of the concurrent one.
+    /// With a concurrent workload: the measured workload's own I/O, and the concurrent workload's figures.
     pub background: Option<(OwnFigures, BackgroundFigures)>,
 }
 
@@ -67,7 +68,7 @@ pub struct Run {
 ///
 /// # Errors
 ///
-/// [`ExperimentError`]; everything that was made is undone, except for a recording that had begun.
+/// [`ExperimentError`]; everything is undone, except for a recording that had started.
 pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<Run, ExperimentError> {
     let mut bed = TestBed::make(setup, options.workload, options.background, options.seed, options.roles)?;
     let (result, socket) = (bed.scratch.join("result.json"), bed.scratch.join("call"));
@@ -94,7 +95,7 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
         None => None,
     };
     let mut worker = Worker::prepare(&mut bed, "task", &task, options.roles, options.stop)?;
-    // The preparation was not confined. The ledger removes the groups with the test bed.
+    // Only the run is confined, not the preparation. The ledger removes the groups with the test bed.
     let confined = Confined::make(bed.ledger(), setup.limits)?;
     [Some(worker.pid()), other.as_ref().map(BackgroundWorker::pid)]
         .into_iter()
@@ -132,13 +133,13 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
     Ok(Run { outcome, usable, recording: out.to_owned(), analysed, marks, devices, server_cpu, background })
 }
 
-/// Nanoseconds of processor time that the serving processes have used since their start.
+/// Returns the processor time that the serving processes have used, in nanoseconds.
 fn server_cpu(devices: &[(String, ServeReport)]) -> u64 {
     devices.iter().map(|(_, report)| report.cpu_ns.0).sum()
 }
 
-/// Starts the prepared task, and the concurrent one, under the recorder, and waits for the end of the first.
-/// Returns `None` if the task wrote no result.
+/// Starts the prepared task and the concurrent one under the recorder, and waits until the prepared task
+/// ends. Returns `None` if the task wrote no result.
 fn record_task(
     bed: &TestBed,
     options: &RunOptions<'_>,

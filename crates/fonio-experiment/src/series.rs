@@ -1,4 +1,4 @@
-//! Runs a workload in several setups in interleaved rounds, and compares the setups with a fix to those without.
+//! Runs a workload in several setups in interleaved rounds, and compares the setups with and without fixes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -26,16 +26,16 @@ pub struct Variation {
     pub setup: Setup,
 }
 
-/// Returns the arms of a comparison: each of `setups` unchanged, and with each of `candidates`, which change
-/// `workload` or, for a command, only what it runs on. A fix is compared with its own setup without the fix;
-/// a further setup with the first one on the same storage, or else with the first of all. `possible` checks
-/// whether this machine can make a setup, as [`Setup::check_kernel`] does. `refused` is called for a fix that
-/// does not apply to a setup, is not possible, or results in one of `setups`: an error ends the planning,
-/// `Ok` leaves the fix out.
+/// Returns the arms of a comparison: each of `setups`, unchanged and with each of `candidates`. A candidate
+/// changes the setup, and `workload` unless a command runs. A setup with a fix is compared with the same
+/// setup without it; other setups with the first one on the same storage, or else with the first setup.
+/// `possible` checks whether this machine supports a setup, as [`Setup::check_kernel`] does. `refused` is
+/// called for a fix that does not apply to a setup, is not supported, or results in one of `setups`. Its
+/// error ends the planning; `Ok` leaves out the fix.
 ///
 /// # Errors
 ///
-/// The error of `possible` for one of `setups`, and the error of `refused`.
+/// The error of `possible` for one of `setups`, or the error of `refused`.
 pub fn variations(
     setups: &[(String, Setup)],
     candidates: &[Candidate],
@@ -98,14 +98,14 @@ pub struct Series {
 pub struct VariationResult {
     /// The setup's name.
     pub name: String,
-    /// The directory, device or profile of the setup; for a setup with a fix, that of the setup without it.
+    /// The directory, device or profile of the setup without its fix.
     pub place: String,
-    /// The name of the setup that it is compared with: the same setup without a fix, the first one on the same place, or
-    /// the first of all.
+    /// The name of the setup with which it is compared: the same setup without a fix, the first setup on the
+    /// same storage, or the first setup.
     pub compared_with: Option<String>,
-    /// A sentence on what a power cut can lose with the fix; `None` without a fix.
+    /// A sentence that names the data that a power cut can lose with the fix; `None` without a fix.
     pub power_cut: Option<String>,
-    /// Whether all data reported as durable survive a power cut, or only recent writes can be lost.
+    /// Whether a power cut loses no data reported as durable, or only recent writes.
     pub safe: bool,
     /// The setup's run times.
     #[serde(flatten)]
@@ -119,7 +119,7 @@ pub struct VariationResult {
 pub struct RunFigures {
     /// Run time in seconds.
     pub wall_s: f64,
-    /// Seconds of the run time that the workload paused on purpose, summed over its threads.
+    /// Intended pauses of the workload in seconds, summed over its threads.
     pub think_s: f64,
     /// Number of requests to the devices under test.
     pub requests: u64,
@@ -135,7 +135,7 @@ pub struct RunFigures {
     pub sync_write_share: Option<f64>,
     /// Share of the run time with a request in flight.
     pub busy_share: Option<f64>,
-    /// Seconds of processor time that serving the emulated devices took during the run.
+    /// Processor time used to serve the emulated devices during the run, in seconds.
     pub server_cpu_s: f64,
     /// The report's verdict.
     pub verdict: String,
@@ -147,11 +147,11 @@ pub struct RunFigures {
     pub files: BTreeMap<String, FilesOutcome>,
     /// Size of each of the workload's databases at the end, in bytes.
     pub database_bytes: BTreeMap<String, u64>,
-    /// Bytes for files on the file system that was made for the run, when it was empty; `None` in a directory.
+    /// Bytes for files on the run's new file system when it was empty; `None` in a directory.
     pub usable_bytes: Option<u64>,
     /// Bytes of HTTP bodies received.
     pub fetched_bytes: u64,
-    /// With a concurrent workload: the own I/O of the measured one. The figures above are of all requests.
+    /// With a concurrent workload: the measured workload's own I/O. The figures above include all requests.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub own: Option<OwnFigures>,
     /// The concurrent workload, and its own I/O.
@@ -196,7 +196,7 @@ impl RunFigures {
         }
     }
 
-    /// Returns the figures that any recording has, for a run that took `wall_s` seconds.
+    /// Returns the figures that every recording has, for a run of `wall_s` seconds.
     pub(crate) fn of_recording(analysis: &Analysis, wall_s: f64, recording: &Path) -> RunFigures {
         RunFigures {
             wall_s,
@@ -270,18 +270,18 @@ pub(crate) fn results(arms: &[Arm<Variation>], runs: Vec<Vec<RunFigures>>) -> Ve
     arms.iter().zip(runs).zip(times).map(result).collect()
 }
 
-/// Returns the place of a setup: a fix may replace the device.
+/// Returns the storage of a setup without its fix, because a fix can replace the device.
 fn place(arms: &[Arm<Variation>], arm: &Arm<Variation>) -> String {
     let base = arm.compared_with.filter(|_| arm.setup.loses.is_some());
     base.map_or(arm, |at| &arms[at]).setup.setup.storage.to_string()
 }
 
-/// Returns the `arms` that are worth repeating after each was run once: every setup without a fix, and the `count`
-/// fastest fixes of each setup.
+/// Returns the `arms` to repeat after a first run of each: every setup without a fix, and the `count` fastest
+/// fixes of each setup.
 ///
 /// # Panics
 ///
-/// If `once` is the series of other arms.
+/// If `once` is a series of other arms.
 pub fn fastest(arms: &[Arm<Variation>], once: &Series, count: usize) -> Vec<Arm<Variation>> {
     assert_eq!(arms.len(), once.variations.len(), "each was run");
     let mut kept: Vec<usize> = Vec::new();
@@ -350,8 +350,8 @@ mod tests {
         assert_eq!(kept, [("a", None), ("a, fast", Some(0)), ("b", Some(0)), ("b, fast", Some(2))]);
     }
 
-    /// Plans fixes on setups, on a kernel without NILFS2. Returns the names of the arms with those that they are compared with,
-    /// and the fixes that were left out.
+    /// Plans fixes on setups, on a kernel without NILFS2. Returns the name of each arm with its compared arm,
+    /// and the fixes left out.
     fn planned(
         setups: &[(&str, Setup)],
         fixes: &[&str],
@@ -395,7 +395,7 @@ mod tests {
                 &["card / ", "card, wal-full / card", "card, f2fs / card", ". / card", "., wal-full / ."][..],
                 &[no_reformat][..],
             ),
-            // A setup is compared with the first one on its storage.
+            // A setup is compared with the first setup on its storage.
             (
                 &[
                     ("a", on("a", Ext4)),
@@ -439,7 +439,7 @@ mod tests {
             variations: vec![result(2.0)],
         };
         let text = serde_json::to_string(&series).expect("it can be written");
-        assert!(text.contains(r#""wall_s":2.0"#), "run times stand beside the name: {text}");
+        assert!(text.contains(r#""wall_s":2.0"#), "run times follow the name: {text}");
         assert!(text.contains(r#""full":0.9"#), "so do conditions: {text}");
         assert_eq!(serde_json::from_str::<Series>(&text).expect("it can be read"), series);
     }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ExperimentError;
 
-/// The storage that a workload runs on.
+/// The storage on which a workload runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Storage {
     /// A directory on a file system of the machine.
@@ -22,12 +22,12 @@ pub enum Storage {
     Device {
         /// The device's node.
         path: PathBuf,
-        /// How the user confirmed that it may be overwritten.
+        /// The user's confirmation that it may be overwritten.
         confirmation: Confirmation,
     },
     /// A device emulated from this profile.
     Profile(String),
-    /// A RAID-0 array that the kernel's md driver makes of emulated devices.
+    /// A RAID-0 array of emulated devices, made with the kernel's md driver.
     MdRaid0(MdRaid0),
 }
 
@@ -50,10 +50,10 @@ pub struct Member {
 impl MdRaid0 {
     const PREFIX: &str = "md-raid0:";
 
-    /// The size of md's stripes: that of the emulated RAID-0, and of the study's.
+    /// The stripe size of md arrays, the same as in the emulated RAID-0 and in the study.
     pub const CHUNK: ByteCount = ByteCount(4096);
 
-    /// Parses the name of an array; `None` if it is another place.
+    /// Parses the name of an array; `None` for other storage.
     pub fn parse(place: &str) -> Option<Result<MdRaid0, ExperimentError>> {
         let names = place.strip_prefix(Self::PREFIX)?;
         let bad = |reason: String| ExperimentError::BadArray { place: place.to_owned(), reason };
@@ -76,7 +76,7 @@ impl MdRaid0 {
         })
     }
 
-    /// Returns the profile and the size of each device, if those without a size share `total` equally.
+    /// Returns the profile and size of each device; devices without a size share `total` equally.
     pub fn sized(&self, total: ByteCount) -> impl Iterator<Item = (&str, ByteCount)> {
         let share = total.0 / self.members.len() as u64 / Self::CHUNK.0 * Self::CHUNK.0;
         self.members
@@ -109,7 +109,7 @@ impl fmt::Display for Storage {
     }
 }
 
-/// The medium that one of a workload's directories is moved to.
+/// The medium to which a workload's directory is moved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Medium {
     /// The machine's memory.
@@ -121,31 +121,31 @@ pub enum Medium {
 /// Everything between a workload and the flash.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
-    /// The storage that the workload runs on.
+    /// The storage on which the workload runs.
     pub storage: Storage,
-    /// The size of an emulated device, or of all devices of an array together.
+    /// The size of an emulated device, or the total size of an array's devices.
     pub size: ByteCount,
-    /// The factor by which emulated devices are slower than their models.
+    /// The slowdown factor of emulated devices relative to their models.
     pub dilate: f64,
-    /// Faults of the emulated device (`fonio_emulator::Fault`); of an array, those of its last device.
+    /// Faults of the emulated device (`fonio_emulator::Fault`), or of an array's last device.
     pub faults: Vec<String>,
-    /// The file system to make on a device; unused for a folder, which already has one.
+    /// The file system to make on a device; unused for a folder, which is on an existing file system.
     pub filesystem: Filesystem,
     /// Mount options, separated by commas.
     pub mount_options: Vec<String>,
-    /// The I/O scheduler; `None` for none on an emulated device, and for the current one on a block device.
+    /// The I/O scheduler. `None` means no scheduler on an emulated device, and the current scheduler on a block device.
     pub scheduler: Option<String>,
-    /// Settings of the device, of its mount or of the machine, which are restored after each run.
+    /// Settings of the device, its mount or the machine; restored after each run.
     pub settings: Vec<Setting>,
     /// The link to the server; `None` means loopback.
     pub link: Option<LinkRates>,
     /// The share of the file system that is filled before each run; `None` to leave it empty.
     pub full: Option<f64>,
-    /// Directories of the workload that are on another medium.
+    /// The workload's directories that are on another medium.
     pub moved: BTreeMap<String, Medium>,
-    /// Whether a device faster than this machine can emulate runs at the machine's speed.
+    /// Whether a device that is too fast to emulate runs as fast as this machine can.
     pub at_floor: bool,
-    /// The limits of processor and memory for the workload's process.
+    /// Processor and memory limits of the workload's process.
     pub limits: Limits,
     /// Changes to the workload's definition.
     pub overrides: Overrides,
@@ -156,19 +156,19 @@ pub struct Setup {
 pub struct Background<'a> {
     /// The workload.
     pub workload: &'a Workload,
-    /// The share of its full amount, above 0. If it ends before the measured one, the rest runs alone.
+    /// The share of its full amount, above 0. If it ends early, the measured workload continues alone.
     pub scale: f64,
 }
 
-/// The conditions that all setups of a plan have in common, besides their storage.
+/// The conditions common to all setups of a plan, apart from the storage.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Conditions {
     /// The share of one processor that the process under test could use; `None` if it was not confined.
     pub cpu_share: Option<CpuShare>,
-    /// The memory that it could use, with the page cache that it brought in, in bytes; `None` if it was not confined.
+    /// Memory that it could use in bytes, including its page cache; `None` if it was not confined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// The factor by which emulated devices were slower than their models.
+    /// The slowdown factor of emulated devices relative to their models.
     pub dilate: f64,
     /// The share of the file system that was filled before each run; `None` if it was not.
     pub full: Option<f64>,
@@ -185,7 +185,7 @@ impl Conditions {
         }
     }
 
-    /// Returns the unusual conditions, as parts of a sentence that each follow a comma.
+    /// Returns the unusual conditions as clauses, each after a comma.
     pub(crate) fn told(self) -> String {
         let dilated = (self.dilate != 1.0)
             .then(|| format!(", on emulated devices {} times slower than their models", self.dilate));
@@ -193,7 +193,7 @@ impl Conditions {
             self.full.map(|share| format!(", on file systems filled to {}", Unit::Share.format(share)));
         let confined = self.cpu_share.map(|share| {
             let period_ms = share.period().as_secs_f64() * 1e3;
-            format!(", confined to {share} of one processor in periods of {period_ms:.1} ms")
+            format!(", limited to {share} of one processor in periods of {period_ms:.1} ms")
         });
         let memory = self.memory_bytes.map(|bytes| {
             format!(
@@ -206,7 +206,7 @@ impl Conditions {
 }
 
 impl Setup {
-    /// Returns the plain setup on `storage`: ext4, no chosen scheduler, no link, 2 GiB.
+    /// Returns the default setup on `storage`: ext4, default scheduler, no link, 2 GiB.
     pub fn on(storage: Storage) -> Setup {
         Setup {
             storage,
@@ -231,12 +231,12 @@ impl Setup {
         !matches!(self.storage, Storage::Directory(_))
     }
 
-    /// Returns the settings of the workload's folder, which change where its files are.
+    /// Returns the settings that change where the files of the workload's folder are.
     pub fn settings_of_folder(&self) -> impl Iterator<Item = &Setting> {
         self.settings.iter().filter(|setting| setting.scope() == Scope::Folder)
     }
 
-    /// Checks that the running kernel has the file system and the scheduler of the setup, and that the settings can be
+    /// Checks that the running kernel has the setup's file system and scheduler, and that its settings can be
     /// changed in a directory.
     ///
     /// # Errors

@@ -1,8 +1,8 @@
-//! The workload's own process: its task, and its result.
+//! The task of the workload's own process, and its result.
 //!
-//! The process runs this program again, only for this task. It prepares the workload, reports that, and waits for a
-//! call. The recorder's command is a [`start_task`], which calls the process and ends with it; therefore the recording
-//! does not contain the preparation. Marks and outcome go to a file that is not on the device under test.
+//! The process runs this program again, only for this task. It prepares the workload, reports that it is ready, and
+//! waits for a call. The recorder's command is [`start_task`], which calls the process and ends with it, so the
+//! recording does not contain the preparation. Marks and the outcome go to a file that is not on the device under test.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -24,21 +24,21 @@ pub(crate) struct Task {
     pub(crate) workload: Workload,
     pub(crate) places: BTreeMap<String, PathBuf>,
     pub(crate) options: Options,
-    /// The socket on which the process waits for the call once it is prepared.
+    /// The socket on which the prepared process waits for the call.
     pub(crate) socket: PathBuf,
     /// The file for the [`TaskResult`].
     pub(crate) result: PathBuf,
-    /// Whether dirty pages are written back before the caller gets its answer.
+    /// Whether dirty pages are written back before the process replies to the caller.
     pub(crate) write_back: bool,
-    /// Whether the workload runs concurrently with the measured one, until its caller closes the connection;
-    /// then it leaves a [`BackgroundResult`].
+    /// Whether this is the concurrent workload, which runs until its caller closes the connection and then
+    /// writes a [`BackgroundResult`].
     pub(crate) is_background: bool,
 }
 
 /// The line that the process prints when it is prepared.
 pub(crate) const PREPARED: &str = "prepared";
 
-/// The answer to the caller after a run without an error.
+/// The reply to the caller after a run without an error.
 pub(crate) const DONE: &str = "done";
 
 /// The result of a run.
@@ -51,13 +51,13 @@ pub(crate) struct TaskResult {
 /// The result of a workload that ran concurrently with another one.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct BackgroundResult {
-    /// The share of its operations that it did.
+    /// The share of its operations that it completed.
     pub(crate) done: f64,
     pub(crate) ran_ns: u64,
     pub(crate) ended_early: bool,
 }
 
-/// Does the task in `file`: prepares, waits for the call, runs. Progress goes to standard error if that is a terminal.
+/// Executes the task in `file`: prepares, waits for the call, runs. Shows progress if standard error is a terminal.
 ///
 /// # Errors
 ///
@@ -116,7 +116,7 @@ fn run_background(
 ) -> Result<BackgroundResult, ExperimentError> {
     let mut from_caller = caller.try_clone().map_err(ExperimentError::system("read from", socket))?;
     let stop = runner.stop_flag();
-    // It ends with this process.
+    // The thread ends with this process.
     std::thread::spawn(move || {
         let _ = from_caller.read(&mut [0]);
         stop.store(true, Ordering::Relaxed);
@@ -131,11 +131,11 @@ fn run_background(
     Ok(BackgroundResult { done, ran_ns: began.elapsed().as_nanos() as u64, ended_early })
 }
 
-/// Calls the process that waits at `socket`, and returns when that process has done its task.
+/// Calls the process that waits at `socket`, and returns when its task is complete.
 ///
 /// # Errors
 ///
-/// [`ExperimentError::TaskFailed`] with the message of the process.
+/// [`ExperimentError::TaskFailed`] with the process's message.
 pub fn start_task(socket: &Path) -> Result<(), ExperimentError> {
     let mut stream = UnixStream::connect(socket).map_err(ExperimentError::system("call", socket))?;
     let mut answer = String::new();
@@ -174,7 +174,7 @@ fn write(path: &Path, result: &impl Serialize) -> Result<(), ExperimentError> {
 struct Listener {
     marks: Vec<Mark>,
     shown: bool,
-    /// The share of the operations that are done.
+    /// The share of completed operations.
     done: f64,
     /// Shows nothing.
     is_quiet: bool,

@@ -22,10 +22,10 @@ use crate::error::ExperimentError;
 use crate::filling::{Space, fill};
 use crate::setup::{Background, MdRaid0, Medium, Setup, Storage};
 
-/// Size of a place in memory: more than any workload writes. Memory is only used as data are written.
+/// Size of a folder in memory: more than any workload writes. Only written data use memory.
 const MEMORY_PLACE: u64 = 1 << 30;
 
-/// How this program starts itself in its other roles: its file, and the arguments of each role.
+/// How this program starts itself in another role: its file, and the arguments of each role.
 #[derive(Clone, Debug)]
 pub struct Roles {
     /// The program's file.
@@ -38,15 +38,15 @@ pub struct Roles {
     pub do_task: Vec<String>,
     /// The role that calls [`crate::start_task`] with the socket that follows.
     pub start_task: Vec<String>,
-    /// The role that calls [`crate::replay::Sequence::replay`] with the recording and the file or folder that follow, and `--layer
-    /// calls` and `--fast` after them.
+    /// The role that calls [`crate::replay::Sequence::replay`]. A recording, a file or folder, and optionally
+    /// `--layer calls` and `--fast` follow.
     pub replay: Vec<String>,
-    /// The role that mounts the first directory that follows on the second, with the options after `--mount-options` before them,
-    /// stays in the foreground, and prints a line when the mount is ready.
+    /// The role that serves a FUSE mount in the foreground, and prints a line when it is ready.
+    /// `--mount-options` with the options, the source directory and the mount point follow.
     pub mount: Vec<String>,
 }
 
-/// An emulated device to be started.
+/// An emulated device to start.
 struct NewDevice<'a> {
     profile: &'a str,
     size: ByteCount,
@@ -57,24 +57,24 @@ struct NewDevice<'a> {
 /// The devices, file systems, directories, link and server of a setup.
 #[derive(Debug)]
 pub(crate) struct TestBed {
-    // The server ends first, because it uses the others.
+    // The server uses the other parts, so it ends first.
     server: Option<Child>,
     cleaner: Option<Cleaner>,
-    /// The root of the file system that was made for the workload, and the bytes for files on it.
+    /// The root of the workload's new file system, and its bytes for files.
     made: Option<(PathBuf, ByteCount)>,
-    /// An array and its mount, which use the devices. It was opened before theirs, so a later process also
-    /// undoes it first.
+    /// An array and its mount, which use the devices. This ledger was opened before the devices' ledgers, so
+    /// a later process also undoes it first.
     array: Option<Ledger>,
     devices: Vec<(String, Emulated)>,
     /// `None` after the test bed is closed.
     ledger: Option<Ledger>,
-    /// The locks of borrowed settings. They end after the ledger, which restores the settings.
+    /// The locks of borrowed settings, released after the ledger has restored the settings.
     changes: Vec<OnlyChanger>,
-    /// Settings of the workload's folder, whose mounts are on the devices.
+    /// Settings of the workload's folder; their mounts are on the devices.
     of_folder: Vec<Entry>,
-    /// The folder of each place.
+    /// The folder of each of the workload's places.
     pub(crate) places: BTreeMap<String, PathBuf>,
-    /// The same of the concurrent workload.
+    /// The same for the concurrent workload.
     pub(crate) background_places: BTreeMap<String, PathBuf>,
     /// The devices that a recorder should watch.
     pub(crate) watched: Vec<Selector>,
@@ -85,7 +85,7 @@ pub(crate) struct TestBed {
 }
 
 impl TestBed {
-    /// Makes the test bed of `setup` for `workload`, and for the concurrent one.
+    /// Makes the test bed of `setup` for `workload` and the concurrent workload.
     pub fn make(
         setup: &Setup,
         workload: &Workload,
@@ -120,8 +120,8 @@ impl TestBed {
         Ok(bed)
     }
 
-    /// Makes the test bed of `setup` for any command. A folder is used as it is; `with` is copied to a device that is
-    /// formatted for the command. With a link, a server runs behind it. The folder is the only place, `dir`.
+    /// Makes the test bed of `setup` for any command. A folder is used as it is; `with` is copied to a device
+    /// that is formatted for the command. With a link, a server runs behind it. The only place is `dir`.
     pub fn for_command(
         setup: &Setup,
         with: &[PathBuf],
@@ -140,7 +140,7 @@ impl TestBed {
                 let how: &[&str] = if setup.filesystem.has_unix_files() {
                     &["-a"]
                 } else {
-                    // Owners cannot be kept, and symbolic links become the files that they name.
+                    // Owners are not preserved, and symbolic links become copies of their targets.
                     &["-rL", "--preserve=timestamps"]
                 };
                 for path in with {
@@ -184,18 +184,18 @@ impl TestBed {
         Ok(folder)
     }
 
-    /// Restores the settings of the workload's folder at once, not at the speed of the devices.
+    /// Restores the settings of the workload's folder, without waiting for the emulated devices.
     fn restore_folder(&mut self) -> Result<(), ExperimentError> {
         let entries = std::mem::take(&mut self.of_folder);
         if entries.is_empty() {
             return Ok(());
         }
-        // If a device's process has ended, the error of the setting says more.
+        // If a device's process has ended, the setting's error is more helpful.
         let _ = self.unpace();
         Ok(entries.into_iter().rev().try_for_each(|entry| self.ledger().undo(entry))?)
     }
 
-    /// Makes a ledger and a folder for small files, and nothing else.
+    /// Makes only a ledger and a folder for small files.
     fn bare() -> Result<TestBed, ExperimentError> {
         let state = Ledger::default_dir();
         Ledger::recover(&state)?;
@@ -219,13 +219,13 @@ impl TestBed {
         })
     }
 
-    /// Returns the bytes for files on the file system that was made for the workload, when it was empty; `None` in a
+    /// Returns the bytes for files on the workload's new file system when it was empty; `None` in a
     /// directory.
     pub fn usable(&self) -> Option<ByteCount> {
         self.made.as_ref().map(|(_, bytes)| *bytes)
     }
 
-    /// Fills the file system that was made for the workload to `share`. The devices should be unpaced.
+    /// Fills the workload's new file system to `share`. The devices should be unpaced.
     ///
     /// # Errors
     ///
@@ -239,21 +239,21 @@ impl TestBed {
 
     /// Returns the ledger, for processes that must not outlive the test bed.
     pub(crate) fn ledger(&mut self) -> &mut Ledger {
-        self.ledger.as_mut().expect("it is there until the bed is closed")
+        self.ledger.as_mut().expect("it exists until the bed is closed")
     }
 
-    /// Makes the emulated devices answer at once, so that preparing a run takes no time.
+    /// Lets the emulated devices complete requests immediately, to prepare a run quickly.
     pub fn unpace(&mut self) -> Result<(), ExperimentError> {
         self.devices.iter_mut().try_for_each(|(_, device)| Ok(device.unpace()?))
     }
 
-    /// Makes the emulated devices answer at the model's times again.
+    /// Lets the emulated devices complete requests at the model's times again.
     pub fn pace(&mut self) -> Result<(), ExperimentError> {
         self.devices.iter_mut().try_for_each(|(_, device)| Ok(device.pace()?))
     }
 
-    /// Writes back the cached data of the places and drops them, so that the run begins cold. No other file's cache is
-    /// touched.
+    /// Writes back and drops the cached data of the places, so the run starts with a cold cache. Other files
+    /// stay cached.
     pub fn forget_caches(&self) -> Result<(), ExperimentError> {
         for dir in self.places.values().chain(self.background_places.values()) {
             forget(dir)?;
@@ -267,11 +267,11 @@ impl TestBed {
         self.devices.iter_mut().map(report).collect()
     }
 
-    /// Undoes everything, and returns an error for anything that could not be undone.
+    /// Undoes everything, and returns an error if something could not be undone.
     ///
     /// # Errors
     ///
-    /// [`ExperimentError`]; the ledgers keep what remains for the next start.
+    /// [`ExperimentError`]; the ledgers keep the remaining steps for the next start.
     pub fn close(mut self) -> Result<(), ExperimentError> {
         self.stop_server();
         self.cleaner = None;
@@ -286,8 +286,8 @@ impl TestBed {
         }
     }
 
-    /// Undoes everything after a complete measurement. If another program still uses a device, the measurement is kept: a
-    /// note names the program, and the device is removed at the next start.
+    /// Undoes everything after a complete measurement. If another program still uses a device, the
+    /// measurement stays valid: a note names the program, and the next start removes the device.
     ///
     /// # Errors
     ///
@@ -298,7 +298,7 @@ impl TestBed {
                 ExperimentError::Host(in_use @ HostError::InUse { .. })
                 | ExperimentError::Emulator(EmulatorError::Host(in_use @ HostError::InUse { .. })),
             ) => {
-                eprintln!("note: {in_use}. It is removed when fonio starts the next time after that ends.");
+                eprintln!("note: {in_use}. fonio removes it at its first start after that program ends.");
                 Ok(())
             }
             closed => closed,
@@ -340,7 +340,7 @@ impl TestBed {
         }
     }
 
-    /// Notes that the file system of the setup was made on `device` and mounted on `dir`, and starts its cleaner.
+    /// Records the setup's file system on `device`, mounted on `dir`, and starts its cleaner.
     fn is_made(&mut self, setup: &Setup, device: &Path, dir: &Path) -> Result<(), ExperimentError> {
         self.made = Some((dir.to_owned(), Space::of(dir)?.free));
         if setup.filesystem == Filesystem::Nilfs2 {
@@ -380,7 +380,7 @@ impl TestBed {
         self.array = Some(Ledger::open(&Ledger::default_dir())?);
         let (mut nodes, last) = (Vec::new(), array.members.len() - 1);
         for (at, (profile, size)) in array.sized(setup.size).enumerate() {
-            // Two cards of one kind do not make the same random choices.
+            // Two cards of the same kind make different random choices.
             let seed = seed ^ (at as u64) << 32;
             let faults = if at == last { &setup.faults[..] } else { &[] };
             nodes.push(self.emulate(&NewDevice { profile, size, seed, faults }, None, "", setup, roles)?);
@@ -398,11 +398,11 @@ impl TestBed {
         Ok(dir)
     }
 
-    /// Unmounts and stops the array. Data that are still in memory are written at once, not at the speed of
-    /// the devices.
+    /// Unmounts and stops the array. Data still in memory are written without waiting for the emulated
+    /// devices.
     fn stop_array(&mut self) -> Result<(), ExperimentError> {
         let Some(array) = self.array.take() else { return Ok(()) };
-        // If a device's process has ended, the array is stopped nevertheless.
+        // The array is stopped even if a device's process has ended.
         let _ = self.unpace();
         Ok(array.close()?)
     }
@@ -418,10 +418,10 @@ impl TestBed {
     ) -> Result<PathBuf, ExperimentError> {
         self.emulate(device, Some(filesystem), mount_options, setup, roles)?;
         let (_, device) = self.devices.last().expect("it was started");
-        Ok(device.mount_dir().expect("it was asked to be mounted").to_owned())
+        Ok(device.mount_dir().expect("a mount was requested").to_owned())
     }
 
-    /// Starts an emulated device, mounted if it has a file system, and returns its node.
+    /// Starts an emulated device, mounts its file system if it has one, and returns its node.
     fn emulate(
         &mut self,
         device: &NewDevice<'_>,
@@ -432,7 +432,7 @@ impl TestBed {
     ) -> Result<PathBuf, ExperimentError> {
         let profile = device.profile.to_owned();
         let serve = ServeConfig {
-            // A used card has no part that was never written.
+            // Every part of a used card has been written.
             written: device.size,
             dilate: setup.dilate,
             faults: device.faults.to_vec(),
@@ -491,7 +491,7 @@ impl TestBed {
 
     fn stop_server(&mut self) {
         if let Some(mut server) = self.server.take() {
-            // The server ends when its standard input closes; if it does not end, it is killed.
+            // The server should end when its standard input closes; otherwise it is killed.
             drop(server.stdin.take());
             let _ = server.kill();
             let _ = server.wait();
@@ -509,7 +509,7 @@ impl Drop for TestBed {
     }
 }
 
-/// Enters a process into the ledger, which ends it if this program is killed. `None` if it has already ended.
+/// Enters a process into the ledger, so it is ended if this program is killed. `None` if it has already ended.
 pub(crate) fn enter_process(ledger: &mut Ledger, child: &Child) -> Result<Option<Entry>, ExperimentError> {
     let Some(id) = ProcessId::of(child.id()) else { return Ok(None) };
     Ok(Some(ledger.begin(Step::Process { id, leads_group: false })?))

@@ -1,4 +1,4 @@
-//! The process of a workload. It is started and prepared, and ends with the test bed at the latest.
+//! The process of a workload. It ends with the test bed at the latest.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -50,7 +50,7 @@ impl Worker {
     pub(crate) fn failure(&mut self) -> ExperimentError {
         let _ = self.child.kill();
         let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-        ExperimentError::TaskFailed { status, complaint: "it says why above".to_owned() }
+        ExperimentError::TaskFailed { status, complaint: "its error is printed above".to_owned() }
     }
 
     /// Waits for the end of a process that has written its result.

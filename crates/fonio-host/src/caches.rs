@@ -1,8 +1,8 @@
-//! Drops the caches of our own files and devices, and no others.
+//! Drops the page cache of single files and devices.
 //!
-//! `/proc/sys/vm/drop_caches` drops the caches of the complete machine, which disturbs all other measurements. For a
-//! file, `POSIX_FADV_DONTNEED` drops the cache after the dirty pages were written; for a device, `BLKFLSBUF` does; for
-//! a file system, unmounting it does.
+//! `/proc/sys/vm/drop_caches` drops the caches of all files, which disturbs other measurements. For a file,
+//! `POSIX_FADV_DONTNEED` drops the cached pages once the dirty ones are written. `BLKFLSBUF` does this for a
+//! device, and unmounting for a file system.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -51,7 +51,7 @@ struct CacheStat {
     recently_evicted: u64,
 }
 
-/// The number of bytes of a file in the page cache; `None` if the kernel cannot tell (before Linux 6.5).
+/// Returns the number of cached bytes of a file; `None` before Linux 6.5, which lacks `cachestat`.
 ///
 /// # Errors
 /// [`HostError::System`] if the file cannot be opened.
@@ -59,7 +59,7 @@ pub fn cached_bytes(path: &Path) -> Result<Option<ByteCount>, HostError> {
     let file = File::open(path).map_err(HostError::system("open", path))?;
     let range = CacheRange { offset: 0, length: 0 };
     let mut stat = CacheStat::default();
-    // SAFETY: both pointers are to structs of the kernel's layout that outlive the call; it writes to the second only.
+    // SAFETY: both structs have the kernel's layout and outlive the call, which writes only to the second.
     let done =
         unsafe { libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const range, &raw mut stat, 0_u32) };
     if done == 0 {
@@ -67,12 +67,12 @@ pub fn cached_bytes(path: &Path) -> Result<Option<ByteCount>, HostError> {
     }
     match Errno::from_io_error(&std::io::Error::last_os_error()) {
         Some(Errno::NOSYS | Errno::OPNOTSUPP) | None => Ok(None),
-        Some(error) => Err(HostError::system("look into the cache of", path)(error)),
+        Some(error) => Err(HostError::system("query the page cache of", path)(error)),
     }
 }
 
-/// Writes back and drops the page cache of one block device. Files of a file system that is mounted from it have their
-/// own caches, which stay.
+/// Writes back and drops the page cache of one block device. Cached files of a file system mounted from it
+/// stay cached.
 ///
 /// # Errors
 /// [`HostError::System`]; only root may do this.
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn a_file_keeps_its_content_when_its_cache_goes() {
-        // The folder of this program is on a disk. A file system in memory would keep its pages.
+        // The test program is on a disk; a tmpfs would keep its pages.
         let folder = std::env::current_exe().expect("this test has a path");
         let folder = folder.parent().expect("it is in a folder");
         let file = tempfile::NamedTempFile::new_in(folder).expect("temporary file");

@@ -14,8 +14,8 @@ use crate::program;
 const PROGRAM: &str = "nilfs_cleanerd";
 const PACKAGE: &str = "nilfs-tools";
 
-/// Debian's settings, except for the first: by default, nothing is freed that is younger than an hour. A nearly full file
-/// system would then be full for the whole run.
+/// Debian's settings, except for the first. By default, data younger than an hour are not freed, so a nearly
+/// full file system would stay full for the whole run.
 const SETTINGS: &str = "\
 protection_period 0
 min_clean_segments 10%
@@ -34,14 +34,14 @@ use_mmap
 log_priority info
 ";
 
-/// A running nilfs_cleanerd; it is ended when this is dropped.
+/// A running nilfs_cleanerd. Dropping it kills the daemon.
 #[derive(Debug)]
 pub struct Cleaner(Child);
 
 impl Cleaner {
-    /// Starts the cleaner of the NILFS2 on `device`, which is mounted on `dir`. It may free data at once; otherwise it has
-    /// Debian's settings, which are written to the new file `settings`: it begins when less than a tenth of the device is
-    /// free.
+    /// Starts the cleaner of the NILFS2 on `device`, which is mounted on `dir`. Writes its settings to the
+    /// new file `settings`: Debian's, except that new data may be freed at once. It starts cleaning when less
+    /// than a tenth of the device is free.
     ///
     /// # Errors
     /// [`HostError::ProgramMissing`], or [`HostError::System`] if it cannot be started.
@@ -72,7 +72,6 @@ impl Cleaner {
 
 impl Drop for Cleaner {
     fn drop(&mut self) {
-        // It may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

@@ -1,4 +1,4 @@
-//! Control groups that limit the processor time and the memory of processes, in both versions of control groups.
+//! Limits processor time and memory of processes with control groups, version 1 or 2.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,26 +14,26 @@ use crate::ledger::{Entry, Ledger, Step};
 /// Number of attempts to empty and remove a group.
 const EMPTY_TRIES: u32 = 50;
 const EMPTY_PAUSE: Duration = Duration::from_millis(10);
-/// The minimum memory with which a program can start and its page cache can hold anything.
+/// Minimum memory for a program to start and cache some pages.
 const MEMORY_LEAST: ByteCount = ByteCount(16 << 20);
 
-/// The resources that processes may use together.
+/// Limits on the total resources of a set of processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
-    /// A share of one processor; `None` for no limit.
+    /// Share of one processor; `None` for no limit.
     pub cpu: Option<CpuShare>,
-    /// Memory with the page cache that the processes bring in, without swap; `None` for no limit.
+    /// Memory, including the page cache that the processes fill, without swap; `None` for no limit.
     pub memory: Option<ByteCount>,
 }
 
 impl Limits {
-    /// Whether nothing is limited.
+    /// Returns whether no resource is limited.
     pub fn is_none(&self) -> bool {
         *self == Limits::default()
     }
 }
 
-/// Control groups whose processes together get the limits. Undoing their ledger removes them.
+/// Control groups whose processes share the limits. Undoing their ledger removes them.
 #[derive(Debug)]
 pub struct Confined {
     dirs: Vec<(PathBuf, Entry)>,
@@ -43,8 +43,8 @@ impl Confined {
     /// Creates the groups.
     ///
     /// # Errors
-    /// [`HostError::NotRoot`], [`HostError::MemoryLimit`] for too little memory, or [`HostError::NoLimit`] with the command
-    /// that helps.
+    /// [`HostError::NotRoot`], [`HostError::MemoryLimit`] for too little memory, or [`HostError::NoLimit`]
+    /// with the command that enables the limit.
     pub fn make(ledger: &mut Ledger, limits: Limits) -> Result<Confined, HostError> {
         let mut confined = Confined { dirs: Vec::new() };
         if limits.is_none() {
@@ -65,7 +65,7 @@ impl Confined {
                 return Err(HostError::MemoryLimit { wanted: memory, least: MEMORY_LEAST });
             }
             confined.limit(ledger, Controller::MEMORY, |is_unified| {
-                // Without a limit on swap, memory beyond the limit would go to the disk of the machine.
+                // Without a swap limit, memory beyond the limit would be swapped out to disk.
                 match is_unified {
                     true => vec![("memory.max", memory.0.to_string()), ("memory.swap.max", "0".to_owned())],
                     false => vec![
@@ -78,7 +78,7 @@ impl Confined {
         Ok(confined)
     }
 
-    /// Writes the settings of a controller, into a group that is there already or into a new one.
+    /// Writes the settings of a controller to a group, which is created if missing.
     fn limit(
         &mut self,
         ledger: &mut Ledger,
@@ -101,7 +101,7 @@ impl Confined {
         for (at, (file, value)) in settings(hierarchy.is_unified()).into_iter().enumerate() {
             let path = dir.join(file);
             if !path.exists() {
-                // Kernels without swap accounting have no limit of swap.
+                // Kernels without swap accounting have no swap limit.
                 if at > 0 && controller == Controller::MEMORY {
                     continue;
                 }
@@ -113,12 +113,12 @@ impl Confined {
         Ok(())
     }
 
-    /// The groups' folders, for processes that begin in the groups.
+    /// Directories of the groups, for starting processes inside them.
     pub fn dirs(&self) -> impl Iterator<Item = &Path> {
         self.dirs.iter().map(|(dir, _)| dir.as_path())
     }
 
-    /// Moves a running process into the groups, with all its threads.
+    /// Moves a running process with all its threads into the groups.
     pub fn add(&self, pid: u32) -> Result<(), HostError> {
         self.dirs().try_for_each(|dir| {
             let path = dir.join("cgroup.procs");
@@ -126,10 +126,10 @@ impl Confined {
         })
     }
 
-    /// Returns how often the kernel killed a process of the groups because it needed more memory.
+    /// Returns how many processes of the groups the OOM killer has killed.
     pub fn kills(&self) -> u64 {
         let counted = self.dirs().filter_map(|dir| {
-            // In version 1, the file also shows whether the killer is on.
+            // In version 1, the file also shows whether the OOM killer is on.
             let text = ["memory.events", "memory.oom_control"]
                 .iter()
                 .find_map(|file| fs::read_to_string(dir.join(file)).ok())?;
@@ -144,13 +144,13 @@ impl Confined {
     }
 }
 
-/// A controller of the kernel.
+/// A control group controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Controller {
     name: &'static str,
     /// The resource that it limits.
     what: &'static str,
-    /// The options of the kernel's configuration for the controller, and for its limit.
+    /// Kernel configuration options for the controller and for its limit.
     option: &'static str,
     limit_option: &'static str,
 }
@@ -170,7 +170,6 @@ impl Controller {
     };
 }
 
-/// The hierarchy of a controller.
 enum Hierarchy {
     /// The unified hierarchy (version 2).
     Unified(PathBuf),
@@ -188,7 +187,7 @@ impl Hierarchy {
         }
         let none = |reason: String| HostError::NoLimit { what: controller.what, reason };
         let Some(unified) = mounts.of_kind("cgroup2").next() else {
-            let reason = "no control groups are mounted; `mount -t cgroup2 none /sys/fs/cgroup` mounts them";
+            let reason = "no control groups are mounted; run `mount -t cgroup2 none /sys/fs/cgroup`";
             return Err(none(reason.to_owned()));
         };
         let holds = |file: &str| {
@@ -200,7 +199,7 @@ impl Hierarchy {
             Ok(Hierarchy::Unified(unified.dir.clone()))
         } else if holds("cgroup.controllers") {
             Err(none(format!(
-                "the {name} controller is off; `echo +{name} > {dir}/cgroup.subtree_control` turns it on until the next boot"
+                "the {name} controller is off; run `echo +{name} > {dir}/cgroup.subtree_control` to turn it on until the next boot"
             )))
         } else {
             // Raspberry Pi OS turns it off by default.
@@ -230,7 +229,7 @@ pub(crate) fn undo(path: &Path) -> Result<(), HostError> {
     for _ in 0..EMPTY_TRIES {
         let Ok(left) = fs::read_to_string(path.join("cgroup.procs")) else { return Ok(()) };
         for pid in left.split_whitespace() {
-            // This fails if the process has ended, which is fine.
+            // Fails if the process has ended.
             let _ = fs::write(&parent, pid);
         }
         match fs::remove_dir(path) {

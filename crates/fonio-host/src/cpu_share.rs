@@ -1,12 +1,11 @@
-//! A share of one processor, given by the bandwidth limit of the `cpu` control group.
+//! A share of one processor, enforced by the bandwidth limit of the `cpu` controller.
 //!
-//! In each period the group may run for its quota; then it is stopped until the next period begins. A group
-//! with a quarter of a processor therefore does not run at a quarter of the speed: it runs at full speed, and
-//! stands still for three quarters of the time. Even with short periods, an event during a stop, such as the
-//! completion of a read, is handled up to one period late. The kernel allows no quota below 1 ms
-//! (`min_cfs_quota_period` of `kernel/sched/core.c`), so a share of 1/4 has periods of 4 ms. The kernel
-//! checks the used time at each timer tick, and deducts any excess later: the share holds over many periods,
-//! not in each one.
+//! In each period, the group may run for its quota and is then throttled until the next period. So a group
+//! with a quarter of a processor runs at full speed for a quarter of the time. Even with short periods, an
+//! event while it is throttled, such as the completion of a read, is handled up to one period late. The
+//! minimum quota is 1 ms (`min_cfs_quota_period` of `kernel/sched/core.c`), so a share of 1/4 has periods of
+//! 4 ms. The kernel checks the used time at each timer tick and deducts any excess later, so the share holds
+//! on average, not in each period.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +15,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::HostError;
 
-/// The smallest quota that the kernel accepts; it gives the shortest period.
+/// The smallest quota that the kernel accepts. It gives the shortest period.
 const QUOTA_US: f64 = 1_000.0;
 const SHARE_LEAST: f64 = 0.01;
 
@@ -35,17 +34,16 @@ impl CpuShare {
         is_one.then_some(CpuShare(share)).ok_or_else(|| HostError::CpuShare { share: share.to_string() })
     }
 
-    /// The share as a number.
+    /// Returns the share as a number.
     pub fn value(self) -> f64 {
         self.0
     }
 
-    /// The quota and the period in microseconds.
     pub(crate) fn quota_period_us(self) -> (u64, u64) {
         (QUOTA_US as u64, (QUOTA_US / self.0).round() as u64)
     }
 
-    /// The length of a period.
+    /// Returns the length of a period.
     pub fn period(self) -> Duration {
         Duration::from_micros(self.quota_period_us().1)
     }

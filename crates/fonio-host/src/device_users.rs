@@ -8,11 +8,10 @@ use std::path::Path;
 use fonio_system::MountTable;
 use fonio_system::procfs::Task;
 
-/// Maximum number of programs that an error names.
 const NAMED_MAX: usize = 4;
 
-/// Names the programs that have `device` open or mounted, as a sentence for [`crate::HostError::InUse`]. A
-/// program can hold the mount in a mount namespace of its own after all others have unmounted it.
+/// Returns a sentence for [`crate::HostError::InUse`] that names the programs that have `device` open or
+/// mounted. Such a mount may remain only in the mount namespace of one program.
 pub(crate) fn users_of(device: &Path) -> String {
     users_below(Path::new("/proc"), device)
 }
@@ -26,7 +25,7 @@ fn users_below(proc: &Path, device: &Path) -> String {
     for pid in pids {
         let task = Task::below(proc, pid);
         let name = || task.name().unwrap_or_default();
-        // All processes of a mount namespace have the same mounts: the first one is named.
+        // All processes of a mount namespace have the same mounts, so only the first is named.
         let namespace = fs::metadata(task.file("ns/mnt")).ok().map(|namespace| namespace.ino());
         if namespace.is_some_and(|namespace| namespaces.insert(namespace))
             && let Ok(table) = fs::read(task.file("mountinfo"))
@@ -41,7 +40,7 @@ fn users_below(proc: &Path, device: &Path) -> String {
         }
     }
     if found.is_empty() {
-        return "no process shows that it uses it; it may be below another device, or swap".to_owned();
+        return "no process has it open or mounted; it may be swap or part of another device".to_owned();
     }
     let more = found.len().saturating_sub(NAMED_MAX);
     found.truncate(NAMED_MAX);

@@ -8,10 +8,10 @@ use fonio_system::SystemError;
 
 use crate::schedulers::way_to;
 
-/// An error of the test bed. Each message says which action failed on which object and, if possible, what to do.
+/// An error of the test bed. Messages name the failed action, its object and, if possible, the remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "the message of a variant says what its fields are")]
+#[allow(missing_docs, reason = "the error messages explain the fields")]
 pub enum HostError {
     /// A system call failed.
     #[error(transparent)]
@@ -24,66 +24,66 @@ pub enum HostError {
     #[error("`{command}` failed ({status}): {output}")]
     ProgramFailed { command: String, status: String, output: String },
     /// A program needs a file that does not exist.
-    #[error("{program} needs {}, which does not exist; to make it: {remedy}", path.display())]
+    #[error("{program} needs {}, which does not exist; to create it: {remedy}", path.display())]
     FileMissing { program: &'static str, path: PathBuf, remedy: &'static str },
-    /// The running kernel has neither this file system or scheduler nor a module of it. `what` is the file system's name, or
-    /// `scheduler` and the scheduler's name.
+    /// The running kernel lacks a file system or scheduler, also as a module. `what` is the file system's
+    /// name, or `scheduler` and the scheduler's name.
     #[error("this kernel ({release}) has no {what}{}", way_to(what.strip_prefix("scheduler ").unwrap_or_default()))]
     NotInKernel { release: String, what: String },
     /// Only root may do this.
     #[error("{needs} needs root")]
     NotRoot { needs: &'static str },
-    /// The device is not empty, and the user did not name it twice.
+    /// The device is not empty, and the user did not confirm that it may be overwritten.
     #[error("{} holds {found}; to overwrite it, add --erase {}", path.display(), path.display())]
     HoldsData { path: PathBuf, found: String },
     /// The device is in use.
     #[error("{} is in use: {by}", path.display())]
     InUse { path: PathBuf, by: String },
     /// The kernel's ublk driver cannot be used.
-    #[error("ublk devices cannot be made here: {reason}")]
+    #[error("ublk devices cannot be created here: {reason}")]
     NoUblk { reason: String },
-    /// No free number for a device was found; these were the first and the last number tried.
+    /// No device number from `from` to `to` is free.
     #[error("no free number for a {device} device between {from} and {to}")]
     NoNumber { device: &'static str, from: u32, to: u32 },
-    /// The kernel does not offer a scheduler of this name for this device.
+    /// The kernel offers no scheduler of this name for the device.
     #[error("{device} has no scheduler `{wanted}`; it has {}{}", offered.join(", "), way_to(wanted))]
     NoScheduler { device: String, wanted: String, offered: Vec<String> },
-    /// The depth asked for is out of range.
+    /// The requested queue depth is out of range.
     #[error("{device} cannot have a depth of {wanted}: a loop device's is between {min} and {max}")]
     Depth { device: String, wanted: u32, min: u32, max: u32 },
-    /// The kernel cannot limit processor time or memory here.
+    /// The kernel cannot limit processor time or memory on this machine.
     #[error("{what} cannot be limited here: {reason}")]
     NoLimit { what: &'static str, reason: String },
-    /// The limit of memory is too low.
+    /// The memory limit is too low.
     #[error("{} of memory is too little: write at least {}", wanted.to_exact_text(), least.to_exact_text())]
     MemoryLimit { wanted: ByteCount, least: ByteCount },
     /// The share of a processor is invalid.
     #[error("{share} is not a share of a processor: write a number from 0.01 to below 1, such as 0.25")]
     CpuShare { share: String },
-    /// The setting is not possible here, or could not be undone. The reason is a part of a sentence.
+    /// The setting is not possible here, or could not be undone. The reason is a clause.
     #[error("{setting} cannot be set on {}: {reason}", path.display())]
     NotSettable { setting: String, path: PathBuf, reason: String },
-    /// The setting cannot be kept across reboots. The reason is a part of a sentence.
+    /// The setting cannot be kept across reboots. The reason is a clause.
     #[error("{value} cannot be kept on {} across reboots: {reason}", path.display())]
     NotKept { value: String, path: PathBuf, reason: String },
-    /// Parts of a folder could not be copied. Everything else was, and nothing was removed.
-    #[error("not all could be copied to {}: {}", place.display(), failures.join("; "))]
+    /// Parts of a folder could not be copied. The rest was copied; nothing was removed.
+    #[error("some files could not be copied to {}: {}", place.display(), failures.join("; "))]
     NotCopied { place: PathBuf, failures: Vec<String> },
-    /// Another process changes the setting, perhaps back and forth.
+    /// Another process is changing the setting, perhaps in a trial that alternates between two values.
     #[error(
-        "another fonio changes {setting} now, such as `fonio fix trial`: wait until it ends, or stop it with Ctrl-C"
+        "another fonio process, such as `fonio fix trial`, is changing {setting}: wait until it ends, or stop it with Ctrl-C"
     )]
     BeingTested { setting: String },
     /// A ledger cannot be read; none of its steps was undone.
     #[error("{}: line {line} is not an entry of a ledger", path.display())]
     Ledger { path: PathBuf, line: usize, source: serde_json::Error },
-    /// Some steps could not be undone; the ledger keeps them for the next run. Each failure is a sentence.
+    /// Some steps could not be undone; the ledger keeps them for the next run.
     #[error("could not undo: {}", failures.join("; "))]
     NotUndone { failures: Vec<String> },
 }
 
 impl HostError {
-    /// For `map_err`: a failed system call on `path`.
+    /// Returns a closure for `map_err` that describes a failed system call on `path`.
     pub(crate) fn system<E: Into<io::Error>>(
         action: &'static str,
         path: impl Into<PathBuf>,

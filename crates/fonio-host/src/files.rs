@@ -1,4 +1,4 @@
-//! Small files of configuration and records: each is always either the old or the new one. Folders for them.
+//! Replaces small configuration and record files atomically, and creates folders for them.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::HostError;
 
-/// Reads a text; an absent file is empty.
+/// Reads a text file; a missing file reads as empty.
 pub(crate) fn read(path: &Path) -> Result<String, HostError> {
     match fs::read_to_string(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
@@ -18,22 +18,22 @@ pub(crate) fn read(path: &Path) -> Result<String, HostError> {
     }
 }
 
-/// The file next to `path` in which its next content is written. A killed process can leave it; the next one overwrites
-/// it.
+/// Returns the temporary file next to `path` for its new content. A killed process can leave it; the next
+/// write overwrites it.
 pub(crate) fn beside(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".fonio-new");
     path.with_file_name(name)
 }
 
-/// Writes the next content of `path`, with the same owner and mode, and calls `check` on it. If `check`
-/// accepts the content, it replaces the file.
+/// Writes the new content of `path` to a temporary file with the same owner and mode. If `check` accepts that
+/// file, it replaces `path`.
 pub(crate) fn replace(
     path: &Path,
     text: &str,
     check: impl FnOnce(&Path) -> Result<(), HostError>,
 ) -> Result<(), HostError> {
-    // Replacing a symbolic link would leave the file that it names as it is.
+    // Replace the target of a symbolic link, not the link.
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let new = beside(path);
     let write = || {
@@ -62,7 +62,7 @@ pub(crate) fn replace(
     })
 }
 
-/// Removes a file, if it is there.
+/// Removes a file if it exists.
 pub(crate) fn remove(path: &Path) -> Result<(), HostError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(HostError::system("remove", path)(error)),
@@ -70,7 +70,7 @@ pub(crate) fn remove(path: &Path) -> Result<(), HostError> {
     }
 }
 
-/// Removes a folder, if it is there and empty.
+/// Removes a folder if it exists and is empty.
 pub(crate) fn remove_empty_folder(path: &Path) -> Result<(), HostError> {
     match fs::remove_dir(path) {
         Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty) => {
@@ -80,20 +80,19 @@ pub(crate) fn remove_empty_folder(path: &Path) -> Result<(), HostError> {
     }
 }
 
-/// Makes a folder to which no other user can write, because root does what its files say.
+/// Creates a folder that only its owner can write to, because root acts on its files.
 pub(crate) fn make_private_folder(dir: &Path) -> Result<(), HostError> {
     state::make(dir).map_err(HostError::system("make", dir))?;
     let metadata = fs::metadata(dir).map_err(HostError::system("look at", dir))?;
     if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
-        let reason = "it is another user's, or others can write to it";
+        let reason = "it belongs to another user, or others can write to it";
         let source = std::io::Error::new(ErrorKind::PermissionDenied, reason);
         return Err(HostError::system("keep a ledger in", dir)(source));
     }
     Ok(())
 }
 
-/// Makes a private folder, and waits until no other process has it locked. The lock ends with the returned file, or with the
-/// process.
+/// Creates a private folder and waits for its lock. The lock ends when the returned file is closed.
 pub(crate) fn lock_private_folder(dir: &Path) -> Result<File, HostError> {
     make_private_folder(dir)?;
     let lock = File::open(dir).map_err(HostError::system("open", dir))?;
@@ -101,7 +100,7 @@ pub(crate) fn lock_private_folder(dir: &Path) -> Result<File, HostError> {
     Ok(lock)
 }
 
-/// Reads a record; an absent one is empty.
+/// Reads a record file; a missing file reads as empty.
 pub(crate) fn read_record<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, HostError> {
     match read(path)? {
         text if text.is_empty() => Ok(Vec::new()),
@@ -109,7 +108,7 @@ pub(crate) fn read_record<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, Ho
     }
 }
 
-/// Makes the names in the folder of a file durable.
+/// Syncs the directory that contains `path`.
 pub(crate) fn sync_folder(path: &Path) -> Result<(), HostError> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(HostError::system("sync", folder))

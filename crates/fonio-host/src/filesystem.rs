@@ -14,47 +14,47 @@ use rustix::fs::OFlags;
 use crate::error::HostError;
 use crate::{kernel, program};
 
-/// A file system that the test bed can make.
+/// A file system that the test bed can create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filesystem {
-    /// ext4 as mke2fs makes it, but completely initialised.
+    /// ext4 with the defaults of mke2fs, but fully initialised.
     Ext4,
-    /// ext3's format: a journal, no extents, no delayed allocation, times to the second; the ext4 driver mounts
-    /// it.
+    /// ext3, mounted by the ext4 driver: a journal, no extents, no delayed allocation, timestamps in seconds.
     Ext3,
     /// XFS.
     Xfs,
     /// btrfs, with one copy of data and metadata.
     Btrfs,
-    /// F2FS, a log-structured file system for flash. Its kernel thread cleans when the device is idle, as on phones.
+    /// F2FS, a log-structured file system for flash. Its kernel thread cleans segments when the device is
+    /// idle, as on phones.
     F2fs,
-    /// NILFS2, a log-structured file system with checkpoints. Overwritten data keep their space until its cleaner frees
-    /// it, which runs only if it is started ([`Cleaner`](crate::Cleaner)).
+    /// NILFS2, a log-structured file system with checkpoints. Only its cleaner frees the space of overwritten
+    /// data; it must be started ([`Cleaner`](crate::Cleaner)).
     Nilfs2,
-    /// FAT32 with long names, as on memory cards. Files have no owners, permissions, symbolic links or hard links, and
-    /// hold at most 4 GiB less one byte; names that differ only in case are the same file, and `"*:<>?\|` are not allowed
-    /// in names. Times of change have a resolution of two seconds.
+    /// FAT32 with long names, as on memory cards. Files have no owners or permissions, and are smaller than 4
+    /// GiB. There are no symbolic or hard links. Names ignore case and exclude `"*:<>?\|`. Modification times
+    /// have a resolution of two seconds.
     Vfat,
 }
 
-/// Blocks of one page, even on a small device, for which mke2fs would choose 1 KiB. The size of the device then does
-/// not change what is written.
+/// Blocks of one page, even on small devices, for which mke2fs would choose 1 KiB. So the writes do not
+/// depend on the device's size.
 const EXT_OPTIONS: &[&str] = &["-q", "-F", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
 
-/// With inodes of 128 bytes, whose times have a resolution of one second, as in ext3. Of several syncs within a second,
-/// only the first then has a changed inode to journal.
+/// Inodes of 128 bytes, whose timestamps have a resolution of one second, as in ext3. So only the first of
+/// several syncs within a second journals a changed inode.
 const EXT3_OPTIONS: &[&str] =
     &["-q", "-F", "-b", "4096", "-I", "128", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
 
-/// FAT32 whatever the size of the device, and clusters of eight sectors: 4 KiB on most devices, the blocks of the other
-/// file systems. By default, mkfs.vfat makes FAT16 on a small device, and clusters of up to 32 KiB. `-I` allows a device
-/// without a partition table.
+/// FAT32 on devices of any size, with clusters of eight sectors: 4 KiB on most devices, like the blocks of
+/// the other file systems. By default, mkfs.vfat makes FAT16 on a small device, and uses clusters of up to 32
+/// KiB. `-I` allows a device without a partition table.
 const VFAT_OPTIONS: &[&str] = &["-I", "-F", "32", "-s", "8"];
 
-/// The list of mounts that mkfs.nilfs2 reads before it writes (`_PATH_MOUNTED` of the C library).
+/// Mount list that mkfs.nilfs2 reads first (`_PATH_MOUNTED` of the C library).
 const MTAB: &str = "/etc/mtab";
 
-/// How the user confirmed that a device may be overwritten.
+/// Whether the user confirmed that a device may be overwritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Confirmation {
     /// The user named the device once: it must be empty.
@@ -75,11 +75,11 @@ impl Filesystem {
         Filesystem::Vfat,
     ];
 
-    /// The name of the kernel's driver that mounts it; also its name on the command line.
+    /// Returns the name of the kernel driver that mounts it; also its name on the command line.
     pub fn kernel_name(self) -> &'static str {
         match self {
             Filesystem::Ext4 => "ext4",
-            // The same driver as for ext4, but under this name it allocates at the write, as ext3 did.
+            // The ext4 driver too, but under this name it does not delay allocation, like ext3.
             Filesystem::Ext3 => "ext3",
             Filesystem::Xfs => "xfs",
             Filesystem::Btrfs => "btrfs",
@@ -89,10 +89,10 @@ impl Filesystem {
         }
     }
 
-    /// The flags of the `mount` program that it needs.
+    /// Returns the flags that `mount` needs for it.
     ///
-    /// For NILFS2, `-i`: without it, `mount` calls mount.nilfs2, which starts the daemon nilfs_cleanerd. The daemon would
-    /// outlive a killed run and keep the mount in use.
+    /// For NILFS2, `-i`: without it, `mount` calls mount.nilfs2, which starts the daemon nilfs_cleanerd. The
+    /// daemon would outlive a killed run and keep the mount busy.
     pub fn mount_flags(self) -> &'static [&'static str] {
         match self {
             Filesystem::Nilfs2 => &["-i"],
@@ -100,12 +100,12 @@ impl Filesystem {
         }
     }
 
-    /// Whether its files have owners, permissions and symbolic links.
+    /// Returns whether its files have owners, permissions and symbolic links.
     pub fn has_unix_files(self) -> bool {
         self != Filesystem::Vfat
     }
 
-    /// Whether it records when a file was read. NILFS2 does not (`Documentation/filesystems/nilfs2.rst`).
+    /// Returns whether it records access times. NILFS2 does not (`Documentation/filesystems/nilfs2.rst`).
     pub fn has_access_times(self) -> bool {
         self != Filesystem::Nilfs2
     }
@@ -115,10 +115,11 @@ impl Filesystem {
         kernel::check_filesystem(self.kernel_name())
     }
 
-    /// Makes the file system on `device`. Unless the device is new, the caller has checked it with [`check_empty`].
+    /// Creates the file system on `device`. Unless the device is new, the caller must check it with
+    /// [`check_empty`] first.
     ///
-    /// ext4 and ext3 get blocks of 4 KiB and no lazy initialisation. With it, the kernel writes for some seconds into
-    /// the first measurement (16 MB in the first 12 s of a run were seen).
+    /// ext4 and ext3 get blocks of 4 KiB and no lazy initialisation. With it, the kernel's writes would
+    /// disturb the first measurement (16 MB in the first 12 s of one run).
     ///
     /// # Errors
     /// [`HostError::ProgramMissing`], [`HostError::FileMissing`] and [`HostError::ProgramFailed`].
@@ -128,7 +129,7 @@ impl Filesystem {
             Filesystem::Ext3 => ("mkfs.ext3", "e2fsprogs", EXT3_OPTIONS),
             Filesystem::Xfs => ("mkfs.xfs", "xfsprogs", &["-q", "-f"]),
             Filesystem::Btrfs => ("mkfs.btrfs", "btrfs-progs", &["-q", "-f", "-d", "single", "-m", "single"]),
-            // With `-q`, it would not print the reason of a failure.
+            // With `-q`, it would not print the reason for a failure.
             Filesystem::F2fs => ("mkfs.f2fs", "f2fs-tools", &["-f"]),
             Filesystem::Nilfs2 => ("mkfs.nilfs2", "nilfs-tools", &["-q", "-f"]),
             Filesystem::Vfat => ("mkfs.vfat", "dosfstools", VFAT_OPTIONS),
@@ -154,16 +155,16 @@ impl FromStr for Filesystem {
     fn from_str(name: &str) -> Result<Filesystem, String> {
         Filesystem::ALL.into_iter().find(|filesystem| filesystem.to_string() == name).ok_or_else(|| {
             let known = Filesystem::ALL.map(|filesystem| filesystem.to_string()).join(", ");
-            format!("no file system `{name}`; there are {known}")
+            format!("unknown file system `{name}`; use one of: {known}")
         })
     }
 }
 
-/// Number of bytes checked at each end of a device: every partition table and file system that we know leaves bytes
-/// other than zero there.
+/// Number of bytes checked at each end of a device. Known partition tables and file systems leave nonzero
+/// bytes there.
 const LOOKED_AT_BYTES: u64 = 1 << 20;
 
-/// Checks that [`claim`] would succeed, without keeping the device.
+/// Checks that [`claim`] would succeed, and releases the device.
 ///
 /// # Errors
 /// Those of [`claim`].
@@ -171,14 +172,14 @@ pub fn check_empty(device: &Path, confirmation: Confirmation) -> Result<(), Host
     claim(device, confirmation).map(drop)
 }
 
-/// Claims `device` while the returned file is open: no process can mount it during that time. Refuses a
-/// device that is in use, or that is not empty unless the user named it twice.
+/// Opens `device` exclusively: no process can mount it while the returned file is open. Fails if the device
+/// is in use, or if it holds data and the user named it once.
 ///
 /// # Errors
 /// [`HostError::InUse`], [`HostError::HoldsData`], or [`HostError::System`] if it cannot be read.
 pub fn claim(device: &Path, confirmation: Confirmation) -> Result<File, HostError> {
-    // The kernel refuses to open exclusively a device that is mounted, is swap, or is below another device, even if
-    // only a partition is.
+    // An exclusive open fails if the device or one of its partitions is mounted, used as swap, or part of
+    // another device.
     let opened = OpenOptions::new().read(true).custom_flags(OFlags::EXCL.bits().cast_signed()).open(device);
     let file = match opened {
         Err(error) if error.kind() == ErrorKind::ResourceBusy => {
@@ -191,7 +192,7 @@ pub fn claim(device: &Path, confirmation: Confirmation) -> Result<File, HostErro
     }
     match first_data(&file, device)? {
         Some(byte) => {
-            let found = format!("data (the first at byte {byte})");
+            let found = format!("data (first nonzero byte at {byte})");
             Err(HostError::HoldsData { path: device.to_owned(), found })
         }
         None => Ok(file),
@@ -203,11 +204,11 @@ fn user_of(device: &Path) -> Result<String, HostError> {
     let mounted = MountTable::read()?.into_iter().find(|mounted| mounted.source == source);
     Ok(match mounted {
         Some(mounted) => format!("it is mounted on {}", mounted.dir.display()),
-        None => "it, or a part of it, is mounted, swap, or below another device".to_owned(),
+        None => "it or one of its partitions is mounted, used as swap, or part of another device".to_owned(),
     })
 }
 
-/// The offset of the first byte that is not zero, at the device's beginning or end.
+/// Returns the offset of the first nonzero byte near the device's start or end.
 fn first_data(mut file: &File, device: &Path) -> Result<Option<u64>, HostError> {
     let end = file.seek(SeekFrom::End(0)).map_err(HostError::system("find the size of", device))?;
     let tail = end.saturating_sub(LOOKED_AT_BYTES).max(LOOKED_AT_BYTES.min(end));
@@ -231,7 +232,10 @@ mod tests {
             assert_eq!(filesystem.to_string().parse(), Ok(filesystem));
         }
         let refused = "fat".parse::<Filesystem>().expect_err("it is called vfat");
-        assert_eq!(refused, "no file system `fat`; there are ext4, ext3, xfs, btrfs, f2fs, nilfs2, vfat");
+        assert_eq!(
+            refused,
+            "unknown file system `fat`; use one of: ext4, ext3, xfs, btrfs, f2fs, nilfs2, vfat"
+        );
     }
 
     #[test]

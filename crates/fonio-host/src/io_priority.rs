@@ -1,4 +1,5 @@
-//! The I/O class of a running process or of a command. Linux keeps it for each thread; `ionice` of util-linux sets it.
+//! The I/O class of a running process or of a command. Linux keeps a class per thread; `ionice` of util-linux
+//! sets it.
 
 use std::ffi::OsString;
 use std::fs;
@@ -7,23 +8,22 @@ use std::process::Command;
 use crate::error::HostError;
 use crate::program::{find_in_system, run};
 
-/// The classes by the names of `ionice`.
+/// Names of the classes, as in `ionice`.
 const CLASSES: [&str; 2] = ["idle", "best-effort"];
 
-/// A running process whose I/O class can be set.
+/// The threads and I/O class of a running process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IoPriority {
-    /// The ids of its threads.
+    /// Ids of its threads.
     pub threads: Vec<u32>,
-    /// The class and priority of its first thread, such as `none: prio 4` or `idle`.
+    /// Class and priority of its first thread, such as `none: prio 4` or `idle`.
     pub now: String,
 }
 
 impl IoPriority {
     /// Reads the I/O class of a process.
     ///
-    /// # Errors
-    /// [`HostError::System`] if the process does not exist; otherwise those of running `ionice`.
+    /// # Errors [`HostError::System`] if the process does not exist; otherwise errors of running `ionice`.
     pub fn of(pid: u32) -> Result<IoPriority, HostError> {
         let folder = format!("/proc/{pid}/task");
         let entries = fs::read_dir(&folder).map_err(HostError::system("find the process in", folder))?;
@@ -34,13 +34,13 @@ impl IoPriority {
         Ok(IoPriority { threads, now })
     }
 
-    /// Gives all threads the class. Later threads inherit it from the ones that start them.
+    /// Sets the class of all threads. A new thread inherits the class of its parent.
     ///
     /// # Errors
-    /// Those of running `ionice`: the process has ended, or belongs to another user.
+    /// Fails like `ionice` if the process has ended or belongs to another user.
     pub fn set(&self, class: &str) -> Result<(), HostError> {
-        assert!(CLASSES.contains(&class), "`{class}` is not a class of I/O");
-        // A thread that has ended meanwhile is not an error (-t).
+        assert!(CLASSES.contains(&class), "`{class}` is not an I/O class");
+        // `-t` ignores threads that have ended.
         let words = ["-t", "-c", class, "-p"].map(str::to_owned).into_iter();
         let threads = self.threads.iter().map(u32::to_string);
         run("ionice", "util-linux", &words.chain(threads).collect::<Vec<_>>()).map(drop)
@@ -49,7 +49,7 @@ impl IoPriority {
 
 /// Returns the command that runs `words` with the class.
 pub fn with_io_class(class: &str, words: &[OsString]) -> Command {
-    assert!(CLASSES.contains(&class), "`{class}` is not a class of I/O");
+    assert!(CLASSES.contains(&class), "`{class}` is not an I/O class");
     let mut command = Command::new("ionice");
     find_in_system(&mut command);
     command.args(["-c", class]).args(words);

@@ -1,4 +1,4 @@
-//! Finds out what the running kernel has before it is needed: file systems and I/O schedulers, built in or as modules.
+//! Checks in advance which file systems and I/O schedulers the running kernel has, built in or as modules.
 
 use fonio_machine::Machine;
 use rustix::io::Errno;
@@ -7,9 +7,9 @@ use rustix::mount::{FsOpenFlags, fsopen};
 use crate::error::HostError;
 use crate::program;
 
-/// Checks that the kernel has the file system `name`. Asks the kernel to open it, as a mount would: the
-/// kernel then loads the module if there is one. If this is not allowed or not possible (without root; before
-/// Linux 5.2), a missing file system becomes visible only when it is mounted.
+/// Checks that the kernel has the file system `name`. Opens it as a mount would, so the kernel loads its
+/// module if there is one. Without root or before Linux 5.2, the check is skipped, and only mounting shows a
+/// missing file system.
 pub(crate) fn check_filesystem(name: &str) -> Result<(), HostError> {
     match fsopen(name, FsOpenFlags::FSOPEN_CLOEXEC) {
         Err(Errno::NODEV) => Err(not_in_kernel(name)),
@@ -17,9 +17,9 @@ pub(crate) fn check_filesystem(name: &str) -> Result<(), HostError> {
     }
 }
 
-/// Checks that the kernel has the I/O scheduler `name`: that some device offers it, after its module was
-/// loaded if there is one. If no device here has schedulers, a missing scheduler becomes visible only on the
-/// device that needs it.
+/// Checks that the kernel has the I/O scheduler `name`. Loads its module if there is one, then checks that
+/// some device offers it. If no device has schedulers, the check is skipped, and only setting the scheduler
+/// shows that it is missing.
 pub fn check_scheduler(name: &str) -> Result<(), HostError> {
     let is_there = || offers(&Machine::here().loaded_schedulers(), name);
     if is_there() {
@@ -29,23 +29,24 @@ pub fn check_scheduler(name: &str) -> Result<(), HostError> {
     if is_there() { Ok(()) } else { Err(not_in_kernel(&format!("scheduler {name}"))) }
 }
 
-/// Whether a device here offers the scheduler `name`, or the kernel has a module of it. Nothing is loaded.
+/// Returns whether a device offers the scheduler `name` or the kernel has a module for it. Loads no module.
 pub fn has_scheduler(name: &str) -> bool {
     Machine::here().loaded_schedulers().iter().any(|loaded| loaded == name) || can_load_scheduler(name)
 }
 
-/// Loads the module of the scheduler `name`, if there is one: the kernel lists only schedulers that it has loaded.
+/// Loads the module of the scheduler `name`, if there is one, because the kernel lists only loaded
+/// schedulers.
 pub(crate) fn load_scheduler(name: &str) {
-    // Without the program or the module, the scheduler stays unlisted, and the caller reports that.
+    // If this fails, the scheduler stays unlisted, and the caller reports that.
     modprobe_scheduler(name, &["-q"]);
 }
 
-/// Whether the kernel has a module of the scheduler `name`. Nothing is loaded.
+/// Returns whether the kernel has a module for the scheduler `name`. Does not load it.
 pub(crate) fn can_load_scheduler(name: &str) -> bool {
     modprobe_scheduler(name, &["-q", "-n"])
 }
 
-/// Asks by the alias by which the kernel itself would ask for the module (`block/elevator.c`).
+/// Uses the alias that the kernel itself uses to load the module (`block/elevator.c`).
 fn modprobe_scheduler(name: &str, options: &[&str]) -> bool {
     let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
     let alias = format!("{name}-iosched");
@@ -53,8 +54,8 @@ fn modprobe_scheduler(name: &str, options: &[&str]) -> bool {
         && program::run("modprobe", "kmod", &[options, &["--", &alias]].concat()).is_ok()
 }
 
-/// Whether a device offers the scheduler, or no device shows the available schedulers: devices without a
-/// request queue offer only `none`.
+/// Returns whether a device offers the scheduler, or whether no device shows schedulers at all: devices
+/// without a request queue offer only `none`.
 fn offers(offered: &[String], name: &str) -> bool {
     offered.iter().all(|offered| offered == "none") || offered.iter().any(|offered| offered == name)
 }

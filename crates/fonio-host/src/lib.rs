@@ -1,8 +1,9 @@
-//! The test bed: makes the devices, mounts and settings that a workload needs on a Linux host, and removes them.
+//! The test bed: creates the devices, mounts and settings that a workload needs on a Linux host, and removes
+//! them.
 //!
-//! It makes loop devices, ublk devices, RAID-0 arrays, and file systems on them, mounts them, and sets schedulers and queue depths.
-//! Every change that outlives a process is written into a [`Ledger`] first. The ledger undoes the changes when it is
-//! dropped; if the process was killed, [`Ledger::recover`] in the next process does.
+//! It creates loop devices, ublk devices and RAID-0 arrays, makes and mounts file systems on them, and sets
+//! schedulers and queue depths. Every change that outlives a process is written to a [`Ledger`] first.
+//! Dropping the ledger undoes the changes; after a kill, the next process does so with [`Ledger::recover`].
 //!
 //! ```no_run
 //! # fn main() -> Result<(), fonio_host::HostError> {

@@ -1,7 +1,8 @@
-//! A shaped link to our own server: a network namespace, a pair of virtual interfaces, a token bucket at each end.
+//! A rate-limited network link to our own server: a network namespace, a pair of virtual interfaces, and a
+//! token bucket at each end.
 //!
-//! Real sockets then see the rates of a phone's WiFi. The link adds no loss, and no delay except the queue's: many
-//! kernels lack `netem`, and the studies give rates only.
+//! Real sockets then see the rates of a phone's WiFi. The link adds no loss and only queueing delay, because
+//! many kernels lack `netem` and the studies give only rates.
 
 use std::net::Ipv4Addr;
 use std::process::Command;
@@ -10,7 +11,7 @@ use crate::error::HostError;
 use crate::ledger::{Entry, Ledger, Step};
 use crate::program::run;
 
-/// The rates of a link, as the phone sees them.
+/// Rates of a link, seen from the phone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkRates {
     /// Rate to the phone, in bytes per second.
@@ -23,7 +24,7 @@ impl LinkRates {
     /// The names of the known links.
     pub const NAMES: [&str; 2] = ["wifi", "usb"];
 
-    /// A link of the first study (Kim et al., Table II; its megabytes are 10^6 bytes).
+    /// Returns the rates of a link of the first study (Kim et al., Table II; its megabytes are 10^6 bytes).
     pub fn named(name: &str) -> Option<LinkRates> {
         match name {
             "wifi" => Some(LinkRates { receive: 1_100_000, transmit: 530_000 }),
@@ -41,18 +42,17 @@ pub struct Link {
     entry: Entry,
 }
 
-/// A network reserved for measurements between network devices (RFC 2544), so nothing else uses it. A link takes four
-/// addresses.
+/// Network reserved for benchmarks (RFC 2544), so nothing else uses it. A link takes four addresses.
 const NETWORK: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const LINKS_MAX: u32 = 1 << 15;
-/// Bytes that pass at once before the rate applies: a few full-size packets, so that short answers are shaped too.
+/// Burst size of the token bucket: a few full-size packets, so short responses are shaped too.
 const BURST: &str = "16kb";
-/// Longest time of a packet in the queue before it is dropped; the queues of a phone's WiFi have about this size.
+/// Maximum time of a packet in the queue before it is dropped, about as in a phone's WiFi queue.
 const QUEUE_TIME: &str = "200ms";
 
 impl Link {
-    /// Makes a namespace and a link with these rates into it. A server on [`Link::server`] must be started with
-    /// [`Link::command`].
+    /// Creates a namespace and a link into it with these rates. A server on [`Link::server`] must be started
+    /// with [`Link::command`].
     ///
     /// # Errors
     /// [`HostError::NotRoot`], or [`HostError::ProgramMissing`] and [`HostError::ProgramFailed`] of `ip` and `tc`.
@@ -63,7 +63,7 @@ impl Link {
             (format!("fonio-{number}"), format!("fni{number}"), format!("fno{number}"));
         let base = u32::from(NETWORK) + number * 4;
         let (client, server) = (Ipv4Addr::from(base + 1), Ipv4Addr::from(base + 2));
-        // If another process made a namespace with this name, it stays.
+        // A namespace of this name from another process must stay.
         let step = Step::Namespace { name: namespace.clone() };
         let entry = ledger.perform(step, || ip(&["netns", "add", &namespace]).map(drop))?;
         ip(&["link", "add", &outside, "type", "veth", "peer", "name", &inside, "netns", &namespace])?;
@@ -72,21 +72,21 @@ impl Link {
         let within = ["-n", &namespace];
         ip(&[&within[..], &["address", "add", &format!("{server}/30"), "dev", &inside]].concat())?;
         ip(&[&within[..], &["link", "set", &inside, "up"]].concat())?;
-        // Each end shapes the packets that it sends.
+        // Each end limits the packets that it sends.
         let (transmit, receive) = (rate(rates.transmit), rate(rates.receive));
         run("tc", "iproute2", &shaping(&outside, &transmit))?;
         run("tc", "iproute2", &[&within[..], &shaping(&inside, &receive)].concat())?;
         Ok(Link { namespace, server, entry })
     }
 
-    /// The address at the far end.
+    /// Returns the address at the far end.
     pub fn server(&self) -> Ipv4Addr {
         self.server
     }
 
-    /// A command that runs `program` at the far end.
+    /// Returns a command that runs `program` at the far end.
     ///
-    /// The program shares our mounts. `ip netns exec` would give it a copy of them. The copy would keep every mounted
+    /// The program shares our mounts. `ip netns exec` would copy them, and the copy would keep every mounted
     /// device busy until the program ends, even after an unmount.
     pub fn command(&self, program: &std::path::Path) -> Command {
         let mut command = Command::new("nsenter");
@@ -104,7 +104,7 @@ fn ip(arguments: &[&str]) -> Result<String, HostError> {
     run("ip", "iproute2", arguments)
 }
 
-/// tc gets bits, because its other units are ambiguous.
+/// Formats a rate for tc in bits, because its other units are ambiguous.
 fn rate(bytes_per_second: u64) -> String {
     format!("{}bit", bytes_per_second * 8)
 }

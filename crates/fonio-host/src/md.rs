@@ -1,11 +1,11 @@
-//! Makes RAID-0 arrays with the kernel's md driver.
+//! Creates RAID-0 arrays with the kernel's md driver.
 //!
-//! An array has no superblock, as with `mdadm --build`: nothing is written to its devices, and the kernel never assembles it
-//! again. The steps are those of mdadm: a number is added through `new_array`, then four ioctls describe the array, add its
-//! devices and start it. Stopping the array removes it.
+//! An array has no superblock, as with `mdadm --build`: nothing is written to its devices, and the kernel
+//! never assembles it again. The steps are the same as mdadm's: `new_array` adds a number, then four ioctls
+//! describe the array, add its devices and start it. Stopping the array removes it.
 //!
-//! md keeps no mark of an owner. An array is recognised by its number, from a range that mdadm does not use by itself, and by
-//! its devices, which are ours too.
+//! md stores no owner. We recognise our array by its number, from a range that mdadm does not use by default,
+//! and by its devices, which are also ours.
 
 use std::ffi::c_int;
 use std::fs::{self, File};
@@ -38,11 +38,11 @@ const RUN_ARRAY: Opcode = opcode::write::<[c_int; 3]>(MD_MAJOR, 0x30);
 const STOP_ARRAY: Opcode = opcode::none(MD_MAJOR, 0x32);
 /// `MD_DISK_ACTIVE` and `MD_DISK_SYNC`.
 const IN_SYNC: c_int = 1 << 1 | 1 << 2;
-/// `RAID0_ALT_MULTIZONE_LAYOUT` of drivers/md/raid0.h: how data continue on the larger devices behind the end of the
-/// smaller ones. Without a choice, the kernel refuses devices of different sizes.
+/// `RAID0_ALT_MULTIZONE_LAYOUT` of drivers/md/raid0.h: the layout beyond the end of the smaller devices.
+/// Without one, the kernel refuses devices of different sizes.
 const LAYOUT: c_int = 2;
 
-/// Number of attempts to stop an array while it has a user, who often ends soon.
+/// Number of attempts to stop an array that is in use.
 const BUSY_TRIES: u32 = 40;
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
@@ -82,7 +82,7 @@ struct DiskInfo {
 
 const _: () = assert!(size_of::<ArrayInfo>() == 72 && size_of::<DiskInfo>() == 20);
 
-/// A RAID-0 array that we made. Undoing its ledger stops it.
+/// A RAID-0 array that we created. Undoing its ledger stops it.
 #[derive(Debug)]
 pub struct MdArray {
     path: PathBuf,
@@ -90,8 +90,8 @@ pub struct MdArray {
 }
 
 impl MdArray {
-    /// Stripes `devices` by `chunk`, a power of two of at least 4 KiB. Devices of different sizes are used completely:
-    /// behind the end of the smallest, only the others are striped.
+    /// Stripes `devices` in chunks of `chunk`, a power of two of at least 4 KiB. Devices of different sizes
+    /// are fully used: beyond the end of the smallest, the others are striped.
     ///
     /// # Errors
     /// [`HostError::NotRoot`], [`HostError::NotInKernel`], [`HostError::NoNumber`], or [`HostError::System`].
@@ -107,13 +107,13 @@ impl MdArray {
         let path = node(number);
         let started = start(&path, devices, chunk);
         if started.is_err() {
-            // The first error is returned. If this fails too, the ledger keeps the array.
+            // The first error is returned; if this fails too, the ledger keeps the array.
             let _ = ledger.undo(entry);
         }
         started.map(|()| MdArray { path, entry })
     }
 
-    /// The array's node, such as `/dev/md700`.
+    /// Returns the array's node, such as `/dev/md700`.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -127,10 +127,10 @@ impl MdArray {
     }
 }
 
-/// Checks that the running kernel can make RAID-0 arrays, after its module was loaded if there is one.
+/// Loads the RAID-0 module if there is one, and checks that the running kernel supports RAID-0 arrays.
 pub fn check_md_raid0() -> Result<(), HostError> {
     if !has_raid0() {
-        // Without the program or the module, the level stays unlisted.
+        // If this fails, the level stays unlisted.
         let _ = program::run("modprobe", "kmod", &["-q", "--", LEVEL]);
     }
     if has_raid0() { Ok(()) } else { Err(kernel::not_in_kernel("md RAID-0")) }
@@ -141,7 +141,7 @@ fn has_raid0() -> bool {
     Path::new(NEW_ARRAY).exists() && levels(&known).any(|level| level == LEVEL)
 }
 
-/// The levels in the first line of `/proc/mdstat`: `Personalities : [raid0] [raid1]`.
+/// Returns the levels in the first line of `/proc/mdstat`: `Personalities : [raid0] [raid1]`.
 fn levels(mdstat: &str) -> impl Iterator<Item = &str> {
     let line = mdstat.lines().next().unwrap_or_default();
     line.split_whitespace().filter_map(|word| word.strip_prefix('[')?.strip_suffix(']'))
@@ -155,7 +155,7 @@ fn sysfs(number: u32) -> PathBuf {
     format!("/sys/block/md{number}").into()
 }
 
-/// The name of a device in sysfs: `ublkb700` of `/dev/ublkb700`.
+/// Returns the name of a device in sysfs: `ublkb700` for `/dev/ublkb700`.
 fn name(device: &Path) -> String {
     device.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
@@ -164,7 +164,7 @@ fn start(path: &Path, devices: &[PathBuf], chunk: ByteCount) -> Result<(), HostE
     let array = open_node(path)?;
     let count = c_int::try_from(devices.len()).unwrap_or(c_int::MAX);
     let info = ArrayInfo {
-        // The format whose devices are added by number.
+        // The format for arrays whose devices are added by number.
         minor_version: 90,
         disks: count,
         raid_disks: count,
@@ -197,7 +197,8 @@ fn start(path: &Path, devices: &[PathBuf], chunk: ByteCount) -> Result<(), HostE
         .map_err(HostError::system("start", path))
 }
 
-/// Stops the array `number` if all its devices are `devices`. An array without devices was only added.
+/// Stops the array `number` if all its devices are `devices`. An array without devices is ours too: its setup
+/// was interrupted.
 pub(crate) fn remove(number: u32, devices: &[String]) -> Result<(), HostError> {
     let (sysfs, path) = (sysfs(number), node(number));
     if !sysfs.exists() || !members(&sysfs).iter().all(|member| devices.contains(member)) {
@@ -206,7 +207,7 @@ pub(crate) fn remove(number: u32, devices: &[String]) -> Result<(), HostError> {
     for _ in 0..BUSY_TRIES {
         let array = match File::open(&path) {
             Ok(array) => array,
-            // The kernel has removed it meanwhile.
+            // The kernel has just removed it.
             Err(_) if !sysfs.exists() => return Ok(()),
             Err(error) => return Err(HostError::system("open", path)(error)),
         };
@@ -223,8 +224,7 @@ pub(crate) fn remove(number: u32, devices: &[String]) -> Result<(), HostError> {
     Err(HostError::system("stop", path)(Errno::BUSY))
 }
 
-/// Waits until the kernel has removed a stopped array, which it does a moment later: its number and its devices are then
-/// free.
+/// Waits until the kernel has removed a stopped array and freed its number and devices.
 fn gone(sysfs: &Path, path: &Path) -> Result<(), HostError> {
     for _ in 0..BUSY_TRIES {
         if !sysfs.exists() {
@@ -235,7 +235,7 @@ fn gone(sysfs: &Path, path: &Path) -> Result<(), HostError> {
     Err(HostError::system("remove", path)(Errno::BUSY))
 }
 
-/// The devices of an array, as sysfs shows them, also if a device has disappeared.
+/// Returns the devices of an array from sysfs, including those that have disappeared.
 fn members(sysfs: &Path) -> Vec<String> {
     let entries = fs::read_dir(sysfs.join("md")).into_iter().flatten().flatten();
     let name = |entry: fs::DirEntry| Some(entry.file_name().to_str()?.strip_prefix("dev-")?.to_owned());

@@ -1,4 +1,4 @@
-//! Mounts file systems until the ledger undoes it.
+//! Mounts file systems until the ledger unmounts them.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -9,11 +9,12 @@ use crate::filesystem::Filesystem;
 use crate::ledger::{Entry, Ledger, Step};
 use crate::program;
 
-/// Mounts the file system on `device` at `dir`, or at a new folder next to the ledger. `options` are those of mount,
-/// separated by commas; empty for the defaults. Returns the folder and the ledger's entry of the mount.
+/// Mounts the file system on `device` at `dir`, or at a new folder next to the ledger. `options` are mount
+/// options, separated by commas; empty for the defaults. Returns the folder and the ledger entry of the
+/// mount.
 ///
-/// The `mount` program does it in a separate process, because a process that serves the device itself, or is about to
-/// be killed, must not wait for the mount. It starts no daemon ([`Filesystem::mount_flags`]).
+/// Runs the `mount` program, because a process that serves the device, or is about to be killed, must not
+/// block in a mount call. It starts no daemon ([`Filesystem::mount_flags`]).
 ///
 /// # Errors
 /// [`HostError::ProgramFailed`] with mount's message.
@@ -40,7 +41,7 @@ pub fn mount(
     Ok((dir, entry))
 }
 
-/// Mounts a tmpfs of at most `bytes` at a new folder next to the ledger.
+/// Mounts a tmpfs with a capacity of `bytes` at a new folder next to the ledger.
 ///
 /// # Errors
 /// [`HostError::ProgramFailed`] with mount's message.
@@ -55,7 +56,7 @@ pub fn mount_tmpfs(ledger: &mut Ledger, bytes: u64) -> Result<(PathBuf, Entry), 
     Ok((dir, entry))
 }
 
-/// Makes a new mount point next to the ledger.
+/// Creates a new mount point next to the ledger.
 fn own_dir(ledger: &mut Ledger) -> Result<PathBuf, HostError> {
     let path = ledger.own_path(&format!("mount{}", ledger.steps()));
     ledger.begin(Step::Directory { path: path.clone() })?;

@@ -7,13 +7,13 @@ use rustix::io::Errno;
 use crate::error::HostError;
 use crate::ledger::{Entry, Ledger, Step};
 
-/// The first number of our devices. `losetup` and `mdadm`, which take the lowest free number, do not reach it on ordinary
-/// machines.
+/// The first number of our devices. `losetup` and `mdadm` take the lowest free number, so they do not reach
+/// it on ordinary machines.
 const FIRST: u32 = 700;
 const LAST: u32 = 1699;
 
-/// Calls `add` with a number that is free by `sysfs`, the folder of the device with a number. Notes its `step` before.
-/// `through` is the kernel's file that `add` uses.
+/// Calls `add` with a free number: one whose folder, given by `sysfs`, does not exist. Records its `step`
+/// first. `through` is the kernel file that `add` uses.
 pub(crate) fn add(
     ledger: &mut Ledger,
     device: &'static str,

@@ -1,4 +1,4 @@
-//! Runs programs of the system.
+//! Runs system programs.
 
 use std::ffi::OsStr;
 use std::io;
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::error::HostError;
 
-/// Largest part of a failed program's output in the error.
+/// Maximum bytes of a failed program's output in the error.
 const COMPLAINT_BYTES_MAX: usize = 2000;
 
 /// Runs `program` to its end, with empty standard input, and returns its standard output.
@@ -45,7 +45,8 @@ pub fn run<S: AsRef<OsStr>>(
     })
 }
 
-/// Lets `command` be found in the folders that contain mkfs, which users' PATH often lacks.
+/// Adds the system folders, which contain mkfs but are often missing in users' PATH, to the PATH of
+/// `command`.
 pub(crate) fn find_in_system(command: &mut Command) {
     if let Some(mut path) = std::env::var_os("PATH") {
         path.push(":/usr/local/sbin:/usr/sbin:/sbin");

@@ -1,4 +1,4 @@
-//! A block device's queue: scheduler, depth, largest request.
+//! A block device's queue: scheduler, depth and maximum request size.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,22 +8,21 @@ use fonio_machine::{chosen, scheduler_names};
 use crate::error::HostError;
 use crate::kernel;
 
-/// The smallest depth of a queue with a scheduler (`BLKDEV_MIN_RQ` of `include/linux/blkdev.h`), and therefore that of
-/// a loop device.
+/// Minimum depth of a queue with a scheduler (`BLKDEV_MIN_RQ` of `include/linux/blkdev.h`), and so of a loop
+/// device.
 pub(crate) const DEPTH_MIN: u32 = 4;
 
-/// The depth of the loop driver (`hw_queue_depth`).
+/// Queue depth of the loop driver (`hw_queue_depth`).
 pub(crate) const DEPTH_MAX: u32 = 128;
 
-/// A block device's queue in sysfs. Only for our own devices, except for the settings that a user asks for on any
-/// device.
+/// A block device's queue in sysfs. Used only for our own devices, except for settings that a user requests.
 #[derive(Clone, Debug)]
 pub struct Queue {
     device: String,
 }
 
 impl Queue {
-    /// The queue of the device `name`, such as `loop300`.
+    /// Returns the queue of the device `name`, such as `loop300`.
     pub fn of(name: &str) -> Queue {
         Queue { device: name.to_owned() }
     }
@@ -43,7 +42,7 @@ impl Queue {
         fs::write(&path, value).map_err(HostError::system("write", path))
     }
 
-    /// The scheduler in use, and the available schedulers.
+    /// Returns the scheduler in use and the available schedulers.
     pub fn schedulers(&self) -> Result<(String, Vec<String>), HostError> {
         let list = self.read("scheduler")?;
         Ok((chosen(&list).to_owned(), scheduler_names(&list).map(str::to_owned).collect()))
@@ -67,11 +66,10 @@ impl Queue {
         self.write("scheduler", name)
     }
 
-    /// Sets the number of requests that the driver takes at once, and the scheduler.
+    /// Sets the driver's queue depth and the scheduler.
     ///
-    /// The driver's depth follows `nr_requests` only without a scheduler; with one, `nr_requests` is the number of
-    /// requests that the scheduler may hold. The method therefore removes the scheduler, sets the depth, and sets the
-    /// scheduler.
+    /// `nr_requests` sets the driver's depth only without a scheduler; with one, it is the number of requests
+    /// that the scheduler may hold. So the scheduler is removed before the depth is set.
     ///
     /// # Errors
     /// [`HostError::Depth`] for a depth outside 4 to 128; otherwise those of [`Queue::set_scheduler`].
@@ -85,7 +83,7 @@ impl Queue {
         self.set_scheduler(scheduler)
     }
 
-    /// Sets the largest request in KiB, but at most the driver's limit. Returns the value in use.
+    /// Sets the maximum request size in KiB, capped by the driver's limit. Returns the value in use.
     pub fn set_request_max_kib(&self, kib: u64) -> Result<u64, HostError> {
         let most = self.read("max_hw_sectors_kb")?.parse().unwrap_or(kib);
         let least = 4;
@@ -94,12 +92,13 @@ impl Queue {
         Ok(kib)
     }
 
-    /// Declares the device's write cache volatile or not; if it is not, the kernel sends no flushes.
+    /// Declares the device's write cache volatile or not. For a non-volatile cache, the kernel sends no
+    /// flushes.
     pub fn set_volatile_cache(&self, volatile: bool) -> Result<(), HostError> {
         self.write("write_cache", if volatile { "write back" } else { "write through" })
     }
 
-    /// Sets the largest discard in bytes; zero disables discards.
+    /// Sets the maximum discard size in bytes; zero disables discards.
     pub fn set_discard_max(&self, bytes: u64) -> Result<(), HostError> {
         self.write("discard_max_bytes", &bytes.to_string())
     }

@@ -1,18 +1,18 @@
-//! The I/O schedulers that fonio knows, and how to get the one that is not part of Linux.
+//! The I/O schedulers that fonio knows, and how to install the one that is not part of Linux.
 
 /// The scheduler of a kernel module that comes with fonio.
 pub const SMARTIO: &str = "smartio";
 
 const SCHEDULERS: [&str; 5] = ["none", "mq-deadline", "kyber", "bfq", SMARTIO];
 
-/// How to get the scheduler `name`, if it is not part of Linux: a sentence without its full stop.
+/// Returns how to install the scheduler `name`, if it is not part of Linux: a sentence without its full stop.
 pub fn how_to_get(name: &str) -> Option<&'static str> {
     (name == SMARTIO).then_some(
         "smartio is a module that comes with fonio's sources, for Linux 6.1, 6.12 and 7.3: install dkms and linux-headers-$(uname -r), copy kernel/smartio to /usr/src/smartio-0.1.0, and run `dkms install smartio/0.1.0`",
     )
 }
 
-/// [`how_to_get`] at the end of an error, or the name that was probably meant.
+/// Returns the end of an error message: [`how_to_get`], or the name that was probably meant.
 pub(crate) fn way_to(name: &str) -> String {
     let how = how_to_get(name).map(|how| format!("; {how}"));
     how.unwrap_or_else(|| fonio_core::nearest(name, SCHEDULERS))

@@ -12,11 +12,11 @@ use rustix::mount::UnmountFlags;
 use crate::error::HostError;
 use crate::program;
 
-/// Number of attempts to unmount while the mount is in use; its last user often ends soon.
+/// Number of attempts to unmount while the mount is in use.
 const BUSY_TRIES: u32 = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
-/// Unmounts `dir`; waits up to one second for its last user.
+/// Unmounts `dir`, waiting up to one second for its last user.
 pub(crate) fn unmount(dir: &Path) -> Result<(), HostError> {
     for _ in 0..BUSY_TRIES {
         match rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW) {
@@ -28,7 +28,7 @@ pub(crate) fn unmount(dir: &Path) -> Result<(), HostError> {
     Err(HostError::system("unmount", dir)(Errno::BUSY))
 }
 
-/// Unmounts `dir` if `source` is mounted there. A mount that stays in use is detached from its folder, and disappears
+/// Unmounts `dir` if `source` is mounted there. A mount that stays in use is detached lazily and disappears
 /// with its last user.
 pub(crate) fn undo(dir: &Path, source: &str) -> Result<(), HostError> {
     let mounts = MountTable::read()?;
@@ -36,7 +36,7 @@ pub(crate) fn undo(dir: &Path, source: &str) -> Result<(), HostError> {
         return Ok(());
     }
     if !rustix::process::geteuid().is_root() {
-        // A user's mounts are FUSE mounts.
+        // Without root, only FUSE mounts can be ours.
         let arguments = [OsStr::new("-uz"), OsStr::new("--"), dir.as_os_str()];
         return program::run("fusermount3", "fuse3", &arguments).map(drop);
     }
@@ -46,7 +46,7 @@ pub(crate) fn undo(dir: &Path, source: &str) -> Result<(), HostError> {
     })
 }
 
-/// The mount points at or below `dir`.
+/// Returns the mount points at or below `dir`.
 ///
 /// # Errors
 /// [`HostError::System`] if `/proc` is not mounted.

@@ -21,7 +21,8 @@ fn can() -> bool {
     has(&[Need::Root, Need::Loop])
 }
 
-/// Whether the loop device of this name no longer has its file in `dir`; another test may use the number again.
+/// Returns whether the loop device no longer has its backing file in `dir`. Another test may already reuse
+/// the number.
 fn is_free(node: &Path, dir: &Path) -> bool {
     let loop_device = Path::new("/sys/block").join(node.file_name().expect("name"));
     let below = fs::read_to_string(loop_device.join("loop/backing_file")).unwrap_or_default();
@@ -124,7 +125,7 @@ fn a_borrowed_scheduler_comes_back_and_a_refused_one_is_forgotten() {
     devices.close().expect("everything can be undone");
 }
 
-/// A process writes its ledger, makes a loop device with a file system on it, mounts it, and is killed.
+/// A killed process leaves a ledger and a mounted file system on a loop device.
 #[test]
 fn what_a_killed_process_left_is_undone_at_the_next_start() {
     if !can() || !has(&[Need::Mkfs]) {
@@ -187,7 +188,6 @@ fn memory_is_mounted_and_gone_again() {
     assert!(!dir.exists());
 }
 
-/// A link carries bytes into its namespace and back, and is removed completely.
 #[test]
 fn a_link_carries_bytes_and_goes() {
     if !has(&[Need::Root]) {
@@ -224,7 +224,6 @@ fn a_link_carries_bytes_and_goes() {
     assert!(!Path::new(&left).exists());
 }
 
-/// Makes and mounts an ext4 file system.
 fn own_ext4(dir: &Path, ledger: &mut Ledger, options: &str) -> (LoopDevice, std::path::PathBuf) {
     let device = LoopDevice::attach(ledger, &image(dir, 32), &LoopOptions::default()).expect("loop");
     Filesystem::Ext4.make(device.path()).expect("mkfs");
@@ -232,7 +231,7 @@ fn own_ext4(dir: &Path, ledger: &mut Ledger, options: &str) -> (LoopDevice, std:
     (device, mounted)
 }
 
-/// The options of the mount at `dir` and of its file system, as the kernel shows them.
+/// Returns the options of the mount at `dir` and of its file system, as shown by the kernel.
 fn options(dir: &Path) -> (String, String) {
     let mounts = fs::read_to_string("/proc/self/mountinfo").expect("mountinfo");
     let line = mounts.lines().find(|line| line.contains(&format!(" {} ", dir.display()))).expect("a mount");
@@ -281,7 +280,7 @@ fn settings_are_set_and_brought_back() {
     let without_lazy: Vec<&str> = during.1.split(',').filter(|option| *option != "lazytime").collect();
     assert_eq!(without_lazy.join(","), before.1.replace("commit=7", "commit=30"));
 
-    // Another process finds the record and restores everything.
+    // Another process restores everything from the record.
     drop(settings);
     let mut settings = Settings::open(&state).expect("settings");
     assert_eq!(settings.applied(), planned);
@@ -291,7 +290,7 @@ fn settings_are_set_and_brought_back() {
     assert_eq!(options(&mounted), before);
     assert!(settings.applied().is_empty());
 
-    // A ledger brings back every kind of setting, also after its process was killed.
+    // A ledger restores every kind of setting, also after its process was killed.
     let mut borrowed = 0;
     let mut own = Ledger::open(&state).expect("ledger");
     let machine = || {
@@ -322,7 +321,7 @@ fn settings_are_set_and_brought_back() {
     assert_eq!((options(&mounted), machine()), (before, was_machine));
     assert_eq!(queue.schedulers().expect("a queue"), was_queue);
 
-    // A setting that was changed by another program since is left alone.
+    // A setting that another program has since changed is left alone.
     let change = Setting::parse("commit-30s").expect("a setting").plan(&file).expect("a plan");
     settings.apply(&change).expect("apply");
     let remounted = Command::new("mount").args(["-o", "remount,commit=11"]).arg(&mounted).status();
@@ -341,7 +340,7 @@ fn a_file_system_is_trimmed_once_it_has_free_space() {
     let (_device, mounted) = own_ext4(dir.path(), &mut ledger, "");
     let planned = match trim_plan(&mounted) {
         Err(error @ HostError::NotSettable { .. }) => {
-            // The loop device's file is on a file system without holes.
+            // The loop device's backing file is on a file system without holes.
             assert!(error.to_string().contains("cannot discard"), "{error}");
             skip_part(Need::Loop, error);
             return;
@@ -351,7 +350,7 @@ fn a_file_system_is_trimmed_once_it_has_free_space() {
     let trimmed = trim(&mounted).expect("trimmed");
     assert_eq!((&trimmed.dir, trimmed.filesystem.as_str()), (&planned.dir, "ext4"));
     assert!(trimmed.bytes.0 > 0 && planned.bytes.0 > 0);
-    // ext4 does not report the same ranges again.
+    // ext4 does not report the same ranges twice.
     assert_eq!(trim(&mounted).expect("trimmed").bytes.0, 0);
     let refused = trim_plan("/proc".as_ref()).expect_err("refused").to_string();
     assert_eq!(refused, "fstrim cannot be set on /proc: it is proc, which is not on a device");
@@ -389,18 +388,17 @@ fn a_confined_process_gets_its_share_and_the_group_goes() {
     std::thread::sleep(Duration::from_secs(1));
     let after = now();
     let used = (after.0 - before.0) as f64 / (after.3 - before.3).as_nanos() as f64;
-    // Under any load it gets at most its share; the limit here is 1.5 times the share, for a machine that
-    // checks late.
+    // Under any load, it gets at most its share. Allow 1.5 times the share for late timer ticks.
     assert!(used <= 0.3, "{used}");
-    // It does not get less either in the periods in which its limit stopped it; in the others, other
-    // processes used the processor.
+    // In the periods in which its limit throttled it, it does not get less than its share. In the others,
+    // other processes may have used the processor.
     let held_back = (after.2 - before.2) as f64 / (after.1 - before.1) as f64;
     assert!(
         held_back > 0.0 && used >= 0.75 * 0.2 * held_back,
         "{used}, held back in {held_back} of the periods"
     );
     assert!(group_dir.exists());
-    // The group still has a process, as after kill -9.
+    // The group still has a process.
     drop(ledger);
     assert!(!group_dir.exists());
 }
@@ -435,7 +433,7 @@ fn confined_processes_hold_no_more_memory_than_they_may() {
     assert_eq!(refused.to_string(), "1MiB of memory is too little: write at least 16MiB");
 }
 
-/// A process that never ends by itself. It is killed when the test ends, even if the test fails.
+/// An endless process, killed when the test ends, even if the test fails.
 struct Spinning(Child);
 
 impl Drop for Spinning {
@@ -463,7 +461,7 @@ fn opened_files_are_seen_with_who_opened_them() {
     let opened = watch.finish().expect("finish");
     let path = fs::canonicalize(&file).expect("path");
     assert!(opened.iter().any(|opened| opened.pid == pid && opened.path == path), "{opened:?}");
-    // The program itself, and its libraries.
+    // Expect the program itself and its libraries.
     let of_child = opened.iter().filter(|opened| opened.pid == pid).count();
     assert!(of_child >= 2, "{of_child}");
 }

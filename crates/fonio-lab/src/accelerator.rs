@@ -1,4 +1,4 @@
-//! Whether guests run on this machine's processor or on a simulated one.
+//! Chooses whether guests run on this machine's processor or an emulated one.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::kernel::KernelFiles;
 use crate::machine::{self, Machine, POLL, Place};
 use crate::programs;
 
-/// The time in which a guest on KVM must have started: a machine with KVM needs one or two seconds.
+/// Time limit for a guest on KVM to start; a machine with KVM needs one or two seconds.
 const START_WITHIN: Duration = Duration::from_secs(20);
 const PROBE_MEMORY_MIB: u64 = 512;
 const STARTED: &str = "fonio: this guest has started";
@@ -27,26 +27,26 @@ const STARTED: &str = "fonio: this guest has started";
 pub enum Accelerator {
     /// This machine's processor, through `/dev/kvm`.
     Kvm,
-    /// QEMU's simulation (TCG).
+    /// QEMU's emulation (TCG).
     Tcg,
 }
 
 impl Accelerator {
-    /// Returns a part of a sentence for progress messages.
+    /// Returns a phrase for progress messages.
     pub fn described(self) -> &'static str {
         match self {
             Accelerator::Kvm => "with KVM",
-            Accelerator::Tcg => "on a simulated processor",
+            Accelerator::Tcg => "on an emulated processor",
         }
     }
 
-    /// Options for a guest with two processors, as fast as this machine can.
+    /// Returns QEMU options for a guest with two processors at full speed.
     pub(crate) fn options(self, architecture: Architecture) -> Result<Vec<&'static str>, LabError> {
         let mut options = vec!["-smp", "2"];
         match architecture {
             Architecture::Amd64 => {}
             Architecture::Arm64 => options.extend(["-machine", "virt"]),
-            // Debian's kernel for 32 bits reaches only the devices below 4 GiB.
+            // Debian's 32-bit kernel can access only devices below 4 GiB.
             Architecture::Armhf => options.extend(["-machine", "virt,highmem=off"]),
         }
         options.extend(match (self, architecture) {
@@ -55,15 +55,15 @@ impl Accelerator {
                 ["-accel", "tcg,thread=single", "-cpu", "max"]
             }
             (Accelerator::Tcg, Architecture::Amd64) => ["-accel", "tcg,thread=multi", "-cpu", "max"],
-            // The newer extensions of `max`, such as pointer authentication, take long to simulate.
+            // The newer extensions of `max`, such as pointer authentication, are slow to emulate.
             (Accelerator::Tcg, Architecture::Arm64) => ["-accel", "tcg,thread=multi", "-cpu", "cortex-a57"],
             (Accelerator::Tcg, Architecture::Armhf) => ["-accel", "tcg,thread=multi", "-cpu", "cortex-a15"],
         });
         Ok(options)
     }
 
-    /// Returns the fastest accelerator for guests with `kernel`. On some machines `/dev/kvm` exists, but no guest runs on
-    /// it: the first call after a boot of this machine starts a small guest, and keeps the answer.
+    /// Returns the fastest accelerator for guests with `kernel`. On some machines `/dev/kvm` exists, but no
+    /// guest runs on it. So the first call after a boot starts a small guest and stores the result.
     ///
     /// # Errors
     /// If QEMU cannot be started at all.
@@ -84,7 +84,7 @@ impl Accelerator {
         let works = match answer.strip_prefix(&boot) {
             Some(answer) => answer == "works",
             None => {
-                announce("trying whether KVM works on this machine …");
+                announce("testing whether KVM works on this machine …");
                 let works = probe(archive, kernel, busybox)?;
                 let text = format!("{boot}{}", if works { "works" } else { "fails" });
                 fs::write(&known, text).map_err(LabError::system("write", &known))?;
@@ -101,13 +101,14 @@ fn version(architecture: Architecture) -> Result<String, LabError> {
     programs::output(Command::new(facts.qemu).arg("--version"), facts.qemu_package)
 }
 
-/// Whether QEMU can execute code that another thread has just replaced. When the kernel patches its own code, on x86 it puts a
-/// breakpoint there for a moment; a processor that still sees the breakpoint later stops the kernel ("Oops: int3"). We saw
-/// this in one of twelve boots. QEMU 8.1 corrected it (commits cb62bd15e14e, deba78709ae8).
+/// Returns whether QEMU may execute stale code that another thread has replaced. The kernel on x86 patches
+/// its own code with a temporary breakpoint; a processor that still sees the breakpoint later stops the
+/// kernel ("Oops: int3"), as in one of twelve boots. QEMU 8.1 fixed this (commits cb62bd15e14e,
+/// deba78709ae8).
 fn has_stale_code(version: &str) -> bool {
     let number = version.split_whitespace().skip_while(|word| *word != "version").nth(1).unwrap_or_default();
     let mut parts = number.split('.').map_while(|part| part.parse::<u32>().ok());
-    // An unknown version may have the fault.
+    // An unknown version may have the bug.
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < (8, 1)
 }
 

@@ -22,7 +22,7 @@ impl Architecture {
     /// All architectures.
     pub const ALL: [Architecture; 3] = [Architecture::Amd64, Architecture::Arm64, Architecture::Armhf];
 
-    /// The architecture of this machine; `None` if Debian guests do not support it.
+    /// Returns the architecture of this machine; `None` if guests do not support it.
     pub fn of_this_machine() -> Option<Architecture> {
         match std::env::consts::ARCH {
             "x86_64" => Some(Architecture::Amd64),
@@ -59,15 +59,15 @@ impl Architecture {
     }
 }
 
-/// The names that depend on the architecture.
+/// Names that depend on the architecture.
 pub(crate) struct Facts {
     /// Debian's name.
     name: &'static str,
-    /// The end of the names of Debian's generic kernels.
+    /// Suffix of the names of Debian's generic kernels.
     pub(crate) kernel_flavour: &'static str,
     /// The QEMU program that runs guests.
     pub(crate) qemu: &'static str,
-    /// Debian's package with that program.
+    /// Debian package with that program.
     pub(crate) qemu_package: &'static str,
     /// The first serial port in the guest.
     pub(crate) serial_port: &'static str,
@@ -79,18 +79,17 @@ impl fmt::Display for Architecture {
     }
 }
 
-/// The error for a text that is not the name of an architecture of guests.
+/// Error for an unknown name of a guest architecture.
 #[derive(Debug, thiserror::Error)]
-#[error("`{text}` is not an architecture of guests; write amd64, arm64 or armhf")]
+#[error("`{text}` is not a guest architecture; write amd64, arm64 or armhf")]
 pub struct NotAnArchitecture {
-    /// The text.
     text: String,
 }
 
 impl FromStr for Architecture {
     type Err = NotAnArchitecture;
 
-    /// Accepts Debian's names and those of the kernel (`uname -m`).
+    /// Accepts Debian's names and the kernel's (`uname -m`).
     fn from_str(text: &str) -> Result<Architecture, NotAnArchitecture> {
         match text {
             "amd64" | "x86_64" | "x86-64" => Ok(Architecture::Amd64),
@@ -112,7 +111,7 @@ mod tests {
         }
         assert_eq!("aarch64".parse::<Architecture>().expect("a name"), Architecture::Arm64);
         assert_eq!("armv7l".parse::<Architecture>().expect("a name"), Architecture::Armhf);
-        // Debian's name of 32-bit ARM without a floating-point unit.
+        // Debian's name for 32-bit ARM without a floating-point unit.
         let error = "armel".parse::<Architecture>().expect_err("not supported").to_string();
         assert!(error.contains("amd64, arm64 or armhf"), "{error}");
     }

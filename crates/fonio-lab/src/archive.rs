@@ -1,8 +1,8 @@
-//! Debian's archive: the kernels and programs that it has, and their files.
+//! Downloads kernels and programs from Debian's archive.
 //!
-//! apt does the work, with lists, caches and sources of its own, below a folder of the user's. The machine's own apt is
-//! only asked for its mirror; its lists, its packages and its configuration stay as they are. Downloads are verified by
-//! apt against Debian's keys.
+//! apt does the work, with separate lists, caches and sources below a folder of the user's. The machine's own
+//! apt configuration is only read for its mirror; its lists and packages stay unchanged. apt verifies
+//! downloads with Debian's keys.
 
 use std::fs::{self, File};
 use std::io::{IsTerminal, stderr};
@@ -15,40 +15,39 @@ use crate::error::LabError;
 use crate::kernel::{Kernel, KernelFiles, Wanted, listed};
 use crate::programs;
 
-/// The loader of Debian's programs, and the folder of their libraries.
+/// Loader of Debian's programs, and the folder of their libraries.
 pub(crate) const LOADER: &str = "usr/lib64/ld-linux-x86-64.so.2";
 pub(crate) const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
-/// Debian's keys.
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// The releases whose kernels are offered.
+/// Debian releases whose kernels are offered.
 const SUITES: &[&str] = &["bookworm", "bookworm-backports", "trixie", "trixie-backports", "sid"];
 const SECURITY_SUITES: &[&str] = &["bookworm-security", "trixie-security"];
-/// Programs for guests come from the first of these whose C library is at least as new as this machine's: this program
-/// runs there too.
+/// Releases for guest programs, with the version of their C library. The first one whose library is at least
+/// as new as this machine's is used, so this program also runs there.
 const USERLANDS: &[(&str, (u32, u32))] = &[("trixie", (2, 41)), ("sid", (u32::MAX, 0))];
-/// The age from which lists are read again.
+/// Age after which lists are read again.
 const LISTS_FOR: Duration = Duration::from_secs(24 * 3600);
 /// Overrides the mirror of this machine's apt.
 const MIRROR: &str = "FONIO_DEBIAN_MIRROR";
-/// Overrides the release of Debian from which programs for guests come: `trixie` or `sid`.
+/// Overrides the Debian release of guest programs: `trixie` or `sid`.
 const SUITE: &str = "FONIO_DEBIAN_SUITE";
 
-/// Debian's archive, and the files that have been fetched from it.
+/// Debian's archive, and the files fetched from it.
 #[derive(Debug)]
 pub struct Archive {
     folder: PathBuf,
     architecture: Architecture,
 }
 
-/// The file of a package, as the archive names it: `procps_2%3a4.0.4-9_amd64.deb`.
+/// File name of a package in the archive: `procps_2%3a4.0.4-9_amd64.deb`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct PackageFile {
     pub(crate) name: String,
     pub(crate) bytes: u64,
 }
 
-/// Programs and libraries of Debian, unpacked and never installed.
+/// Debian programs and libraries, unpacked but not installed.
 #[derive(Clone, Debug)]
 pub struct Userland {
     /// The folder that contains `usr`.
@@ -56,12 +55,12 @@ pub struct Userland {
 }
 
 impl Archive {
-    /// Opens the archive. Downloaded files stay in `fonio/lab` below the user's cache folder (`$XDG_CACHE_HOME`, else
-    /// `~/.cache`).
+    /// Opens the archive. Downloaded files stay in `fonio/lab` below the user's cache folder
+    /// /.cache`)~(`$XDG_CACHE_HOME` or `~/.cache`)~/.cache`).
     ///
     /// # Errors
-    /// If this machine has no apt or lacks Debian's keys, if its architecture is not supported, or if the folder cannot be
-    /// made.
+    /// If this machine has no apt or lacks Debian's keys, if its architecture is not supported, or if the
+    /// folder cannot be created.
     pub fn open() -> Result<Archive, LabError> {
         let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
         let home = || std::env::home_dir().map(|home| home.join(".cache"));
@@ -72,7 +71,7 @@ impl Archive {
     /// Opens the archive in another folder.
     ///
     /// # Errors
-    /// Those of [`Archive::open`].
+    /// Errors of [`Archive::open`].
     pub fn open_in(folder: &Path) -> Result<Archive, LabError> {
         if !cfg!(target_arch = "x86_64") {
             return Err(LabError::Architecture);
@@ -83,10 +82,10 @@ impl Archive {
         Archive { folder: folder.to_owned(), architecture: Architecture::Amd64 }.prepared()
     }
 
-    /// Returns the same archive for packages of another architecture.
+    /// Returns the archive for packages of another architecture.
     ///
     /// # Errors
-    /// If a folder cannot be made.
+    /// If a folder cannot be created.
     pub fn for_architecture(&self, architecture: Architecture) -> Result<Archive, LabError> {
         Archive { folder: self.folder.clone(), architecture }.prepared()
     }
@@ -101,18 +100,18 @@ impl Archive {
         Ok(self)
     }
 
-    /// The folder of everything that was fetched.
+    /// Returns the folder of the fetched files.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The architecture of the packages.
+    /// Returns the architecture of the packages.
     pub fn architecture(&self) -> Architecture {
         self.architecture
     }
 
-    /// The kernels of the archive, the oldest first. Reads the archive's lists again if they are older than a
-    /// day, and says so with `announce`; if the archive cannot be reached, the previous lists are used.
+    /// Returns the kernels of the archive, oldest first. Rereads the archive's lists if they are older than a
+    /// day, and reports this to `announce`. If the archive cannot be reached, uses the previous lists.
     ///
     /// # Errors
     /// If there are no lists and the archive cannot be reached.
@@ -127,10 +126,10 @@ impl Archive {
         Ok(kernels)
     }
 
-    /// Returns the files of a kernel; fetches them the first time.
+    /// Returns the files of a kernel, fetching them the first time.
     ///
     /// # Errors
-    /// If the archive does not have this kernel, or cannot be reached.
+    /// If the archive lacks this kernel or cannot be reached.
     pub fn kernel(
         &self,
         wanted: &Wanted,
@@ -162,8 +161,7 @@ impl Archive {
         Ok((kernel, KernelFiles::in_package(&files, self.architecture)?))
     }
 
-    /// Returns a folder with the files of `packages` and of everything that they depend on; fetches missing
-    /// packages.
+    /// Returns a folder with the files of `packages` and their dependencies, fetching missing packages.
     ///
     /// # Errors
     /// If the archive lacks a package or cannot be reached.
@@ -178,13 +176,14 @@ impl Archive {
         Ok(Userland { root })
     }
 
-    /// Unpacks `packages` and everything that they depend on into the folder `root`, without installing anything; fetches
-    /// only what earlier calls did not unpack there. A package can be given with its version: `linux-source-6.12=6.12.117-1`.
+    /// Unpacks `packages` and their dependencies into the folder `root`, without installing anything. Fetches
+    /// only packages that earlier calls did not unpack there. A package can be given with its version:
+    /// `linux-source-6.12=6.12.117-1`.
     ///
     /// # Errors
     /// If the archive lacks a package or cannot be reached.
     pub fn unpack(&self, packages: &[&str], root: &Path, announce: &dyn Fn(&str)) -> Result<(), LabError> {
-        // One empty file for each package that was asked for, and each that was unpacked.
+        // One empty file per requested package, and one per unpacked package.
         let (asked, there) = (root.join("asked"), root.join("unpacked"));
         let new: Vec<&str> =
             packages.iter().filter(|package| !asked.join(package).exists()).copied().collect();
@@ -199,7 +198,7 @@ impl Archive {
         let missing: Vec<PackageFile> =
             self.resolve(packages)?.into_iter().filter(|file| !there.join(&file.name).exists()).collect();
         let mebibytes = missing.iter().map(|file| file.bytes).sum::<u64>() >> 20;
-        announce(&format!("fetching programs of Debian: {} ({mebibytes} MiB) …", new.join(", ")));
+        announce(&format!("fetching Debian programs: {} ({mebibytes} MiB) …", new.join(", ")));
         let scratch = self.scratch()?;
         self.download(&missing, scratch.path())?;
         for file in missing {
@@ -210,7 +209,8 @@ impl Archive {
         new.iter().try_for_each(|package| touch(&asked.join(package)))
     }
 
-    /// Returns the folder with the sources of `package`, with Debian's changes; fetches them the first time.
+    /// Returns the folder with the sources of `package`, including Debian's patches, fetching them the first
+    /// time.
     ///
     /// # Errors
     /// If the archive lacks the package or cannot be reached, or if `dpkg-source` is not installed.
@@ -222,7 +222,7 @@ impl Archive {
         }
         let _lock = self.lock()?;
         announce(&format!("fetching the sources of Debian's package {package} …"));
-        // Sources have lists of their own, so that users without sources need not read them.
+        // Sources have separate lists, so users without sources need not read them.
         let apt = self.folder.join("apt-source");
         for path in [apt.join("state/lists/partial"), apt.join("cache/archives/partial")] {
             fs::create_dir_all(&path).map_err(LabError::system("make", &path))?;
@@ -245,9 +245,9 @@ impl Archive {
         Ok(place)
     }
 
-    /// Debian's release from which programs for guests come.
+    /// Returns the Debian release of guest programs.
     pub(crate) fn suite(&self) -> &'static str {
-        // The first release is the default; the user chooses another one if the mirror lacks it.
+        // The user can override the release, in case the mirror lacks the default.
         if let Ok(wanted) = std::env::var(SUITE)
             && let Some((suite, _)) = USERLANDS.iter().find(|(suite, _)| *suite == wanted)
         {
@@ -258,11 +258,10 @@ impl Archive {
         suite_for(if runs_own_programs { own_c_library() } else { None })
     }
 
-    /// Returns the files of `packages`, and of everything that they depend on, in alphabetical order. `packages` may
-    /// contain patterns (see apt-patterns(7)). The lists must have been read.
+    /// Returns the files of `packages` and their dependencies, in alphabetical order. `packages` may contain
+    /// patterns (see apt-patterns(7)). The lists must have been read.
     pub(crate) fn resolve(&self, packages: &[&str]) -> Result<Vec<PackageFile>, LabError> {
-        // apt does not print files that are already in its cache. Here the cache is an empty folder, so it
-        // prints all.
+        // apt does not print files that are already in its cache, so use an empty folder as the cache.
         let empty = self.folder.join("apt-no-archives");
         fs::create_dir_all(empty.join("partial")).map_err(LabError::system("make", &empty))?;
         let mut command = self.apt("apt-get");
@@ -280,7 +279,6 @@ impl Archive {
         Ok(files)
     }
 
-    /// Downloads packages into a folder.
     pub(crate) fn download(&self, files: &[PackageFile], folder: &Path) -> Result<(), LabError> {
         if files.is_empty() {
             return Ok(());
@@ -306,15 +304,13 @@ impl Archive {
             Ok(()) => touch(&stamp),
             Err(LabError::ProgramFailed { complaint, .. }) if age.is_some() => {
                 let last = complaint.lines().last().unwrap_or_default();
-                announce(&format!(
-                    "the archive cannot be read ({last}); its lists of the last time are used"
-                ));
+                announce(&format!("the archive cannot be read ({last}); using the previous lists"));
                 Ok(())
             }
-            // A mirror can be out of step for one release and not for another.
+            // A mirror can be inconsistent for one release only.
             Err(LabError::ProgramFailed { complaint, .. }) if self.has_list()? => {
                 for line in complaint.lines().filter_map(not_fetched) {
-                    announce(&format!("left out, because the mirror's list cannot be read: {line}"));
+                    announce(&format!("skipped, because the mirror's list cannot be read: {line}"));
                 }
                 touch(&stamp)
             }
@@ -323,14 +319,14 @@ impl Archive {
         }
     }
 
-    /// Whether the list of the release from which programs for guests come exists.
+    /// Returns whether the list of the guest programs' release exists.
     fn has_list(&self) -> Result<bool, LabError> {
         let end = format!("_dists_{}_main_binary-{}_Packages", self.suite(), self.architecture);
         let lists = entries(&self.apt_folder().join("state/lists"))?;
         Ok(lists.iter().any(|path| path.to_string_lossy().contains(&end)))
     }
 
-    /// The contents of `sources.list`.
+    /// Returns the contents of `sources.list`.
     fn sources(&self) -> Result<String, LabError> {
         let uris = self.mirrors()?;
         let mirror = mirror(&uris, "debian").ok_or(LabError::NoMirror)?;
@@ -349,7 +345,7 @@ impl Archive {
         Ok(lines)
     }
 
-    /// The addresses of the mirrors of this machine's apt, or the one that the user wants instead.
+    /// Returns the mirror URLs of this machine's apt, or the user's override.
     fn mirrors(&self) -> Result<String, LabError> {
         if let Ok(mirror) = std::env::var(MIRROR) {
             return Ok(mirror);
@@ -358,7 +354,8 @@ impl Archive {
         programs::output(own.args(["indextargets", "--format", "$(REPO_URI)"]), "apt")
     }
 
-    /// One of apt's programs, with our configuration. The machine's own (a proxy, for example) applies to the rest.
+    /// Returns a command for one of apt's programs, with our configuration on top of the machine's own, such
+    /// as a proxy.
     fn apt(&self, program: &str) -> Command {
         self.apt_with(&self.apt_folder(), program)
     }
@@ -370,8 +367,8 @@ impl Archive {
             ("Dir::State", apt.join("state")),
             ("Dir::State::status", apt.join("status")),
             ("Dir::Cache", apt.join("cache")),
-            // Images for containers often switch these caches off; then each call would read all lists, which
-            // takes seconds.
+            // Container images often disable these caches; then each call would read all lists, which takes
+            // seconds.
             ("Dir::Cache::pkgcache", "pkgcache.bin".into()),
             ("Dir::Cache::srcpkgcache", "srcpkgcache.bin".into()),
             ("Dir::Etc::sourcelist", apt.join("sources.list")),
@@ -381,7 +378,7 @@ impl Archive {
         ] {
             command.arg("-o").arg(format!("{option}={}", place.display()));
         }
-        // An apt that root starts downloads as the user `_apt`, who cannot write in this folder.
+        // When started by root, apt downloads as the user `_apt`, which cannot write to this folder.
         command.args(["-o", "APT::Sandbox::User=root", "-o", "Acquire::Languages=none"]);
         for option in ["APT::Architecture", "APT::Architectures"] {
             command.arg("-o").arg(format!("{option}={}", self.architecture));
@@ -397,7 +394,7 @@ impl Archive {
         programs::run(command, "apt", if shown { Stdio::from(stderr()) } else { Stdio::null() })
     }
 
-    /// A text that changes whenever the lists are read.
+    /// Returns a text that changes whenever the lists are read.
     pub(crate) fn state_of_lists(&self) -> Option<String> {
         let modified =
             fs::metadata(self.apt_folder().join("read")).and_then(|stamp| stamp.modified()).ok()?;
@@ -416,7 +413,7 @@ impl Archive {
         self.folder.join("kernels").join(format!("{}_{}", kernel.package, kernel.version))
     }
 
-    /// Waits until no other process fetches.
+    /// Waits until no other process fetches, and locks the folder.
     pub(crate) fn lock(&self) -> Result<File, LabError> {
         let path = self.folder.join("lock");
         let file = File::create(&path).map_err(LabError::system("make", &path))?;
@@ -424,7 +421,8 @@ impl Archive {
         Ok(file)
     }
 
-    /// Returns a folder for a download, under the lock. Files that a killed fetch left are removed first.
+    /// Returns a folder for a download. Removes the leftovers of a killed fetch first. The caller must hold
+    /// the lock.
     pub(crate) fn scratch(&self) -> Result<tempfile::TempDir, LabError> {
         let folder = self.folder.join("fetching");
         if folder.exists() {
@@ -436,20 +434,19 @@ impl Archive {
 }
 
 impl PackageFile {
-    /// The package and its version, as `apt-get download` takes them: `procps=2:4.0.4-9`.
+    /// Returns package and version in the form of `apt-get download`: `procps=2:4.0.4-9`.
     fn exact(&self) -> Option<String> {
         let mut parts = self.name.strip_suffix(".deb")?.split('_');
         Some(format!("{}={}", parts.next()?, parts.next()?.replace("%3a", ":")))
     }
 
-    /// The name of the package.
     pub(crate) fn package(&self) -> &str {
         self.name.split('_').next().unwrap_or(&self.name)
     }
 }
 
 impl Userland {
-    /// The path of a program, for example `mkfs.ext4`.
+    /// Returns the path of a program, for example `mkfs.ext4`.
     pub fn program(&self, name: &str) -> Option<PathBuf> {
         ["usr/bin", "usr/sbin", "bin", "sbin"]
             .into_iter()
@@ -462,7 +459,7 @@ impl Userland {
         let missing =
             || LabError::NoLibrary { program: "the laboratory".to_owned(), library: name.to_owned() };
         let program = self.program(name).ok_or_else(missing)?;
-        // For example, `kmod` acts as depmod if it is called `depmod`.
+        // Set argv[0]: for example, `kmod` acts as depmod if called `depmod`.
         let mut command = Command::new(self.root.join(LOADER));
         command.arg("--inhibit-cache").arg("--library-path").arg(self.root.join(LIBRARIES));
         command.arg("--argv0").arg(name).arg(program);
@@ -470,7 +467,7 @@ impl Userland {
     }
 }
 
-/// The first of `uris` whose last part is `name`, as mirrors of Debian have it.
+/// Returns the first of `uris` whose last part is `name`, as in Debian mirrors.
 fn mirror(uris: &str, name: &str) -> Option<String> {
     uris.split_whitespace()
         .map(|uri| uri.trim_end_matches('/'))
@@ -478,12 +475,12 @@ fn mirror(uris: &str, name: &str) -> Option<String> {
         .map(str::to_owned)
 }
 
-/// The address and the reason in a line of apt's complaint.
+/// Returns the URL and the reason in an error line of apt.
 fn not_fetched(line: &str) -> Option<&str> {
     line.split_once("Failed to fetch ").map(|(_, rest)| rest)
 }
 
-/// Name and size of a package's file in a line of `apt-get --print-uris`.
+/// Parses a line of `apt-get --print-uris`: name and size of a package file.
 fn archive_file(line: &str) -> Option<PackageFile> {
     let mut words = line.strip_prefix('\'')?.split(' ').skip(1);
     Some(PackageFile { name: words.next()?.to_owned(), bytes: words.next()?.parse().ok()? })
@@ -495,7 +492,6 @@ fn suite_for(c_library: Option<(u32, u32)>) -> &'static str {
     suite.map_or("sid", |(suite, _)| suite)
 }
 
-/// The version of this machine's C library.
 fn own_c_library() -> Option<(u32, u32)> {
     let text = Command::new("getconf").arg("GNU_LIBC_VERSION").output().ok()?.stdout;
     let text = String::from_utf8(text).ok()?;

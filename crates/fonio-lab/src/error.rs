@@ -1,4 +1,4 @@
-//! The errors of this crate.
+//! Errors of this crate.
 
 use std::fmt::Display;
 use std::io;
@@ -6,17 +6,17 @@ use std::path::{Path, PathBuf};
 
 use crate::architecture::Architecture;
 
-/// Why a guest could not be prepared, started or used.
+/// An error while preparing, starting or using a guest.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the message of a variant says what its fields are")]
+#[allow(missing_docs, reason = "the error messages explain the fields")]
 pub enum LabError {
-    /// A program that this needs is not installed.
+    /// A required program is not installed.
     #[error("`{program}` is not installed; on Debian: apt-get install --no-install-recommends {package}")]
     ProgramMissing { program: String, package: &'static str },
     /// A program failed.
     #[error("`{command}` failed: {complaint}")]
     ProgramFailed { command: String, complaint: String },
-    /// This machine's configuration of apt names no mirror of Debian.
+    /// This machine's apt configuration has no Debian mirror.
     #[error(
         "apt's configuration here names no mirror of Debian; set FONIO_DEBIAN_MIRROR to the address of one, as in \
          a line of sources.list"
@@ -25,7 +25,7 @@ pub enum LabError {
     /// Debian's keys are missing, without which no download can be verified.
     #[error("Debian's keys are not in {}; on Debian: apt-get install debian-archive-keyring", path.display())]
     NoKeys { path: PathBuf },
-    /// The archive cannot be reached, and no earlier copy of its lists is there.
+    /// The archive cannot be reached, and there is no earlier copy of its lists.
     #[error("Debian's archive cannot be read ({complaint}); is the network up?")]
     Unreachable { complaint: String },
     /// The text is not the name of a kernel.
@@ -37,22 +37,22 @@ pub enum LabError {
     #[error("Debian's archive has no kernel {wanted}{nearest}; `fonio lab list` lists them")]
     NoKernel {
         wanted: String,
-        /// [`fonio_core::nearest`] of the series that the archive has.
+        /// Suggestion by [`fonio_core::nearest`] from the available series.
         nearest: String,
     },
     /// The archive does not have this package.
     #[error("Debian {suite} has no package `{package}` for {architecture}")]
     NoPackage { package: String, suite: &'static str, architecture: Architecture },
-    /// A kernel has no module of this name.
+    /// A kernel has no module with this name.
     #[error("Linux {kernel} of Debian has no module {module}; `fonio lab list` shows other kernels")]
     NoModule { kernel: String, module: String },
-    /// A module's file is invalid.
+    /// A module file is invalid.
     #[error("the kernel module {} cannot be read: {reason}", path.display())]
     BadModule { path: PathBuf, reason: String },
     /// A library that a program needs is missing.
-    #[error("{program} needs the library {library}, which is not there")]
+    #[error("{program} needs the library {library}, which is missing")]
     NoLibrary { program: String, library: String },
-    /// The laboratory does not run on this machine's architecture.
+    /// Guests do not run on this machine's architecture.
     #[error("guests need an x86-64 machine, and this machine is not one")]
     Architecture,
     /// This kind of guest does not support the architecture.
@@ -68,7 +68,7 @@ pub enum LabError {
     #[error("the guest with Linux {kernel} ended {when}; its console is in {}{}", console.display(), last(lines))]
     GuestEnded {
         kernel: String,
-        /// The stage at which it ended, as part of a sentence.
+        /// The stage at which it ended, as a clause.
         when: &'static str,
         console: PathBuf,
         lines: Vec<String>,
@@ -80,14 +80,14 @@ pub enum LabError {
         last(lines)
     )]
     GuestSilent { kernel: String, minutes: u64, console: PathBuf, lines: Vec<String> },
-    /// The guest is off.
+    /// The guest is switched off.
     #[error("the guest is off; switch it on first")]
     GuestOff,
     /// The guest does not have this snapshot.
-    #[error("the guest has no snapshot `{name}`; it has these: {}", have.join(", "))]
+    #[error("the guest has no snapshot `{name}`; available: {}", have.join(", "))]
     NoSnapshot { name: String, have: Vec<String> },
-    /// The state of a disk cannot be saved with that of the guest.
-    #[error("the guest has a disk served at {}, whose content cannot be saved with the guest's memory; start the guest without that disk", socket.display())]
+    /// The state of a disk cannot be saved with the guest's state.
+    #[error("the guest has a disk served at {}, whose content cannot be saved with the guest's memory; start the guest without it", socket.display())]
     ServedDisk { socket: PathBuf },
     /// QEMU or the agent in the guest refused a request.
     #[error("{by} refused `{request}`: {reason}")]
@@ -103,7 +103,7 @@ pub enum LabError {
     /// The user asked the program to stop.
     #[error("interrupted")]
     Interrupted,
-    /// The archive that came back from the guest is damaged.
+    /// The archive received from the guest is damaged.
     #[error("the files from the guest cannot be read: {reason}")]
     BadFiles { reason: String },
     /// A system call failed.
@@ -112,7 +112,7 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// For `map_err`: the error of a system call.
+    /// Returns a closure for `map_err` that makes the error of a system call.
     pub(crate) fn system(action: &'static str, path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> LabError {
         let path = path.as_ref().to_owned();
         move |source| LabError::System { action, path, source }

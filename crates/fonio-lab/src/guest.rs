@@ -1,7 +1,7 @@
-//! Boots a guest, runs one command in it, and brings files back.
+//! Boots a guest, runs one command in it, and retrieves files.
 //!
-//! The guest has no disk and no network. The command's output, a few words about its progress, and an archive of its files
-//! come through virtio serial ports, each connected to a socket of this process.
+//! The guest has no disk and no network. It sends the command's output, progress events and an archive of
+//! files through virtio serial ports, each connected to a socket of this process.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -25,27 +25,25 @@ use crate::modules::Modules;
 use crate::programs;
 
 const INIT: &str = include_str!("init.sh");
-/// The drivers of the ports; in some kernels they are modules.
+/// Drivers of the ports, which are modules in some kernels.
 const PORT_MODULES: &[&str] = &["virtio_pci", "virtio_console"];
-/// The drivers of disks.
 const DISK_MODULES: &[&str] = &["virtio_pci", "virtio_blk", "ext4"];
-/// The drivers of a memory card.
 const CARD_MODULES: &[&str] = &["sdhci_pci", "mmc_block"];
 
 /// The purpose of a guest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
-    /// Measurements: one processor, on which each instruction takes a nanosecond of the guest's time. Waits
-    /// of the guest take no time of this machine. Times hardly depend on how busy this machine is.
+    /// For measurements: one processor, on which each instruction takes a nanosecond of guest time. Idle
+    /// guest time is skipped. Times hardly depend on this machine's load.
     #[default]
     Bench,
-    /// Tests of functions: two processors, as fast as this machine can.
+    /// For functional tests: two processors at full speed.
     Test,
 }
 
-/// The options of bench guests. Later machine types give the guest random numbers at the start, which make
-/// every run different.
+/// QEMU options of bench guests. Later machine types pass random numbers to the guest at boot, so every run
+/// would differ.
 const BENCH_OPTIONS: [&str; 12] = [
     "-machine",
     "pc-i440fx-7.1",
@@ -68,40 +66,39 @@ pub struct Guest {
     pub kernel: KernelFiles,
     /// Its purpose.
     pub shape: Shape,
-    /// Its memory in MiB; all its files are in it.
+    /// Its memory in MiB, which also holds all its files.
     pub memory_mib: u64,
     /// Names of modules to load.
     pub modules: Vec<&'static str>,
-    /// Names of modules to load if the kernel has them.
+    /// Names of modules to load if available.
     pub wishes: Vec<&'static str>,
     /// Its files.
     pub files: Initramfs,
-    /// Raw images of disks that it may write; the first is `/dev/vda`.
+    /// Raw images of writable disks; the first is `/dev/vda`.
     pub disks: Vec<PathBuf>,
-    /// The raw image of a memory card that it may write, behind a host controller and the kernel's MMC driver: `/dev/mmcblk0`.
-    /// Its size in bytes is a power of two.
+    /// Raw image of a writable memory card, attached through a host controller and the kernel's MMC driver:
+    /// `/dev/mmcblk0`. Its size in bytes is a power of two.
     pub card: Option<PathBuf>,
 }
 
-/// How a command in a guest ended.
+/// The result of a command in a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Ended {
     /// The exit code of the command.
     pub code: u8,
-    /// Seconds of the guest's time from its start to the command.
+    /// Guest time from its start to the command, in seconds.
     pub booted_s: f64,
-    /// Seconds of the guest's time that the command took.
+    /// Guest time that the command took, in seconds.
     pub took_s: f64,
-    /// Seconds of this machine's time from the start of the guest to the command.
+    /// Real time from the start of the guest to the command, in seconds.
     pub booted_host_s: f64,
-    /// Seconds of this machine's time from the start of the guest to its end.
+    /// Real time from the start of the guest to its end, in seconds.
     pub host_s: f64,
-    /// The executor of the guest's instructions; `None` for bench guests, whose processor is always
-    /// simulated.
+    /// The guest's accelerator; `None` for bench guests, whose processor is always emulated.
     pub accelerator: Option<Accelerator>,
 }
 
-/// The destinations of the output of a command in a guest.
+/// Destinations of a guest command's output.
 pub struct Streams {
     /// Its standard output.
     pub out: Box<dyn Write + Send>,
@@ -109,7 +106,7 @@ pub struct Streams {
     pub err: Box<dyn Write + Send>,
 }
 
-/// A line of the guest's control port.
+/// A line from the guest's control port.
 #[derive(Debug, PartialEq)]
 enum Event {
     Begun {
@@ -121,7 +118,7 @@ enum Event {
     },
     /// The files have been sent.
     End {
-        /// The number of the paths to bring back that exist in the guest.
+        /// Number of requested paths that exist in the guest.
         paths: usize,
     },
 }
@@ -141,8 +138,9 @@ impl Event {
 }
 
 impl Guest {
-    /// Boots the guest and runs a task in it. The command's output goes to standard output and standard error while it
-    /// runs. Afterwards, the files and folders in [`Task::bring`] are unpacked below [`Task::to`]: `/a/b` becomes `TO/a/b`.
+    /// Boots the guest and runs a task in it. Copies the command's output to standard output and standard
+    /// error while it runs. Then unpacks the files and folders in [`Task::bring`] below [`Task::to`]: `/a/b`
+    /// becomes `TO/a/b`.
     ///
     /// # Errors
     /// If the guest cannot be started, if it ends before the command does, or if `stop` becomes true.
@@ -157,10 +155,10 @@ impl Guest {
         self.run_to(archive, command, streams, stop, announce)
     }
 
-    /// Like [`Guest::run`], with other destinations for the command's output.
+    /// Like [`Guest::run`], but writes the command's output to `streams`.
     ///
     /// # Errors
-    /// Those of [`Guest::run`].
+    /// Errors of [`Guest::run`].
     pub fn run_to(
         mut self,
         archive: &Archive,
@@ -183,8 +181,8 @@ impl Guest {
             ports.iter().map(|port| place.listen(port)).collect::<Result<_, _>>()?;
         let (mut machine, accelerator) = self.machine(archive, &place, announce)?;
         machine.args(["-serial", &format!("file:{}", place.console().display())]);
-        // Without `ioeventfd`, the guest's processor itself passes on what the guest writes. Otherwise
-        // another thread does it, at a time that the guest's clock does not determine.
+        // Without `ioeventfd`, the guest's processor itself handles port writes. Otherwise, another thread
+        // does, at a time independent of the guest's clock.
         machine.args(["-device", "virtio-serial-pci,ioeventfd=off"]);
         for port in ports {
             let path = place.folder.join(port);
@@ -238,12 +236,12 @@ impl Guest {
             let when = match (begun, done) {
                 (None, _) => "before it was ready",
                 (Some(_), None) => "while the command was running",
-                _ => "before its files were here",
+                _ => "before its files were received",
             };
             return Err(place.ended_early(archive, &self.kernel, when));
         };
         machine.wait(stop)?;
-        // The sockets are closed now, so that the copies end.
+        // The sockets are now closed, so the copies end.
         copies.into_iter().for_each(|copy| drop(copy.join()));
         io::stdout().flush().map_err(LabError::system("write to", "standard output"))?;
         let unpacked = unpacking.wait_with_output().map_err(LabError::system("wait for", "tar"))?;
@@ -262,7 +260,8 @@ impl Guest {
         })
     }
 
-    /// The command that starts QEMU, without the guest's serial port; and the accelerator, if there is a choice.
+    /// Returns the command that starts QEMU, without the guest's serial port, and the accelerator unless it
+    /// is a bench guest.
     fn machine(
         &mut self,
         archive: &Archive,
@@ -308,20 +307,20 @@ impl Guest {
     }
 }
 
-/// The task of a guest.
+/// A task for a guest.
 #[derive(Clone, Copy, Debug)]
 pub struct Task<'a> {
     /// The command.
     pub words: &'a [String],
-    /// The folder in which it runs; the same path as here.
+    /// Its working directory; the same path as on this machine.
     pub folder: &'a Path,
-    /// Paths of files and folders that come back, if they exist afterwards.
+    /// Files and folders to retrieve afterwards, if they exist.
     pub bring: &'a [PathBuf],
-    /// The folder below which they are unpacked.
+    /// The folder to unpack them in.
     pub to: &'a Path,
 }
 
-/// Boots a guest with a shell on this terminal, until the shell exits.
+/// Boots a guest with a shell on this terminal, and returns when the shell exits.
 ///
 /// # Errors
 /// If the guest cannot be started.
@@ -333,15 +332,15 @@ pub fn shell(mut guest: Guest, archive: &Archive, announce: &dyn Fn(&str)) -> Re
     if status.success() { Ok(()) } else { Err(place.ended_early(archive, &guest.kernel, "with an error")) }
 }
 
-/// Copies the output of a guest. If our own output is no longer read (`| head`), the rest is dropped: a guest
-/// whose output is not read would wait forever.
+/// Copies the output of a guest. If our own output is no longer read (`| head`), drops the rest, because a
+/// guest with unread output would wait forever.
 fn pass_on(mut from: &UnixStream, to: &mut impl Write) {
     if io::copy(&mut from, to).is_err() {
         let _ = io::copy(&mut from, &mut io::sink());
     }
 }
 
-/// Returns a word quoted for a shell, which reads it back unchanged.
+/// Quotes a word for a shell.
 pub(crate) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

@@ -1,5 +1,5 @@
-//! Runs a command in a guest as if it ran here: in this directory, with this program and the files that its words name. Its
-//! results come back to their places.
+//! Runs a command in a guest as if it ran here: in this directory, with this program and the files named in
+//! its words. Moves its results to their paths on this machine.
 
 use std::fs;
 use std::io::{self, Read};
@@ -15,26 +15,26 @@ use crate::machine::check;
 use crate::needs::{MODULES, Needs};
 use crate::own_program::OwnProgram;
 
-/// Memory of a guest; all its files, and the data of its emulated devices, are in it.
+/// Memory of a guest, which also holds its files and the data of its emulated devices.
 const MEMORY_MIB: u64 = 3072;
 
 /// A command that runs in a guest.
 #[derive(Debug)]
 pub struct CommandHere<'a> {
-    /// The command and its arguments. The guest gets the files that they name.
+    /// The command and its arguments. Files named by them are copied into the guest.
     pub words: &'a [String],
-    /// The packages, programs and modules that it needs.
+    /// Packages, programs and modules that it needs.
     pub needs: Needs,
-    /// Further files and directories that are copied into the guest.
+    /// Additional files and directories to copy into the guest.
     pub put: &'a [PathBuf],
-    /// Files and directories that come back.
+    /// Files and directories to retrieve.
     pub bring: &'a [PathBuf],
-    /// The width of the terminal, if its output goes to one.
+    /// Terminal width, if its output goes to a terminal.
     pub columns: Option<usize>,
 }
 
 impl CommandHere<'_> {
-    /// Runs the command in a guest with the kernel `wanted`. Returns how it ended, and the release of the kernel.
+    /// Runs the command in a guest with the kernel `wanted`. Returns its result and the kernel release.
     ///
     /// # Errors
     /// If the guest cannot be started, if it ends before the command does, if `stop` becomes true, or if a result cannot be
@@ -66,13 +66,14 @@ impl CommandHere<'_> {
         if let Some(columns) = self.columns {
             command.splice(0..0, ["env".to_owned(), format!("COLUMNS={columns}")]);
         }
-        // In the directory of the results, so that they are only renamed, and a killed run leaves nothing elsewhere.
+        // Stage in the directory of the results, so results are only renamed and a killed run leaves nothing
+        // elsewhere.
         let staging = match bring.first().filter(|path| path.is_dir()) {
             Some(results) => tempfile::Builder::new().prefix(".guest-").tempdir_in(results),
             None => tempfile::tempdir(),
         };
         let staging =
-            staging.map_err(LabError::system("make", "a directory for the files from the guest"))?;
+            staging.map_err(LabError::system("create", "a directory for the files from the guest"))?;
         let task = Task { words: &command, folder: &here, bring: &bring, to: staging.path() };
         let release = guest.kernel.release.clone();
         let ended = guest.run_to(&archive, &task, streams, stop, announce)?;
@@ -86,7 +87,7 @@ impl CommandHere<'_> {
     }
 }
 
-/// Starts a shell on this terminal, in a guest with this program and everything that commands need.
+/// Starts a shell on this terminal, in a guest with this program and all needs of commands.
 ///
 /// # Errors
 /// If the guest cannot be started.
@@ -125,7 +126,7 @@ fn prepare(
     })
 }
 
-/// Moves a file or a folder to its place; a folder there keeps its other entries.
+/// Moves a file or folder to `to`. An existing folder there keeps its other entries.
 fn put(from: &Path, to: &Path) -> Result<(), LabError> {
     if from.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
         fs::create_dir_all(to).map_err(LabError::system("write", to))?;
@@ -142,7 +143,7 @@ fn put(from: &Path, to: &Path) -> Result<(), LabError> {
     renamed.map_err(LabError::system("write", to))
 }
 
-/// Whether the file is a program for Linux, not a script or data.
+/// Returns whether the file is an ELF program, not a script or data.
 fn is_program(path: &Path) -> Result<bool, LabError> {
     let mut start = [0; 4];
     let read = fs::File::open(path).and_then(|mut file| file.read(&mut start));

@@ -12,7 +12,7 @@ use crate::archive::{LIBRARIES, LOADER, Userland};
 use crate::error::LabError;
 use crate::modules::Module;
 
-/// The places where programs expect folders that Debian has below `/usr`.
+/// Links at the paths where programs expect folders that Debian has below `/usr`.
 const LINKS: [(&str, &str); 5] = [
     ("bin", "usr/bin"),
     ("sbin", "usr/sbin"),
@@ -28,24 +28,24 @@ const LINK: u32 = 0o120_000;
 
 #[derive(Clone, Debug)]
 enum Content {
-    /// The bytes of a file of this machine.
+    /// The content of a file on this machine.
     Copy(PathBuf),
     Bytes(Vec<u8>),
     Link(PathBuf),
 }
 
-/// The files of a guest.
+/// Files of a guest.
 #[derive(Clone, Debug)]
 pub struct Initramfs {
     userland: Userland,
-    /// The files by path in the guest, without the leading `/`.
+    /// Files by path in the guest, without the leading `/`.
     files: BTreeMap<PathBuf, (u32, Content)>,
     folders: BTreeSet<PathBuf>,
 }
 
 impl Initramfs {
-    /// Makes a file system with a shell and the usual small programs. `userland` must contain `busybox-static`, and the
-    /// libraries of every program that is added.
+    /// Creates a file system with a shell and the usual small programs. `userland` must contain
+    /// `busybox-static` and the libraries of all added programs.
     ///
     /// # Errors
     /// If the userland has no busybox.
@@ -70,7 +70,7 @@ impl Initramfs {
         Ok(made)
     }
 
-    /// Adds a program of the userland with its libraries, under its own path.
+    /// Adds a program of the userland and its libraries, under its own path.
     ///
     /// # Errors
     /// If the userland lacks the program or one of its libraries.
@@ -103,10 +103,10 @@ impl Initramfs {
         Ok(())
     }
 
-    /// Adds a file of this machine, or a folder with everything below it, at `place`.
+    /// Adds a file or folder of this machine at `place`, folders recursively.
     ///
     /// # Errors
-    /// If it cannot be read.
+    /// If a file cannot be read.
     pub fn add_copy(&mut self, path: &Path, place: &Path) -> Result<(), LabError> {
         let metadata = fs::metadata(path).map_err(LabError::system("read", path))?;
         if !metadata.is_dir() {
@@ -122,17 +122,15 @@ impl Initramfs {
         Ok(())
     }
 
-    /// Adds a file with these contents.
     pub(crate) fn add_bytes(&mut self, place: &str, mode: u32, bytes: Vec<u8>) {
         self.insert(Path::new(place), REGULAR | mode, Content::Bytes(bytes));
     }
 
-    /// Adds an empty folder.
     pub(crate) fn add_folder(&mut self, place: &Path) {
         self.folder(&inside(place));
     }
 
-    /// Adds modules; a guest loads them in this order.
+    /// Adds modules, to be loaded in this order.
     pub(crate) fn add_modules(&mut self, modules: &[Module]) {
         for (number, module) in modules.iter().enumerate() {
             let path = format!("modules/{number:03}-{}.ko", module.name);
@@ -140,7 +138,7 @@ impl Initramfs {
         }
     }
 
-    /// Whether its only program is the shell, which needs no libraries.
+    /// Returns whether its only program is the shell, which needs no libraries.
     pub(crate) fn is_static(&self) -> bool {
         !self.files.contains_key(Path::new(LOADER))
     }
@@ -162,11 +160,11 @@ impl Initramfs {
         self.folders.extend(parents.map(Path::to_owned));
     }
 
-    /// Returns the libraries of a program: those that the userland's loader finds for it.
+    /// Returns the libraries that the userland's loader finds for a program.
     fn libraries(&self, program: &Path) -> Result<Vec<PathBuf>, LabError> {
         let loader = self.userland.root.join(LOADER);
-        // Some packages keep libraries in folders of their own, which their programs name with a path. On this machine, that
-        // path could lead to another version.
+        // Some programs name private library folders by path. On this machine, that path could lead to
+        // another version.
         let libraries = self.userland.root.join(LIBRARIES);
         let mut search = libraries.clone().into_os_string();
         for entry in fs::read_dir(&libraries).map_err(LabError::system("read", &libraries))?.flatten() {
@@ -196,7 +194,6 @@ impl Initramfs {
         Ok(found(&text).map(Path::to_owned).collect())
     }
 
-    /// Writes the archive.
     pub(crate) fn write(&self, path: &Path) -> Result<(), LabError> {
         let file = File::create(path).map_err(LabError::system("make", path))?;
         self.write_to(BufWriter::with_capacity(1 << 20, file)).map_err(LabError::system("write", path))
@@ -208,7 +205,7 @@ impl Initramfs {
             number += 1;
             Builder::new(&path.to_string_lossy()).ino(number).mode(mode).nlink(1)
         };
-        // A folder comes before everything in it.
+        // A folder must precede its contents.
         for folder in self.folders.iter().filter(|folder| !self.files.contains_key(*folder)) {
             out = entry(folder, FOLDER | 0o755).write(out, 0).finish()?;
         }
@@ -229,12 +226,12 @@ impl Initramfs {
     }
 }
 
-/// The path without leading `/` and `.`.
+/// Returns the path without leading `/` and `.`.
 fn inside(place: &Path) -> PathBuf {
     place.components().filter(|part| matches!(part, Component::Normal(_))).collect()
 }
 
-/// The libraries that the loader has found: `libm.so.6 => /…/libm.so.6 (0x7f…)`.
+/// Returns the libraries that the loader has found: `libm.so.6 => /…/libm.so.6 (0x7f…)`.
 fn found(text: &str) -> impl Iterator<Item = &Path> {
     text.lines().filter_map(|line| {
         let (_, found) = line.split_once("=> ")?;
@@ -243,7 +240,7 @@ fn found(text: &str) -> impl Iterator<Item = &Path> {
     })
 }
 
-/// The first library that the loader has not found.
+/// Returns the first library that the loader has not found.
 fn missing(text: &str) -> Option<&str> {
     text.lines().find_map(|line| {
         if let Some((name, "not found")) = line.trim().split_once(" => ") {

@@ -13,8 +13,8 @@ use crate::architecture::Architecture;
 use crate::error::LabError;
 use crate::version;
 
-/// A kernel in Debian's archive: a generic one, neither the one for clouds, which lacks file systems, nor the
-/// real-time one.
+/// A generic kernel in Debian's archive; not a cloud kernel, which lacks file systems, nor a real-time
+/// kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Kernel {
     /// Its series: `6.12`.
@@ -23,27 +23,27 @@ pub struct Kernel {
     pub version: String,
     /// Its package.
     pub package: String,
-    /// Further packages with parts of it: from 6.19 on, its package only depends on those.
+    /// Packages with parts of it: from 6.19 on, the main package only depends on them.
     pub parts: Vec<String>,
-    /// Bytes to download.
+    /// Download size in bytes.
     pub download_bytes: u64,
     /// Whether its files are on this machine.
     pub fetched: bool,
 }
 
-/// A kernel as a user names it.
+/// A kernel requested by the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// The newest kernel of the archive.
     Newest,
-    /// The newest of a series, or a version: `6.12`, `6.12.117`.
+    /// The newest kernel of a series, or a version: `6.12`, `6.12.117`.
     Version(String),
 }
 
 impl FromStr for Wanted {
     type Err = LabError;
 
-    /// Accepts `lab:6.12`, `6.12`, `6.12.117`, `newest` and `lab`, which is the kernel that the laboratory is tested with.
+    /// Accepts `lab:6.12`, `6.12`, `6.12.117`, `newest` and `lab`, which means the default kernel.
     fn from_str(text: &str) -> Result<Wanted, LabError> {
         let name = text.strip_prefix("lab:").unwrap_or(text);
         let is_version = name.split('.').count() >= 2
@@ -58,7 +58,7 @@ impl FromStr for Wanted {
 }
 
 impl Default for Wanted {
-    /// 6.12, Debian 13's kernel: the oldest that has ublk.
+    /// Returns 6.12, Debian 13's kernel: the oldest one with ublk.
     fn default() -> Wanted {
         Wanted::Version("6.12".to_owned())
     }
@@ -92,8 +92,8 @@ fn newer(a: &Kernel, b: &Kernel) -> Ordering {
     version::compare(&a.version, &b.version)
 }
 
-/// Returns the kernels that are listed in the output of `apt-cache dumpavail` and whose names end with `flavour`, the oldest first;
-/// packages that only depend on the newest kernel of a series are not among them.
+/// Returns the kernels in the output of `apt-cache dumpavail` whose names end with `flavour`, oldest first.
+/// Skips packages that only depend on the newest kernel of a series.
 pub(crate) fn listed(text: &str, flavour: &str) -> Vec<Kernel> {
     let paragraphs = || text.split("\n\n").map(Paragraph).filter(|paragraph| paragraph.has_part_of_kernel());
     let sizes: BTreeMap<(&str, &str), u64> = paragraphs()
@@ -130,7 +130,7 @@ impl<'a> Paragraph<'a> {
         let version = self.field("Version")?;
         let mut numbers = version.split('-').next()?.split('.');
         let series = format!("{}.{}", numbers.next()?, numbers.next()?);
-        // `linux-image-6.12-amd64` only depends on the newest of its series.
+        // `linux-image-6.12-amd64` only depends on the newest kernel of its series.
         let is_number = |part: &&str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
         if !is_generic || release.split(['.', '-', '+']).take_while(is_number).count() < 3 {
             return None;
@@ -154,14 +154,14 @@ impl<'a> Paragraph<'a> {
     }
 }
 
-/// The files of a kernel on this machine.
+/// A kernel's files on this machine.
 #[derive(Clone, Debug)]
 pub struct KernelFiles {
     /// Its architecture.
     pub architecture: Architecture,
     /// The output of `uname -r` in the guest.
     pub release: String,
-    /// The compressed kernel, as a boot loader takes it.
+    /// The compressed kernel image.
     pub image: PathBuf,
     /// The folder of its modules.
     pub modules: PathBuf,
@@ -171,7 +171,7 @@ impl KernelFiles {
     /// Finds the files in an unpacked package.
     pub(crate) fn in_package(files: &Path, architecture: Architecture) -> Result<KernelFiles, LabError> {
         let folder = files.join("lib/modules");
-        // From Debian 13 on, everything is below /usr.
+        // From Debian 13 on, modules are below /usr.
         let folder = if folder.exists() { folder } else { files.join("usr/lib/modules") };
         let mut entries = fs::read_dir(&folder).map_err(LabError::system("read", &folder))?;
         let entry = entries.next().transpose().map_err(LabError::system("read", &folder))?;

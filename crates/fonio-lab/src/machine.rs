@@ -1,4 +1,4 @@
-//! QEMU: the folder of a running guest, its process, and the options that all guests share.
+//! Runs QEMU: a guest's folder, its process, and the options shared by all guests.
 
 use std::fs::{self, File};
 use std::io;
@@ -16,14 +16,12 @@ use crate::kernel::KernelFiles;
 
 /// Memory that must be free in addition to the guest's own.
 const SPARE_MIB: u64 = 128;
-/// Lines of the console in an error.
 const LINES_SHOWN: usize = 8;
-/// The text that the kernel prints when it panics.
+/// Text that the kernel prints when it panics.
 pub(crate) const PANIC: &str = "Kernel panic";
-/// The time between two checks whether a wait is over.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 
-/// A folder for the sockets, disks and console of a running guest. The lock tells other processes that it is in use.
+/// Folder for the sockets, disks and console of a running guest, locked while in use.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) folder: PathBuf,
@@ -35,8 +33,7 @@ impl Place {
         let guests = archive.folder().join("guests");
         fs::create_dir_all(&guests).map_err(LabError::system("make", &guests))?;
         for entry in fs::read_dir(&guests).map_err(LabError::system("read", &guests))?.flatten() {
-            // A killed process left this folder; if it cannot be removed completely, the next start tries
-            // again.
+            // Remove the folder of a killed process. If this fails, the next start tries again.
             if File::open(entry.path().join("lock")).is_ok_and(|lock| lock.try_lock().is_ok()) {
                 let _ = fs::remove_dir_all(entry.path());
             }
@@ -49,12 +46,12 @@ impl Place {
         Ok(Place { folder, _lock: lock })
     }
 
-    /// The file with everything that the guest's console said.
+    /// Returns the file with the guest's console output.
     pub(crate) fn console(&self) -> PathBuf {
         self.folder.join("console")
     }
 
-    /// Listens on a socket of this name; an earlier socket of the name is removed.
+    /// Listens on a socket with this name, replacing an earlier one.
     pub(crate) fn listen(&self, name: &str) -> Result<UnixListener, LabError> {
         let path = self.folder.join(name);
         match fs::remove_file(&path) {
@@ -66,7 +63,7 @@ impl Place {
         UnixListener::bind(&path).map_err(LabError::system("listen on", &path))
     }
 
-    /// The error of a guest that ended by itself. Its console is kept.
+    /// Returns the error for a guest that ended early. Keeps its console.
     pub(crate) fn ended_early(
         &self,
         archive: &Archive,
@@ -77,13 +74,14 @@ impl Place {
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<String> = text.lines().map(|line| line.trim_end().to_owned()).collect();
         let kept = archive.folder().join(format!("console-of-{}", kernel.release));
-        // If it cannot be kept, the error still shows the end of it.
+        // If this fails, the error still shows the last lines.
         let _ = fs::copy(self.console(), &kept);
         LabError::GuestEnded { kernel: kernel.release.clone(), when, console: kept, lines: telling(&lines) }
     }
 }
 
-/// The last lines of a console, and before them the line with the reason of a panic: the kernel may print many lines after it.
+/// Returns the last lines of a console, preceded by the reason of a panic, after which the kernel may print
+/// many lines.
 fn telling(lines: &[String]) -> Vec<String> {
     let (earlier, last) = lines.split_at(lines.len().saturating_sub(LINES_SHOWN));
     let is_panic = |line: &&String| line.contains(PANIC);
@@ -93,12 +91,13 @@ fn telling(lines: &[String]) -> Vec<String> {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // The next start removes what remains.
+        // The next start removes the rest.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
-/// Returns the command that starts QEMU with `memory_mib` of memory and without any device, killed with this process.
+/// Returns the command that starts QEMU with `memory_mib` of memory and without devices. It is killed with
+/// this process.
 pub(crate) fn qemu(architecture: Architecture, memory_mib: u64) -> Result<Command, LabError> {
     check_for(architecture)?;
     let free = free_mib().unwrap_or(u64::MAX);
@@ -119,16 +118,16 @@ pub(crate) fn add_kernel(machine: &mut Command, kernel: &KernelFiles, initramfs:
     machine.args(["-append", format!("console={console} quiet panic=-1 {parameters}").trim_end()]);
 }
 
-/// The effect of a guest's flush of a disk.
+/// Effect of a guest's flush of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
-    /// QEMU writes its data to the file, so that it survives the end of QEMU.
+    /// QEMU writes the data to the file, so they survive the end of QEMU.
     Flush,
-    /// No effect: for disks that are used only if the guest ends without an error.
+    /// No effect, for disks that are used only if the guest ends without an error.
     Never,
 }
 
-/// Adds a disk, which the guest finds by its `name`: the serial number of the disk.
+/// Adds a disk. The guest finds it by `name`, its serial number.
 pub(crate) fn add_disk(machine: &mut Command, name: &str, format: &str, file: &Path, durability: Durability) {
     let description = serde_json::json!({
         "driver": format,
@@ -141,8 +140,8 @@ pub(crate) fn add_disk(machine: &mut Command, name: &str, format: &str, file: &P
     machine.args(["-device", &format!("virtio-blk-pci,drive={name},serial={name}")]);
 }
 
-/// Adds a memory card in a slot. QEMU does not flush its file, so it is for cards that are used only if the
-/// guest ends without an error.
+/// Adds a memory card in a slot. QEMU does not flush its file, so use it only for cards that are discarded if
+/// the guest fails.
 pub(crate) fn add_card(machine: &mut Command, file: &Path) {
     let description = serde_json::json!({
         "driver": "raw",
@@ -154,8 +153,8 @@ pub(crate) fn add_card(machine: &mut Command, file: &Path) {
     machine.args(["-device", "sdhci-pci", "-device", "sd-card,drive=card"]);
 }
 
-/// Adds a disk that an NBD server on this machine serves at `socket`: a SCSI disk that does not rotate, with one command at a
-/// time, as a memory card in a reader. The guest finds it by its `name`.
+/// Adds a disk served by an NBD server of this machine at `socket`. Like a memory card in a reader, it is a
+/// non-rotational SCSI disk with queue depth 1. The guest finds it by `name`.
 pub(crate) fn add_served_disk(machine: &mut Command, name: &str, socket: &Path) {
     let description = serde_json::json!({
         "driver": "raw",
@@ -171,7 +170,7 @@ pub(crate) fn add_served_disk(machine: &mut Command, name: &str, socket: &Path) 
     machine.args(["-device", &device]);
 }
 
-/// Checks that this machine can start guests, before anything is fetched for one.
+/// Checks that this machine can start guests. Call it before fetching files.
 ///
 /// # Errors
 /// If QEMU or `setpriv` is not installed.
@@ -197,13 +196,13 @@ pub(crate) fn require(program: &str, package: &'static str) -> Result<(), LabErr
     }
 }
 
-/// A running QEMU; it is killed when this is dropped.
+/// A running QEMU. Dropping this kills it.
 #[derive(Debug)]
 pub(crate) struct Machine(Child);
 
 impl Machine {
     pub(crate) fn start(mut command: Command) -> Result<Machine, LabError> {
-        // In a process group of its own: Ctrl-C is for this process, which ends the guest.
+        // Use a separate process group: Ctrl-C must reach only this process, which then ends the guest.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         command.spawn().map(Machine).map_err(LabError::system("start", "QEMU"))
@@ -261,13 +260,11 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // It may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// The memory that is still available to programs, in MiB.
 fn free_mib() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

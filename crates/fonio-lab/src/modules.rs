@@ -1,7 +1,7 @@
 //! Kernel modules and the order in which they are loaded.
 //!
-//! Debian's packages contain no index: `depmod` makes it when a kernel is installed. The dependencies are read from the
-//! modules themselves.
+//! Debian's packages contain no index, because `depmod` creates it when a kernel is installed. So
+//! dependencies are read from the modules themselves.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,15 +11,12 @@ use std::path::{Path, PathBuf};
 use crate::error::LabError;
 use crate::kernel::KernelFiles;
 
-/// A module, ready to be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Module {
     pub(crate) name: String,
-    /// Its file, uncompressed.
     pub(crate) bytes: Vec<u8>,
 }
 
-/// The modules of one kernel.
 #[derive(Debug)]
 pub(crate) struct Modules {
     release: String,
@@ -37,8 +34,8 @@ impl Modules {
         Ok(Modules { release: kernel.release.clone(), files, builtin })
     }
 
-    /// Returns the modules that must be loaded for `wanted`, each after those that it needs. A module that is part of the
-    /// kernel need not be loaded. Of the `wishes`, those that the kernel lacks are left out.
+    /// Returns the modules to load for `wanted` and `wishes`, each after its dependencies. Skips modules
+    /// built into the kernel, and `wishes` that the kernel lacks.
     pub(crate) fn for_all(&self, wanted: &[&str], wishes: &[&str]) -> Result<Vec<Module>, LabError> {
         let mut order = Vec::new();
         for name in wishes {
@@ -61,12 +58,12 @@ impl Modules {
         };
         let bytes = uncompressed(file)?;
         let bad = |reason: &str| LabError::BadModule { path: file.clone(), reason: reason.to_owned() };
-        let needs = field(&bytes, "depends").ok_or_else(|| bad("it does not say which modules it needs"))?;
+        let needs = field(&bytes, "depends").ok_or_else(|| bad("it does not list its dependencies"))?;
         for needed in needs.split(',').filter(|needed| !needed.is_empty()) {
             self.add(needed, order)?;
         }
-        // Checksums, for example, which btrfs and f2fs request by the name of the algorithm. Several modules
-        // provide an algorithm such as `crc32c`, so a module of that name may be missing.
+        // For example, btrfs and f2fs request checksums by algorithm name. Several modules provide an
+        // algorithm such as `crc32c`, so there may be no module with that name.
         for hint in fields(&bytes, "softdep").filter_map(|hint| hint.strip_prefix("pre: ")) {
             for needed in hint.split_whitespace() {
                 let _ = self.add(needed, order);
@@ -77,7 +74,7 @@ impl Modules {
     }
 }
 
-/// `nilfs2` for `fs/nilfs2/nilfs2.ko.xz`.
+/// Returns the module name: `nilfs2` for `fs/nilfs2/nilfs2.ko.xz`.
 fn name_of(file: &Path) -> Option<String> {
     let name = file.file_name()?.to_str()?;
     let (name, _) = name.split_once(".ko")?;
@@ -107,7 +104,8 @@ fn uncompressed(file: &Path) -> Result<Vec<u8>, LabError> {
     Ok(bytes)
 }
 
-/// The first value of a field in the module's description, which is a list of `name=value`, each ended by a zero byte.
+/// Returns the first value of a field in the module's description, a list of `name=value`, each ended by a
+/// zero byte.
 fn field<'a>(module: &'a [u8], name: &str) -> Option<&'a str> {
     fields(module, name).next()
 }

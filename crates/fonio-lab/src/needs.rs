@@ -1,14 +1,13 @@
-//! The packages, programs and kernel modules of a guest, by the command that runs in it.
+//! Determines the packages, programs and kernel modules of a guest from its command.
 
 /// Packages of every guest: a shell, the libraries of this program, and programs for ext4.
 const BASE: &[&str] = &["busybox-static", "libc6", "libgcc-s1", "mount", "e2fsprogs"];
-/// Programs of every guest.
 const TOOLS: &[&str] = &["mount", "umount", "mkfs.ext4", "mkfs.ext3"];
-/// Modules of every guest, if its kernel has them as modules: devices, schedulers, and checksums that file systems ask for
-/// by the name of the algorithm.
+/// Modules of every guest, if available: devices, schedulers, and checksums that file systems request by
+/// algorithm name.
 pub(crate) const MODULES: &[&str] = &[
     "loop",
-    // Without ublk, emulated devices are served through FUSE and the loop driver.
+    // Emulated devices use FUSE and the loop driver if there is no ublk.
     "fuse",
     "ublk_drv",
     "bfq",
@@ -20,10 +19,10 @@ pub(crate) const MODULES: &[&str] = &[
     "ext4",
 ];
 
-/// The packages, programs and modules that a word of the command line needs in the guest.
+/// Packages, programs and modules that a word of the command line needs in the guest.
 #[derive(Debug)]
 struct Need {
-    /// The word: the name of a file system, of a command, or an option. With a colon at its end: the start of a word.
+    /// The word: a file system, command or option. With a final colon, the start of a word.
     word: &'static str,
     packages: &'static [&'static str],
     tools: &'static [&'static str],
@@ -48,25 +47,25 @@ const NEEDS: &[Need] = &[
     },
     Need { word: "--link", packages: &["iproute2"], tools: &["ip", "tc"], modules: &["veth", "sch_tbf"] },
     Need { word: "sqlite3", packages: &["sqlite3"], tools: &["sqlite3"], modules: &[] },
-    // Benchmarks start fio with an option of setpriv that busybox does not have.
+    // Benchmarks start fio with a setpriv option that busybox lacks.
     Need { word: "fio", packages: &["fio", "util-linux"], tools: &["fio", "setpriv"], modules: &[] },
     Need { word: "md-raid0:", packages: &[], tools: &[], modules: &["md_mod", "raid0"] },
 ];
 
-/// The needs of a guest besides the packages of every guest.
+/// Needs of a guest in addition to those of every guest.
 #[derive(Debug)]
 pub struct Needs(Vec<&'static Need>);
 
 impl Needs {
-    /// Returns everything that any command needs.
+    /// Returns the needs of all commands.
     pub fn everything() -> Needs {
         Needs(NEEDS.iter().collect())
     }
 
-    /// The needs of a command line of fonio, by its words and by its command: `fix` without a name tries all fixes, so it needs
-    /// their file systems.
+    /// Returns the needs of a fonio command line. `fix` without a name tries all fixes, so it needs their
+    /// file systems.
     pub fn of(words: &[String]) -> Needs {
-        // A word may be a script, with programs in it.
+        // A word may be a script that names programs.
         let separates = |letter: char| !letter.is_alphanumeric() && !"-_.:".contains(letter);
         let parts: Vec<&str> = words.iter().flat_map(|word| word.split(separates)).collect();
         let of_command: &[&str] = match parts[..] {
@@ -84,17 +83,17 @@ impl Needs {
         Needs(NEEDS.iter().filter(wants).collect())
     }
 
-    /// The packages of the guest.
+    /// Returns the packages of the guest.
     pub fn packages(&self) -> Vec<&'static str> {
         BASE.iter().chain(self.0.iter().flat_map(|need| need.packages)).copied().collect()
     }
 
-    /// The programs of these packages that the guest has.
+    /// Returns the programs that the guest gets from these packages.
     pub(crate) fn tools(&self) -> impl Iterator<Item = &'static str> {
         TOOLS.iter().chain(self.0.iter().flat_map(|need| need.tools)).copied()
     }
 
-    /// The modules that the guest cannot do without.
+    /// Returns the modules that the guest requires.
     pub(crate) fn modules(&self) -> Vec<&'static str> {
         self.0.iter().flat_map(|need| need.modules).copied().collect()
     }

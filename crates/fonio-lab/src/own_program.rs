@@ -8,16 +8,16 @@ use crate::archive::Archive;
 use crate::error::LabError;
 use crate::programs::stripped;
 
-/// A copy of this program without its debug information, which is several times as large as the program.
+/// A copy of this program without debug information, which is several times larger than the program.
 #[derive(Debug)]
 pub struct OwnProgram {
     path: PathBuf,
-    /// Locked while this exists, so that no other process removes the file.
+    /// Locked while this exists, so no other process removes the file.
     _file: fs::File,
 }
 
 impl OwnProgram {
-    /// Makes the copy if it does not exist, and removes those of earlier versions of this program.
+    /// Creates the copy if it does not exist, and removes copies of earlier versions.
     ///
     /// # Errors
     /// If the program cannot be read, or the copy cannot be written.
@@ -30,7 +30,7 @@ impl OwnProgram {
         loop {
             if let Ok(file) = fs::File::open(&path) {
                 file.lock_shared().map_err(LabError::system("lock", &path))?;
-                // It may have been removed before it was locked.
+                // Another process may have removed it before we locked it.
                 if path.exists() {
                     return Ok(OwnProgram { path, _file: file });
                 }
@@ -45,13 +45,13 @@ impl OwnProgram {
             }
             let scratch = tempfile::Builder::new().prefix("fonio-").tempfile_in(folder);
             let scratch = scratch.map_err(LabError::system("write in", folder))?;
-            // Another process that looks for earlier versions must not remove it.
+            // Otherwise, another process could remove it as an earlier version.
             scratch.as_file().lock().map_err(LabError::system("lock", scratch.path()))?;
             stripped(&program, scratch.path())?;
             scratch.persist(&path).map_err(|error| LabError::system("write", &path)(error.error))?;
         }
     }
-    /// The copy.
+    /// Returns the path of the copy.
     pub fn path(&self) -> &Path {
         &self.path
     }

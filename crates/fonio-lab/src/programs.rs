@@ -9,7 +9,7 @@ use crate::error::LabError;
 /// Maximum length of a failed program's output in an error.
 const COMPLAINT_BYTES: usize = 1500;
 
-/// Runs `command` to its end, and returns its standard output. `package` contains the program.
+/// Runs `command` and returns its standard output. `package` contains the program.
 pub(crate) fn output(command: &mut Command, package: &'static str) -> Result<String, LabError> {
     let out = command.stdin(Stdio::null()).output().map_err(|error| not_started(command, package, error))?;
     if out.status.success() {
@@ -18,7 +18,7 @@ pub(crate) fn output(command: &mut Command, package: &'static str) -> Result<Str
     Err(failed(command, &out.stderr))
 }
 
-/// Runs `command` to its end, with its standard output going to `shown`.
+/// Runs `command` with its standard output going to `shown`.
 pub(crate) fn run(command: &mut Command, package: &'static str, shown: Stdio) -> Result<(), LabError> {
     let child = command.stdin(Stdio::null()).stdout(shown).stderr(Stdio::piped()).spawn();
     let child = child.map_err(|error| not_started(command, package, error))?;
@@ -41,7 +41,7 @@ pub(crate) fn failed(command: &Command, complaint: &[u8]) -> LabError {
     while !complaint.is_char_boundary(from) {
         from += 1;
     }
-    // The options of our configuration would fill a screen.
+    // Omit the options of our configuration, which would fill a screen.
     let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy()).collect();
     let said = words.iter().position(|word| !word.starts_with('-') && !word.contains('=')).unwrap_or(0);
     let name = command.get_program().to_string_lossy();
@@ -51,8 +51,8 @@ pub(crate) fn failed(command: &Command, complaint: &[u8]) -> LabError {
     }
 }
 
-/// Writes a copy of `program` without debug information to `copy`. If this machine has no `strip`, the copy
-/// has debug information.
+/// Writes a copy of `program` without debug information to `copy`. If this machine has no `strip`, keeps the
+/// debug information.
 ///
 /// # Errors
 /// If the file cannot be copied.

@@ -1,9 +1,9 @@
-//! Disk images with Debian for system guests, made without root and without a network in the guest.
+//! Creates Debian disk images for system guests, without root and without a network in the guest.
 //!
 //! apt on this machine resolves, downloads and verifies the packages. A guest unpacks them on an empty disk
-//! and runs their scripts, as debootstrap's second stage does. So the files have the correct owners, and the
-//! scripts run on the architecture for which they were made. An image with further packages begins as a copy
-//! of the image without them.
+//! and runs their scripts, like debootstrap's second stage. So the files have the correct owners, and the
+//! scripts run on their own architecture. An image with additional packages starts as a copy of the image
+//! without them.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{BufWriter, Write};
@@ -22,7 +22,7 @@ use crate::machine::POLL;
 use crate::programs;
 
 const INSTALL: &str = include_str!("install.sh");
-/// Packages of every system guest, besides the essential ones.
+/// Packages of every system guest, in addition to the essential ones.
 const BASE: &[&str] = &[
     "apt",
     "dbus",
@@ -39,11 +39,11 @@ const BASE: &[&str] = &[
     "systemd-sysv",
     "udev",
 ];
-/// The size of the disk that a guest sees. The image grows with its contents.
+/// Disk size in the guest. The image grows with its contents.
 const DISK_BYTES: u64 = 16 << 30;
-/// Memory of the guest that installs packages.
 const INSTALL_MEMORY_MIB: u64 = 1024;
-/// Programs for making disk images: `mke2fs` takes files and their owners from a tar archive with libarchive's help.
+/// Packages for creating disk images. With libarchive, `mke2fs` takes files and their owners from a tar
+/// archive.
 const DISK_PROGRAMS: &[&str] = &["e2fsprogs", "libarchive13t64", "kmod", "libc6"];
 
 /// An image that no other process removes while this exists.
@@ -53,7 +53,7 @@ pub(crate) struct Root {
     _lock: File,
 }
 
-/// The things that [`Root::of`] needs besides the archive.
+/// Context for creating images.
 pub(crate) struct Maker<'a> {
     pub(crate) archive: &'a Archive,
     pub(crate) kernel: &'a KernelFiles,
@@ -62,8 +62,8 @@ pub(crate) struct Maker<'a> {
 }
 
 impl Root {
-    /// Returns the image with Debian and `packages`; makes it if it does not exist, or if the archive has
-    /// newer versions.
+    /// Returns the image with Debian and `packages`. Creates it if it does not exist or the archive has newer
+    /// versions.
     ///
     /// # Errors
     /// If a package does not exist, if the archive cannot be reached, or if the packages cannot be installed.
@@ -95,7 +95,7 @@ impl Root {
         if *wanted == base {
             return Ok(root);
         }
-        // Another process may have made it in the meantime.
+        // Another process may have just created it.
         match Root::existing(&folder.join(wanted.folder()))? {
             Some(root) => Ok(root),
             None => maker.build(folder, wanted, Some((&root, &base))),
@@ -106,18 +106,17 @@ impl Root {
         let image = folder.join("image.qcow2");
         let Ok(lock) = File::open(&image) else { return Ok(None) };
         lock.lock_shared().map_err(LabError::system("lock", &image))?;
-        // It may have been removed before it was locked.
+        // Another process may have removed it before we locked it.
         Ok(image.exists().then_some(Root { image, _lock: lock }))
     }
 }
 
-/// The packages of an image.
 #[derive(Debug, PartialEq, Eq)]
 struct Contents {
     any_version: String,
-    /// The packages that were asked for, in alphabetical order.
+    /// Requested packages, in alphabetical order.
     asked: Vec<String>,
-    /// All packages.
+    /// All packages, including dependencies.
     files: Vec<PackageFile>,
 }
 
@@ -128,12 +127,13 @@ fn sorted(packages: &[String]) -> Vec<String> {
     asked
 }
 
-/// The beginning of the names of folders with these packages in any versions.
+/// Returns the name prefix of folders with these packages in any version.
 fn any_version(archive: &Archive, asked: &[String]) -> String {
     format!("{}-{}-{:08x}-", archive.suite(), archive.architecture(), hash(asked) as u32)
 }
 
-/// The name of the folder with these packages, if it is known since the lists were read: resolving them takes seconds.
+/// Returns the folder name for these packages, if stored since the lists were read. This saves seconds of
+/// resolving.
 fn known(archive: &Archive, folder: &Path, packages: &[String]) -> Option<String> {
     let text = fs::read_to_string(folder.join(any_version(archive, &sorted(packages)) + "known")).ok()?;
     let (state, name) = text.split_once(' ')?;
@@ -146,7 +146,7 @@ fn remember(archive: &Archive, folder: &Path, contents: &Contents) -> Result<(),
     fs::write(&path, format!("{state} {}", contents.folder())).map_err(LabError::system("write", &path))
 }
 
-/// A text that changes with the lists, and with the procedure that makes images.
+/// Returns a text that changes with the lists and with the procedure for creating images.
 fn state_of_recipe(archive: &Archive) -> Option<String> {
     let recipe: Vec<&str> = BASE.iter().copied().chain([INSTALL]).collect();
     Some(format!("{}-{:x}", archive.state_of_lists()?, hash(&recipe)))
@@ -184,32 +184,31 @@ impl Contents {
     }
 }
 
-/// Whether the text can be the name of a package (Debian Policy, 5.6.1): no option and no pattern of apt.
+/// Returns whether the text is a valid package name (Debian Policy, 5.6.1), not an apt option or pattern.
 fn is_name(text: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     text.bytes().next().is_some_and(is_letter)
         && text.bytes().all(|byte| is_letter(byte) || b"+-.".contains(&byte))
 }
 
-/// The package that apt does not know.
+/// Returns the package that apt could not locate.
 fn not_located(complaint: &str) -> Option<&str> {
     let (_, rest) = complaint.split_once("Unable to locate package ")?;
     rest.split_whitespace().next()
 }
 
-/// apt's pattern for the packages without which Debian does not work.
+/// Returns apt's pattern for the essential packages.
 fn essential(archive: &Archive) -> String {
     format!("?narrow(?codename(^{}$),?essential)", archive.suite())
 }
 
-/// FNV-1a over the texts.
 fn hash(texts: &[impl AsRef<str>]) -> u64 {
     let bytes = texts.iter().flat_map(|text| text.as_ref().bytes().chain([0]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 impl Maker<'_> {
-    /// Makes an image, from nothing or from one with fewer packages.
+    /// Creates an image, from scratch or from one with fewer packages.
     fn build(
         &self,
         folder: &Path,
@@ -218,7 +217,7 @@ impl Maker<'_> {
     ) -> Result<Root, LabError> {
         let scratch = folder.join("building");
         if scratch.exists() {
-            // A killed process left this folder.
+            // Left by a killed process.
             fs::remove_dir_all(&scratch).map_err(LabError::system("remove", &scratch))?;
         }
         fs::create_dir(&scratch).map_err(LabError::system("make", &scratch))?;
@@ -241,7 +240,7 @@ impl Maker<'_> {
         self.archive.download(&missing, &fetched)?;
         self.check()?;
 
-        (self.announce)("installing it in a guest; this is done once and takes minutes …");
+        (self.announce)("installing it in a guest; this happens once and takes minutes …");
         let packages = scratch.0.join("packages");
         fs::create_dir(&packages).map_err(LabError::system("make", &packages))?;
         let essential = match from {
@@ -260,7 +259,7 @@ impl Maker<'_> {
             }
         }
         fs::remove_dir_all(&fetched).map_err(LabError::system("remove", &fetched))?;
-        // It has links such as the one from /bin to /usr/bin, which must exist first.
+        // base-files has links such as /bin, which must exist first.
         first.sort_by_key(|(file, _)| file.package() != "base-files");
         let write = |name: &str, text: String| {
             let path = packages.join(name);
@@ -318,18 +317,19 @@ impl Maker<'_> {
         }
     }
 
-    /// The shell of guests of this architecture.
+    /// Returns the shell for guests of this architecture.
     pub(crate) fn busybox(&self) -> Result<Userland, LabError> {
         self.archive.userland(&["busybox-static"], self.announce)
     }
 
-    /// The programs that make disk images, which run on this machine.
+    /// Returns the programs of this machine that create disk images.
     fn tools(&self) -> Result<Userland, LabError> {
         let own = Architecture::of_this_machine().ok_or(LabError::Architecture)?;
         self.archive.for_architecture(own)?.userland(DISK_PROGRAMS, self.announce)
     }
 
-    /// Returns the image of the file system for `/usr/lib/modules`, with the kernel's modules; makes it the first time.
+    /// Returns the file system image for `/usr/lib/modules` with the kernel's modules. Creates it the first
+    /// time.
     pub(crate) fn modules(&self, kernel: &Kernel) -> Result<PathBuf, LabError> {
         let mut image = self.archive.kernel_folder(kernel).into_os_string();
         image.push(".modules");
@@ -339,9 +339,9 @@ impl Maker<'_> {
         }
         let tools = self.tools()?;
         let _lock = self.archive.lock()?;
-        (self.announce)(&format!("making a disk with the modules of Linux {} …", kernel.version));
+        (self.announce)(&format!("creating a disk with the modules of Linux {} …", kernel.version));
         let scratch = self.archive.scratch()?;
-        // depmod finds modules only below folders with these names.
+        // depmod finds modules only below these paths.
         for link in ["lib/modules", "usr/lib/modules"].map(|below| scratch.path().join("tree").join(below)) {
             fs::create_dir_all(&link).map_err(LabError::system("make", &link))?;
             let link = link.join(&self.kernel.release);
@@ -352,7 +352,7 @@ impl Maker<'_> {
         depmod.arg("-b").arg(scratch.path().join("tree")).arg(&self.kernel.release);
         programs::output(&mut depmod, "kmod")?;
         let disk = scratch.path().join("disk");
-        // The folder that contains only that of this kernel.
+        // This folder contains only the modules of this kernel.
         let folder = self.kernel.modules.parent().unwrap_or(&self.kernel.modules);
         file_system(&tools, folder, &disk)?;
         fs::rename(&disk, &image).map_err(LabError::system("make", &image))?;
@@ -363,7 +363,7 @@ impl Maker<'_> {
         if self.stop.load(Ordering::Relaxed) { Err(LabError::Interrupted) } else { Ok(()) }
     }
 
-    /// Waits until no other process makes an image.
+    /// Waits until no other process creates an image.
     fn lock(&self, path: &Path) -> Result<File, LabError> {
         let file = File::create(path).map_err(LabError::system("make", path))?;
         let mut has_waited = false;
@@ -382,15 +382,14 @@ impl Maker<'_> {
     }
 }
 
-/// Modules with checksums, which ext4 requests by the name of the algorithm.
+/// Checksum modules, which ext4 requests by algorithm name.
 pub(crate) const CHECKSUMS: &[&str] = &["crc32c_generic", "crc32c_cryptoapi"];
 
-/// A folder that is removed when this is dropped.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // The next build removes what remains.
+        // The next build removes the rest.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -409,8 +408,8 @@ fn remove_older(folder: &Path, newest: &Contents) -> Result<(), LabError> {
     Ok(())
 }
 
-/// Writes a copy of a Debian package whose members are not compressed: unpacking them in a guest on a simulated processor
-/// would take long. Returns where its files begin, counted from 1, as `tail -c +N` does.
+/// Writes a copy of a Debian package with uncompressed members, because decompression on an emulated
+/// processor is slow. Returns the position of its file archive, counted from 1, as in `tail -c +N`.
 fn uncompressed(package: &Path, copy: &Path) -> Result<usize, LabError> {
     let member = |option: &str| {
         let mut command = Command::new("dpkg-deb");
@@ -426,7 +425,7 @@ fn uncompressed(package: &Path, copy: &Path) -> Result<usize, LabError> {
         .map_err(LabError::system("write", copy))
 }
 
-/// Writes the three members of a package in the format of ar(5), as in deb(5).
+/// Writes the three members of a package (deb(5)) as an ar(5) archive.
 fn write_archive(out: &mut impl Write, control: &[u8], data: &[u8]) -> std::io::Result<usize> {
     const MAGIC: &[u8] = b"!<arch>\n";
     out.write_all(MAGIC)?;
@@ -449,14 +448,14 @@ fn write_archive(out: &mut impl Write, control: &[u8], data: &[u8]) -> std::io::
     Ok(data_from)
 }
 
-/// Makes an image of an ext4 file system with the files of a folder, all owned by root.
+/// Creates an ext4 image with the files of a folder, all owned by root.
 fn file_system(tools: &Userland, folder: &Path, image: &Path) -> Result<(), LabError> {
     let archive = image.with_extension("tar");
     let mut tar = Command::new("tar");
     tar.args(["--owner=root:0", "--group=root:0", "--sort=name", "-cf"]).arg(&archive).arg("-C").arg(folder);
     programs::output(tar.arg("."), "tar")?;
     let bytes = fs::metadata(&archive).map_err(LabError::system("read", &archive))?.len();
-    // The additional space is for the file system's own data, and for changes.
+    // Add space for metadata and changes.
     make(tools, image, bytes + bytes / 4 + (64 << 20), Some(&archive))?;
     fs::remove_file(&archive).map_err(LabError::system("remove", &archive))
 }
@@ -466,8 +465,8 @@ fn empty_file_system(tools: &Userland, image: &Path, bytes: u64) -> Result<(), L
 }
 
 fn make(tools: &Userland, image: &Path, bytes: u64, files: Option<&Path>) -> Result<(), LabError> {
-    // A new file reads as zeros. If mke2fs did not rely on that, the guest's kernel would initialise the rest
-    // of the file system in the background, during measurements.
+    // Tell mke2fs that a new file reads as zeros. Otherwise, the guest's kernel would initialise the rest of
+    // the file system in the background, during measurements.
     let mut mke2fs = tools.command("mke2fs")?;
     mke2fs.args(["-q", "-F", "-t", "ext4", "-E", "assume_storage_prezeroed=1"]);
     if let Some(files) = files {
@@ -493,7 +492,7 @@ mod tests {
         let mut bytes = Vec::new();
         let from = write_archive(&mut bytes, b"odd", b"files").expect("an archive");
         assert_eq!(&bytes[from - 1..from + 4], b"files");
-        // Members begin at even offsets.
+        // Members start at even offsets.
         assert_eq!((from - 1) % 2, 0);
         let dir = tempfile::tempdir().expect("a folder");
         let path = dir.path().join("x.deb");
@@ -518,7 +517,7 @@ mod tests {
     #[test]
     fn hashes_differ_with_the_boundaries_of_texts() {
         assert_ne!(hash(&["ab", "c"]), hash(&["a", "bc"]));
-        // The published value of the empty text followed by a zero byte.
+        // Published value for a single zero byte.
         assert_eq!(hash(&[""]), 0xaf63_bd4c_8601_b7df);
     }
 }

@@ -1,8 +1,9 @@
 //! System guests: a complete Debian with systemd, whose disk survives reboots and power cuts.
 //!
-//! The disk is a qcow2 overlay over an image that all guests share ([`crate::root`]); it is removed with the guest. The
-//! modules of the kernel are on a second disk. Commands go through QEMU's guest agent; files come in through a port of their
-//! own, because the agent reads slowly. A conversation with QEMU itself (QMP) makes snapshots.
+//! The disk is a qcow2 overlay over an image shared by all guests ([`crate::root`]), and is removed with the
+//! guest. The kernel's modules are on a second disk. Commands go through QEMU's guest agent. Files are copied
+//! into the guest through a separate port, because the agent reads slowly. QEMU's own protocol (QMP) creates
+//! snapshots.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read, Write};
@@ -33,22 +34,21 @@ use crate::talk::Talk;
 const INIT: &str = include_str!("system.sh");
 /// Modules of the initial file system; udev loads all others.
 const MODULES: &[&str] = &["virtio_pci", "virtio_blk", "ext4"];
-/// A guest that does not answer for this long does not work. On a busy machine with two processors, a simulated one needs
-/// about a minute.
+/// Time limit for a guest to become ready or answer. On a busy machine with two processors, an emulated guest
+/// needs about a minute.
 const READY_WITHIN: Duration = Duration::from_secs(600);
-/// The time between two checks whether the guest is ready or a command has ended: the first time, and the
-/// maximum.
+/// Initial and maximum interval between checks whether the guest is ready or a command has ended.
 const ASK_AGAIN: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
-/// Bytes of a file in one message.
 const CHUNK: usize = 1 << 20;
-/// The agent as errors name it.
+/// Name of the agent in errors.
 const AGENT: &str = "the guest's agent";
-/// The name that the agent's service listens for.
+/// Port name that the agent's service expects.
 const AGENT_PORT: &str = "org.qemu.guest_agent.0";
-/// Without a terminal, no user logs in; the login and its session would take seconds of each start.
+/// Kernel parameters without a terminal: no user logs in, so skip the login prompts, which would add seconds
+/// to each boot.
 const NO_LOGIN: &str = "systemd.show_status=false systemd.getty_auto=false systemd.mask=getty@tty1.service";
 const FILES_PORT: &str = "fonio.files";
-/// The text that the kernel prints at the end of a reboot.
+/// Text that the kernel prints at the end of a reboot.
 const RESTARTING: &str = "reboot: Restarting system";
 
 /// The options of a system guest.
@@ -58,16 +58,17 @@ pub struct SystemOptions {
     pub kernel: Wanted,
     /// Its architecture.
     pub architecture: Architecture,
-    /// Debian packages besides the base: for example podman.
+    /// Debian packages in addition to the base, for example podman.
     pub packages: Vec<String>,
     /// Its memory in MiB.
     pub memory_mib: u64,
-    /// The sizes in bytes of further empty disks: `/dev/disk/by-id/virtio-disk1` and so on.
+    /// Sizes in bytes of additional empty disks: `/dev/disk/by-id/virtio-disk1` and so on.
     pub disks: Vec<u64>,
-    /// Unix sockets of NBD servers, such as `fonio device emulate --nbd`. Each is a disk in the guest, with one command at a
-    /// time, and keeps its content when the guest is gone: `/dev/disk/by-id/scsi-0QEMU_QEMU_HARDDISK_card1` and so on.
+    /// Unix sockets of NBD servers, such as `fonio device emulate --nbd`. Each is a disk in the guest with
+    /// queue depth 1: `/dev/disk/by-id/scsi-0QEMU_QEMU_HARDDISK_card1` and so on. Its content outlives the
+    /// guest.
     pub served: Vec<PathBuf>,
-    /// Files of this machine that are in the guest before systemd starts, and their paths there.
+    /// Files of this machine to copy into the guest before systemd starts, and their paths there.
     pub files: Vec<(PathBuf, PathBuf)>,
 }
 
@@ -85,10 +86,10 @@ impl Default for SystemOptions {
     }
 }
 
-/// The output of a command in a guest, and its exit.
+/// The output and exit code of a command in a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// Its exit code; 128 and the number of the signal that ended it.
+    /// Its exit code, or 128 plus the number of the signal that ended it.
     pub code: u8,
     /// Its standard output.
     pub stdout: Vec<u8>,
@@ -96,32 +97,30 @@ pub struct Output {
     pub stderr: Vec<u8>,
 }
 
-/// A system guest. It is killed, and its disks are removed, when this is dropped, or when the thread that switched it on ends
-/// in any way.
+/// A system guest. It is killed and its disks are removed when this is dropped or when the thread that
+/// switched it on ends.
 pub struct System<'a> {
-    // The fields are dropped in this order: the files last.
+    // Fields are dropped in this order: the files last.
     power: Option<Power>,
     prepared: Prepared,
     stop: &'a AtomicBool,
     announce: &'a dyn Fn(&str),
     booted: Duration,
-    /// Counts questions: each has a number of its own.
+    /// Last request number; each request has a unique number.
     numbers: u32,
-    /// The names of its snapshots.
     snapshots: Vec<String>,
 }
 
-/// A running guest.
 #[derive(Debug)]
 struct Power {
     machine: Machine,
     qemu: Talk,
     agent: Talk,
-    /// The port through which files come into the guest.
+    /// The port for copying files into the guest.
     files: UnixStream,
 }
 
-/// The files of a guest, on or off.
+/// Files of a guest, switched on or off.
 #[derive(Debug)]
 struct Prepared {
     archive: Archive,
@@ -129,9 +128,9 @@ struct Prepared {
     kernel: KernelFiles,
     accelerator: Accelerator,
     memory_mib: u64,
-    /// The names of its disks; each is in a file of that name.
+    /// Names of its disks, which are also their file names.
     disks: Vec<String>,
-    /// The sockets of the disks that are served.
+    /// Sockets of the served disks.
     served: Vec<PathBuf>,
     _root: Root,
 }
@@ -181,7 +180,7 @@ impl Prepared {
         Ok(Prepared { archive, place, kernel, accelerator, memory_mib, disks, served, _root: root })
     }
 
-    /// The command that starts QEMU, without the console. `parameters` are for systemd.
+    /// Returns the command that starts QEMU, without the console. `parameters` are for systemd.
     fn command(&self, parameters: &str) -> Result<Command, LabError> {
         let architecture = self.kernel.architecture;
         let mut machine = machine::qemu(architecture, self.memory_mib)?;
@@ -194,7 +193,8 @@ impl Prepared {
         for (number, socket) in self.served.iter().enumerate() {
             machine::add_served_disk(&mut machine, &format!("card{}", number + 1), socket);
         }
-        // Otherwise, a simulated processor without an instruction for random numbers would let programs wait at the start.
+        // Otherwise, on an emulated processor without a random number instruction, programs would block at
+        // boot.
         machine.args(["-device", "virtio-rng-pci"]);
         Ok(machine)
     }
@@ -217,7 +217,8 @@ impl Prepared {
     }
 }
 
-/// Calls its argument while a conversation waits: fails if the guest has ended, after `within`, or on Ctrl-C.
+/// Returns a check to call while a conversation waits. It fails if the guest has ended, after `within`, or on
+/// Ctrl-C.
 fn check<'a>(
     machine: &'a mut Machine,
     prepared: &'a Prepared,
@@ -241,8 +242,8 @@ fn check<'a>(
 }
 
 impl<'a> System<'a> {
-    /// Prepares a guest and boots it; returns when it runs commands. The first guest with a set of packages takes minutes,
-    /// because they are installed. `announce` gets messages about the progress. If `stop` becomes true, this and all other
+    /// Prepares and boots a guest, and returns when it can run commands. The first guest with a set of
+    /// packages takes minutes to install them. `announce` gets progress messages. If `stop` becomes true, all
     /// functions of the guest fail with [`LabError::Interrupted`].
     ///
     /// # Errors
@@ -272,17 +273,18 @@ impl<'a> System<'a> {
         &self.prepared.kernel.release
     }
 
-    /// Returns the executor of the guest's instructions.
+    /// Returns the guest's accelerator.
     pub fn accelerator(&self) -> Accelerator {
         self.prepared.accelerator
     }
 
-    /// The time of this machine from the last start of the guest until it ran commands.
+    /// Returns the real time from the guest's last start until it could run commands.
     pub fn booted(&self) -> Duration {
         self.booted
     }
 
-    /// Switches the guest on, after [`System::cut`] or [`System::power_off`]. Does nothing if it is on.
+    /// Switches the guest on, after [`System::cut`] or [`System::power_off`]. Does nothing if it is already
+    /// on.
     ///
     /// # Errors
     /// If the guest does not become ready.
@@ -299,10 +301,10 @@ impl<'a> System<'a> {
         Ok(())
     }
 
-    /// Runs a command as root in `/root`, and returns its output. The command reads nothing from its standard input.
+    /// Runs a command as root in `/root`, and returns its output. The command's standard input is empty.
     ///
-    /// Until the command has ended, its output is in the guest's memory (`/run`). The command runs in the control group of the
-    /// agent's service; `systemd-run` gives it one of its own.
+    /// While the command runs, its output is kept in the guest's memory (`/run`). The command runs in the
+    /// control group of the agent's service; use `systemd-run` for a separate one.
     ///
     /// # Errors
     /// If the guest is off, or ends before the command does. A nonzero exit code is not an error.
@@ -312,10 +314,10 @@ impl<'a> System<'a> {
         Ok(Output { code, stdout, stderr })
     }
 
-    /// Like [`System::run`]; the output is written to `out` and `err` while the command runs.
+    /// Like [`System::run`], but writes the output to `out` and `err` while the command runs.
     ///
     /// # Errors
-    /// Those of [`System::run`], and those of `out` and `err`.
+    /// Errors of [`System::run`], `out` and `err`.
     pub fn run_to(
         &mut self,
         words: &[impl AsRef<str>],
@@ -327,7 +329,7 @@ impl<'a> System<'a> {
         let [to_out, to_err] = ["out", "err"].map(|kind| format!("/run/fonio-{}.{kind}", self.numbers));
         let (from_out, from_err) = (self.open(&to_out, "w+")?, self.open(&to_err, "w+")?);
         let words: Vec<String> = words.iter().map(|word| quoted(word.as_ref())).collect();
-        // The files lose their names, and exist until the agent and the command close them.
+        // The files are unlinked, and exist until the agent and the command close them.
         let script = format!(
             "exec </dev/null >>{to_out} 2>>{to_err}; rm {to_out} {to_err}; \
              cd /root; export HOME=/root LANG=C.UTF-8; exec {}",
@@ -353,7 +355,8 @@ impl<'a> System<'a> {
         Ok(code)
     }
 
-    /// Copies a file of this machine into the guest; it keeps its permissions and belongs to root. The folder must exist.
+    /// Copies a file of this machine into the guest. It keeps its permissions and belongs to root. The target
+    /// folder must exist.
     ///
     /// # Errors
     /// If a file cannot be read or written.
@@ -363,8 +366,8 @@ impl<'a> System<'a> {
         let metadata = file.metadata().map_err(LabError::system("read", from))?;
         let (bytes, place) = (metadata.len(), quoted(to));
         let mode = std::os::unix::fs::PermissionsExt::mode(&metadata.permissions()) & 0o7777;
-        // Not through the agent, which reads slowly. If the file cannot be written, the rest of the bytes is read nevertheless:
-        // otherwise, the next file would begin with them.
+        // Avoid the agent, which reads slowly. If the file cannot be written, the script still reads the
+        // remaining bytes; otherwise, the next file would start with them.
         let script = format!(
             "head -c {bytes} </dev/virtio-ports/{FILES_PORT} | \
              {{ cat >{place} && chmod {mode:o} {place} || {{ cat >/dev/null; exit 1; }}; }}"
@@ -412,18 +415,18 @@ impl<'a> System<'a> {
         self.agent("guest-file-close", &json!({ "handle": handle }), when).map(drop)
     }
 
-    /// Reboots the guest, as `systemctl reboot` does, and waits until it runs commands again.
+    /// Reboots the guest with `systemctl reboot` and waits until it can run commands again.
     ///
     /// # Errors
     /// If the guest does not shut down or does not become ready.
     pub fn reboot(&mut self) -> Result<(), LabError> {
         (self.announce)("rebooting …");
         self.leave("reboot")?;
-        // QEMU ends with the guest; the disks stay. So we know whether the guest restarted or panicked.
+        // QEMU ends with the guest, which shows whether the guest restarted or panicked. The disks stay.
         self.power_on()
     }
 
-    /// Shuts the guest down, as `systemctl poweroff` does. Its disks stay.
+    /// Shuts the guest down with `systemctl poweroff`. Its disks stay.
     ///
     /// # Errors
     /// If the guest does not shut down.
@@ -431,19 +434,19 @@ impl<'a> System<'a> {
         self.leave("poweroff")
     }
 
-    /// Cuts the guest's power: it ends at once. Its disks keep everything that the guest has flushed, and may keep more.
+    /// Cuts the guest's power: it ends at once. Its disks keep all flushed data, and may keep more.
     ///
-    /// This is not the power cut of a flash device with a write cache: an emulated device has those
-    /// (`fonio device emulate --power-cuts`).
+    /// This does not simulate a power cut of a flash device with a write cache; for that, see `fonio device
+    /// emulate --power-cuts`.
     pub fn cut(&mut self) {
         self.power = None;
     }
 
-    /// Saves the guest's memory and disks under a name, in the files of its disks, while it continues to run.
-    /// The snapshot is lost with the guest.
+    /// Saves the guest's memory and disks under a name in its disk files, while it continues to run. The
+    /// snapshot is removed with the guest.
     ///
     /// # Errors
-    /// If the guest is off, or QEMU cannot save it, or a disk of it is served by another program.
+    /// If the guest is off, QEMU cannot save it, or one of its disks is served by another program.
     pub fn snapshot(&mut self, name: &str) -> Result<(), LabError> {
         if let Some(socket) = self.prepared.served.first() {
             return Err(LabError::ServedDisk { socket: socket.clone() });
@@ -453,11 +456,11 @@ impl<'a> System<'a> {
         Ok(())
     }
 
-    /// Brings memory and disks back to the state of a snapshot, also if the guest is off. The guest continues where it was,
-    /// except that the command of a `run` at that time has no reader.
+    /// Restores memory and disks from a snapshot, also if the guest is off. The guest continues from that
+    /// state, except that the output of a command running then is not read.
     ///
     /// # Errors
-    /// Fails if the snapshot does not exist or QEMU cannot load it. The guest is off then.
+    /// If the snapshot does not exist or QEMU cannot load it. The guest is then off.
     pub fn restore(&mut self, name: &str) -> Result<(), LabError> {
         if !self.snapshots.iter().any(|known| known == name) {
             return Err(LabError::NoSnapshot { name: name.to_owned(), have: self.snapshots.clone() });
@@ -485,7 +488,6 @@ impl<'a> System<'a> {
         if self.power.is_some() { self.power_off() } else { Ok(()) }
     }
 
-    /// Starts QEMU and connects to it.
     fn connect(&mut self, options: &[&str]) -> Result<(), LabError> {
         let place = &self.prepared.place;
         let mut command = self.prepared.command(NO_LOGIN)?;
@@ -510,7 +512,6 @@ impl<'a> System<'a> {
         self.qemu("qmp_capabilities", &json!({})).map(drop)
     }
 
-    /// Waits until the agent answers.
     fn wait_for_agent(&mut self, when: &'static str) -> Result<(), LabError> {
         let began = Instant::now();
         loop {
@@ -525,7 +526,8 @@ impl<'a> System<'a> {
                 if has_waited { Err(LabError::GuestOff) } else { Ok(()) }
             });
             match answer {
-                // The request came before the agent listened, or while it was restarted, and may be lost.
+                // The request may be lost, because it came before the agent listened or while it was
+                // restarted.
                 Err(LabError::GuestOff) if has_waited && began.elapsed() < READY_WITHIN => {}
                 Err(LabError::GuestOff) if has_waited => return Err(self.prepared.silent()),
                 other => return other,
@@ -533,7 +535,7 @@ impl<'a> System<'a> {
         }
     }
 
-    /// Shuts down, and waits for the end of QEMU.
+    /// Shuts down and waits until QEMU ends.
     fn leave(&mut self, how: &'static str) -> Result<(), LabError> {
         let before = self.prepared.console_text().len();
         let mut power = self.power.take().ok_or(LabError::GuestOff)?;
@@ -566,7 +568,6 @@ impl<'a> System<'a> {
 
     fn agent(&mut self, request: &str, arguments: &Value, when: &'static str) -> Result<Value, LabError> {
         let power = self.power.as_mut().ok_or(LabError::GuestOff)?;
-        // A working guest answers a request at once.
         let mut check = check(&mut power.machine, &self.prepared, self.stop, when, Some(READY_WITHIN));
         power.agent.ask(request, arguments, &mut check)
     }
@@ -592,14 +593,14 @@ impl<'a> System<'a> {
         }
     }
 
-    /// Starts a shell script in the guest; returns its number.
+    /// Starts a shell script in the guest and returns its process id.
     fn begin(&mut self, script: &str, when: &'static str) -> Result<u64, LabError> {
         let arguments = json!({ "path": "/bin/sh", "arg": ["-c", script] });
         let answer = self.agent("guest-exec", &arguments, when)?;
         answer["pid"].as_u64().ok_or_else(|| LabError::refused(AGENT, "guest-exec", answer))
     }
 
-    /// Waits for the end of a script; returns its exit code.
+    /// Waits until a script ends and returns its exit code.
     fn wait_for(&mut self, pid: u64, when: &'static str) -> Result<u8, LabError> {
         loop {
             let status = self.agent("guest-exec-status", &json!({ "pid": pid }), when)?;
@@ -645,7 +646,7 @@ impl<'a> System<'a> {
         })
     }
 
-    /// Copies what an open file has from its current position to its end. Returns the number of bytes.
+    /// Copies the rest of an open file from its current position. Returns the number of bytes.
     fn pass_on(&mut self, handle: i64, to: &mut dyn Write) -> Result<usize, LabError> {
         let mut copied = 0;
         loop {
@@ -665,7 +666,8 @@ impl<'a> System<'a> {
     }
 }
 
-/// Boots a system guest with a login as root on this terminal, until it is shut down. A reboot in the guest works.
+/// Boots a system guest with a root login on this terminal, and returns when it is shut down. The guest can
+/// reboot.
 ///
 /// # Errors
 /// If the guest cannot be prepared or started.
@@ -699,14 +701,14 @@ pub fn system_shell(
     }
 }
 
-/// The exit code in the agent's description of a command that has ended.
+/// Returns the exit code in the agent's status of an ended command.
 fn exit_code(status: &Value) -> u8 {
     let number = |value: &Value| value.as_u64().and_then(|number| u8::try_from(number).ok());
     let signal = || number(&status["signal"]).map(|signal| signal.saturating_add(128));
     number(&status["exitcode"]).or_else(signal).unwrap_or(u8::MAX)
 }
 
-/// A path in an option of QEMU, where a comma is doubled.
+/// Escapes a path for a QEMU option, where commas are doubled.
 fn escaped(path: &Path) -> String {
     path.display().to_string().replace(',', ",,")
 }

@@ -1,4 +1,5 @@
-//! Conversations in JSON, one message on each line, with QEMU (its machine protocol, QMP) and with the agent in a guest.
+//! Exchanges JSON messages, one per line, with QEMU (its machine protocol, QMP) and with the agent in a
+//! guest.
 
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -9,10 +10,10 @@ use serde_json::{Value, json};
 use crate::error::LabError;
 use crate::machine::POLL;
 
-/// The agent begins its answer to `guest-sync-delimited` with this byte, which occurs in no JSON.
+/// First byte of the agent's answer to `guest-sync-delimited`; it never occurs in JSON.
 const DELIMITER: u8 = 0xff;
 
-/// The number of checks whether QEMU has ended after its side of a conversation was closed.
+/// Number of checks whether QEMU has ended after it closed the connection.
 const GONE_POLLS: u32 = 100;
 
 /// One side of a conversation.
@@ -21,22 +22,21 @@ pub(crate) struct Talk {
     /// The name of the other side, for errors.
     with: &'static str,
     stream: UnixStream,
-    /// The bytes that were received and not yet read.
+    /// Received bytes that were not yet read.
     rest: Vec<u8>,
 }
 
-/// Called while a conversation waits; its error ends the wait.
+/// Called while a conversation waits. Its error ends the wait.
 pub(crate) type Check<'a> = &'a mut dyn FnMut() -> Result<(), LabError>;
 
 impl Talk {
     pub(crate) fn new(with: &'static str, stream: UnixStream) -> Result<Talk, LabError> {
         stream.set_read_timeout(Some(POLL)).map_err(LabError::system("talk to", with))?;
-        // Otherwise, a guest that reads nothing could stop this process.
+        // Otherwise, a guest that does not read could block this process.
         stream.set_write_timeout(Some(Duration::from_secs(60))).map_err(LabError::system("talk to", with))?;
         Ok(Talk { with, stream, rest: Vec::new() })
     }
 
-    /// Sends a request and returns its answer.
     pub(crate) fn ask(
         &mut self,
         request: &str,
@@ -57,7 +57,7 @@ impl Talk {
         }
     }
 
-    /// Sends a request that has no answer if it succeeds.
+    /// Sends a request that gets no answer on success.
     pub(crate) fn tell(&mut self, request: &str, arguments: &Value) -> Result<(), LabError> {
         self.send(
             &json!({ "execute": request, "arguments": arguments }).to_string().into_bytes(),
@@ -65,10 +65,10 @@ impl Talk {
         )
     }
 
-    /// Asks the agent for a response, and drops everything that it sent before.
+    /// Asks the agent for a response and drops everything that it sent before.
     pub(crate) fn synchronise(&mut self, number: u32, check: Check<'_>) -> Result<(), LabError> {
         let ask = json!({ "execute": "guest-sync-delimited", "arguments": { "id": number } }).to_string();
-        // The delimiter also ends a message that the agent has received only in part.
+        // The delimiter also ends a partially received message on the agent's side.
         self.send(&[&[DELIMITER], ask.as_bytes()].concat(), check)?;
         loop {
             let line = self.line(check)?;
@@ -83,7 +83,7 @@ impl Talk {
     fn send(&mut self, message: &[u8], check: Check<'_>) -> Result<(), LabError> {
         let sent = self.stream.write_all(message).and_then(|()| self.stream.write_all(b"\n"));
         if sent.as_ref().is_err_and(|error| is_gone(error.kind())) {
-            // The check notices soon that QEMU has ended, and says why.
+            // The check soon notices that QEMU has ended, and returns the reason.
             for _ in 0..GONE_POLLS {
                 check()?;
                 std::thread::sleep(POLL);
@@ -115,7 +115,7 @@ impl Talk {
             let mut bytes = [0; 65536];
             match self.stream.read(&mut bytes) {
                 Ok(0) => {
-                    // The other side has ended, or is about to end; the check notices this.
+                    // The other side has ended or is about to; the check notices this.
                     check()?;
                     std::thread::sleep(POLL);
                 }
@@ -132,7 +132,7 @@ impl Talk {
     }
 }
 
-/// Whether QEMU has ended: it closed its side, or was killed.
+/// Returns whether QEMU has closed the connection or was killed.
 fn is_gone(error: ErrorKind) -> bool {
     matches!(error, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
 }
@@ -141,7 +141,7 @@ fn is_gone(error: ErrorKind) -> bool {
 mod tests {
     use super::*;
 
-    /// A conversation whose other side has said `text`.
+    /// Returns a conversation whose other side has sent `text`.
     fn with(text: &[u8]) -> (Talk, UnixStream) {
         let (own, mut other) = UnixStream::pair().expect("sockets");
         other.write_all(text).expect("a write");
@@ -174,7 +174,7 @@ mod tests {
         assert!(matches!(talk.ask("x", &json!({}), &mut closed), Err(LabError::GuestOff)));
     }
 
-    /// A guest that panics closes its side before its end is noticed.
+    /// A panicking guest closes its side before its end is noticed.
     #[test]
     fn a_request_to_a_side_that_is_gone_ends_with_the_check() {
         let (mut talk, other) = with(b"");

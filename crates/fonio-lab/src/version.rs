@@ -1,10 +1,11 @@
-//! The order of Debian's version numbers.
+//! Orders Debian's version numbers.
 
 use std::cmp::Ordering;
 
-/// Compares the upstream parts and revisions of two version numbers as dpkg does (Debian Policy, 5.6.12):
-/// sequences of other characters and of digits alternate; `~` sorts before the end, and letters before other
-/// characters.
+/// ` sorts before the end, and letters before other characters.~Compares upstream parts and revisions of two
+/// version numbers like dpkg (Debian Policy, 5.6.12). Sequences of digits and of other characters alternate.
+/// `~` sorts before the end, and letters before other characters.~` sorts before the end, and letters before
+/// other characters.
 pub(crate) fn compare(a: &str, b: &str) -> Ordering {
     let (mut a, mut b) = (a.as_bytes(), b.as_bytes());
     loop {
@@ -32,7 +33,8 @@ pub(crate) fn compare(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// The end of a sequence sorts after `~`, and before everything else.
+/// `, and before everything else.~Returns the sort weight of a character. The end of a sequence sorts after
+/// `~` and before everything else.~`, and before everything else.
 fn weight(byte: Option<u8>) -> i32 {
     match byte {
         None => 0,

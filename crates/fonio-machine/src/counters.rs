@@ -1,4 +1,4 @@
-//! The counters of each disk since boot: `/proc/diskstats`.
+//! Reads the counters of each disk since boot (`/proc/diskstats`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +7,6 @@ use fonio_core::{ByteCount, DeviceId};
 
 use crate::machine::Machine;
 
-/// The counters of one disk since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DiskCounters {
     pub read_bytes: ByteCount,
@@ -15,7 +14,6 @@ pub(crate) struct DiskCounters {
     pub busy_ms: u64,
 }
 
-/// The counters of each disk since boot.
 pub(crate) fn read_disks(machine: &Machine) -> BTreeMap<DeviceId, DiskCounters> {
     disks(&fs::read_to_string(machine.proc("diskstats")).unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! The block devices with their kind, wear and counters.
+//! Finds the block devices, with their kind, wear and counters.
 
 use std::fs;
 
@@ -20,9 +20,9 @@ pub struct StorageDevice {
     pub kind: DeviceKind,
     /// Whether it is flash.
     pub flash: bool,
-    /// The wear that the device reports, if it needs no special command.
+    /// Wear reported by the device, if readable without special commands.
     pub health: Option<Health>,
-    /// The file systems mounted from it, from its partitions, and from the devices stacked on these.
+    /// File systems mounted from it, its partitions, and devices stacked on these.
     pub file_systems: Vec<Mount>,
     /// Bytes written since boot (`/sys/block/*/stat`).
     pub written_bytes: Option<ByteCount>,
@@ -32,13 +32,13 @@ pub struct StorageDevice {
     pub written_now_bytes: Option<ByteCount>,
     /// Bytes read during [`Writing::interval_ms`](crate::writers::Writing).
     pub read_now_bytes: Option<ByteCount>,
-    /// Time since boot for which requests were in flight.
+    /// Time since boot with requests in flight.
     pub busy_ms: Option<u64>,
-    /// Time during [`Writing::interval_ms`](crate::writers::Writing) for which requests were in flight.
+    /// Time with requests in flight during [`Writing::interval_ms`](crate::writers::Writing).
     pub busy_now_ms: Option<u64>,
 }
 
-/// Finds every device; flash first, then by kind and name.
+/// Finds all devices: flash first, then by kind and name.
 pub(crate) fn find(machine: &Machine) -> Vec<StorageDevice> {
     let devices = machine.devices();
     let file_systems: Vec<Vec<Mount>> = devices.iter().map(|device| mounts_above(device, &devices)).collect();
@@ -51,8 +51,8 @@ pub(crate) fn find(machine: &Machine) -> Vec<StorageDevice> {
     found
 }
 
-/// The machine's block devices with their counters and wear, without measuring which processes write. Takes
-/// some milliseconds.
+/// Returns the machine's block devices with their counters and wear, without measuring the writes of
+/// processes. Takes some milliseconds.
 pub fn storage_devices() -> Vec<StorageDevice> {
     let machine = Machine::here();
     let mut devices = find(&machine);
@@ -63,11 +63,11 @@ pub fn storage_devices() -> Vec<StorageDevice> {
     devices
 }
 
-/// The file systems mounted from a device or from devices stacked on it.
+/// Returns the file systems mounted from a device or from devices stacked on it.
 fn mounts_above(device: &Device, all: &[Device]) -> Vec<Mount> {
     let mut found = device.mounts.clone();
     let mut reached = vec![device.id];
-    // Stacks have a few levels; each round goes one level up.
+    // Each iteration goes one level up the stack.
     loop {
         let above: Vec<&Device> = all
             .iter()
@@ -125,7 +125,8 @@ mod tests {
         fs::write(path, text).unwrap();
     }
 
-    /// A phone's sysfs: eMMC with a dm-crypt device on one partition, an SD card, a UFS disk, an NVMe disk.
+    /// Creates a phone's sysfs: eMMC with a dm-crypt device on one partition, an SD card, a UFS disk, an NVMe
+    /// disk.
     fn phone(root: &Path) {
         let sys = root.join("sys");
         let disks = [

@@ -1,4 +1,4 @@
-//! The wear and the manufacturer that a device reports, as far as sysfs shows them.
+//! Reads a device's reported wear and manufacturer from sysfs.
 
 use std::path::{Path, PathBuf};
 
@@ -7,19 +7,19 @@ use serde::Serialize;
 
 use crate::sysfs::{entries, read_number, read_text};
 
-/// The wear that a device reports.
+/// Wear reported by a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Health {
-    /// Used life in percent: the upper end of the range that the device states, since eMMC and UFS state steps of 10 %.
+    /// Used life in percent: the upper end of the reported range, because eMMC and UFS report steps of 10 %.
     /// 110 means "exceeded".
     pub life_used_percent: Option<u32>,
-    /// The same for the device's second kind of memory (type B, in eMMC and UFS mostly the MLC part).
+    /// The same for the second type of memory (type B, in eMMC and UFS mostly the MLC part).
     pub life_used_b_percent: Option<u32>,
     /// Reserved blocks: `normal`, `warning` (80 % used), `urgent` (90 % used).
     pub reserved_blocks: Option<String>,
-    /// Manufacturer; a number if the device states only that.
+    /// Manufacturer; a number if the device reports only that.
     pub manufacturer: Option<String>,
-    /// Month and year of manufacture, as the device states it.
+    /// Month and year of manufacture, as reported.
     pub made: Option<String>,
     /// Temperature.
     pub temperature_millicelsius: Option<i64>,
@@ -28,7 +28,7 @@ pub struct Health {
 }
 
 impl Health {
-    /// Reasons to replace the device soon, as ends of a sentence that begins with its name.
+    /// Returns reasons to replace the device soon, as predicates for a sentence that begins with its name.
     pub(crate) fn troubles(&self) -> impl Iterator<Item = String> {
         let used = self.life_used_percent.filter(|used| *used >= WORN_PERCENT);
         let reserve = self.reserved_blocks.as_deref().filter(|state| *state != "normal");
@@ -37,10 +37,10 @@ impl Health {
     }
 }
 
-/// A device that has used this much of its life gets a warning.
+/// Used life from which a device gets a warning.
 const WORN_PERCENT: u32 = 80;
 
-/// The health of a device of this kind, whose folder in sysfs is `dir`.
+/// Returns the health of a device of this kind with sysfs folder `dir`.
 pub(crate) fn of(kind: DeviceKind, dir: &Path) -> Option<Health> {
     match kind {
         DeviceKind::Emmc | DeviceKind::Sd => mmc_health(&dir.join("device")),
@@ -50,8 +50,8 @@ pub(crate) fn of(kind: DeviceKind, dir: &Path) -> Option<Health> {
     }
 }
 
-/// Reads eMMC and SD health. eMMC 5.0 and later state their wear (`EXT_CSD` bytes 267 to 269, JESD84-B51 7.4.31 to
-/// 7.4.33); SD cards do not. Both name their manufacturer.
+/// Reads eMMC and SD health. eMMC 5.0 and later report their wear (`EXT_CSD` bytes 267 to 269, JESD84-B51
+/// 7.4.31 to 7.4.33); SD cards do not. Both report their manufacturer.
 fn mmc_health(dir: &Path) -> Option<Health> {
     let mut source = Source::new(dir);
     let life = source.text("life_time");
@@ -73,7 +73,8 @@ fn mmc_health(dir: &Path) -> Option<Health> {
     })
 }
 
-/// Reads the UFS health descriptor (JESD220, bytes 2 to 4). Its directory is in that of the host controller.
+/// Reads the UFS health descriptor (JESD220, bytes 2 to 4). Its directory is in the host controller's
+/// directory.
 fn ufs_health(dir: &Path) -> Option<Health> {
     let host = dir.ancestors().find(|parent| parent.join("health_descriptor").is_dir())?;
     let mut source = Source::new(host);
@@ -90,7 +91,8 @@ fn ufs_health(dir: &Path) -> Option<Health> {
     })
 }
 
-/// Reads the temperature of an NVMe device (a hwmon directory below the controller). sysfs does not have its wear.
+/// Reads the temperature of an NVMe device (a hwmon directory below the controller). sysfs does not show its
+/// wear.
 fn nvme_health(controller: &Path) -> Option<Health> {
     let is_monitor =
         |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("hwmon"));
@@ -106,7 +108,7 @@ fn nvme_health(controller: &Path) -> Option<Health> {
     })
 }
 
-/// Reads files below a directory and remembers which exist.
+/// Reads files below a directory and records which exist.
 struct Source<'a> {
     dir: &'a Path,
     read: Vec<String>,
@@ -130,8 +132,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// The upper end of a wear range: `0x01` is 0 to 10 % used, `0x0a` 90 to 100 %, `0x0b` more than that; 0 is "not
-/// defined".
+/// Returns the upper end of a wear range: `0x01` is 0 to 10 % used, `0x0a` 90 to 100 %, `0x0b` more than
+/// that; 0 is "not defined".
 fn tenths(text: &str) -> Option<u32> {
     match hexadecimal(text)? {
         value @ 1..=11 => Some(value * 10),
@@ -153,8 +155,8 @@ fn hexadecimal(text: &str) -> Option<u32> {
     u32::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
 
-/// The manufacturers of most eMMC and SD devices by number, as in the kernel's `drivers/mmc/core/card.h` and mmc-utils'
-/// `lsmmc.c`.
+/// Returns the manufacturer of most eMMC and SD devices by number, from the kernel's
+/// `drivers/mmc/core/card.h` and mmc-utils' `lsmmc.c`.
 fn mmc_manufacturer(id: &str) -> Option<&'static str> {
     Some(match hexadecimal(id)? & 0xff {
         0x02 | 0x45 => "SanDisk",

@@ -1,4 +1,4 @@
-//! The machine itself: its name, model, kernel, processors and memory.
+//! Describes the machine itself: its name, model, kernel, processors and memory.
 
 use std::fs;
 
@@ -23,7 +23,7 @@ pub struct Hardware {
     pub is_virtual: Option<bool>,
 }
 
-/// Makers of virtual machines, as firmware names them.
+/// Vendors of virtual machines, as named by firmware.
 const VIRTUAL: [&str; 10] = [
     "QEMU",
     "VMware",
@@ -38,7 +38,7 @@ const VIRTUAL: [&str; 10] = [
 ];
 
 impl Machine {
-    /// The machine's name, model, kernel, processors and memory.
+    /// Returns the machine's name, model, kernel, processors and memory.
     pub fn host(&self) -> Host {
         let uname = rustix::system::uname();
         let text = |value: &std::ffi::CStr| Some(value.to_string_lossy().into_owned());
@@ -62,7 +62,7 @@ impl Machine {
         }
     }
 
-    /// The hardware and the distribution.
+    /// Returns the hardware and the distribution.
     pub fn hardware(&self) -> Hardware {
         let cpuinfo = fs::read_to_string(self.proc("cpuinfo")).unwrap_or_default();
         let field = |name: &str| {
@@ -101,7 +101,7 @@ impl Machine {
         let firmware = ["class/dmi/id/sys_vendor", "class/dmi/id/product_name", "hypervisor/type"]
             .map(|file| read_text(&self.sys(file)));
         let is_known = firmware.iter().flatten().any(|text| VIRTUAL.iter().any(|maker| text.contains(maker)));
-        // Firmware of x86 sets the flag; on other processors only a device tree describes the machine.
+        // x86 shows the flag of hypervisors; on other processors, only a device tree describes the machine.
         let says_something = cpuinfo.contains("flags") || self.proc("device-tree/model").exists();
         (says_hypervisor || is_known || says_something).then_some(says_hypervisor || is_known)
     }

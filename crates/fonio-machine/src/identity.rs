@@ -1,6 +1,6 @@
-//! The identity of a device: its model, its makers, its revisions, and the bus that limits it.
+//! Identifies a device: its model, its makers, its revisions, and the bus that limits it.
 //!
-//! Files with serial numbers (`cid`, `serial`, `wwid`) are never opened, so a description cannot have one.
+//! Files with serial numbers (`cid`, `serial`, `wwid`) are never opened, so a description cannot contain one.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,8 @@ use crate::machine::Machine;
 use crate::sysfs::{chosen, read_number, read_text};
 
 impl Machine {
-    /// The identity of the device at the bottom of the stack of `id`; `None` without this device, and without a medium in it.
+    /// Returns the identity of the device at the bottom of the stack of `id`; `None` if there is no such
+    /// device or no medium in it.
     pub fn identity(&self, id: DeviceId) -> Option<DeviceIdentity> {
         let dir = fs::canonicalize(self.device_dir(self.bottom_of(id))).ok()?;
         let sectors = read_number::<u64>(&dir.join("size")).filter(|size| *size > 0)?;
@@ -81,13 +82,15 @@ fn add_scsi(to: &mut DeviceIdentity, dir: &Path) {
     }
 }
 
-/// Bytes per second of one PCIe lane in 10⁶, after its line code: 8b/10b up to 5 GT/s, then 128b/130b.
+/// Returns the rate of one PCIe lane in 10⁶ bytes per second, after line coding: 8b/10b up to 5 GT/s,
+/// then 128b/130b.
 fn pcie_mb_s(giga_transfers: f64) -> f64 {
     let code = if giga_transfers <= 5.0 { 0.8 } else { 128.0 / 130.0 };
     giga_transfers * 1000.0 / 8.0 * code
 }
 
-/// Bytes per second of a USB port in 10⁶: 8b/10b at 5 Gbit/s, 128b/132b above.
+/// Returns the rate of a USB port in 10⁶ bytes per second, after line coding: 8b/10b at 5 Gbit/s,
+/// 128b/132b above.
 fn usb_mb_s(mega_bits: f64) -> f64 {
     let code = match mega_bits {
         _ if mega_bits <= 480.0 => 1.0,
@@ -97,7 +100,7 @@ fn usb_mb_s(mega_bits: f64) -> f64 {
     mega_bits / 8.0 * code
 }
 
-/// The speed mode and the limit, from the `ios` file that the kernel has in debugfs for each MMC host.
+/// Returns the speed mode and the limit from the `ios` file of an MMC host in debugfs.
 fn mmc_bus(ios: &str) -> Option<(String, f64)> {
     let field = |name: &str| {
         let line = ios.lines().find(|line| line.starts_with(name))?;

@@ -1,4 +1,4 @@
-//! Tells the kind of a block device by its name and its place in sysfs.
+//! Determines the kind of a block device from its name and its path in sysfs.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use fonio_core::DeviceKind;
 
 use crate::sysfs::{read_number, read_text};
 
-/// The beginnings of the kernel's names of disks, and their kinds. eMMC and SD cards share theirs.
+/// Prefixes of the kernel's disk names, and their kinds. eMMC and SD cards share a prefix.
 const NAMES: [(&str, DeviceKind); 13] = [
     ("mmcblk", DeviceKind::Emmc),
     ("nvme", DeviceKind::Nvme),
@@ -23,7 +23,7 @@ const NAMES: [(&str, DeviceKind); 13] = [
     ("nbd", DeviceKind::Virtual),
 ];
 
-/// The kind of the disk whose folder in sysfs, without links in its path, is `dir`.
+/// Returns the kind of the disk with sysfs folder `dir`, whose path must not contain links.
 pub(crate) fn of(dir: &Path) -> DeviceKind {
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
     if let Some((_, kind)) = NAMES.iter().find(|(prefix, _)| name.starts_with(prefix)) {

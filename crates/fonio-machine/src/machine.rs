@@ -1,56 +1,55 @@
-//! The machine, as sysfs and procfs describe it.
+//! Gives access to a machine's sysfs, procfs and other files.
 //!
-//! A fact that does not exist or is not readable is `None`.
+//! A missing or unreadable fact is `None`.
 
 use std::path::{Path, PathBuf};
 
 use fonio_system::{MountTable, Task};
 
-/// The machine whose files are below a folder: `/`, or a copy in tests.
+/// A machine, given by the root of its files: `/`, or a copy in tests.
 #[derive(Clone, Debug)]
 pub struct Machine {
     root: PathBuf,
 }
 
 impl Machine {
-    /// This machine.
+    /// Returns this machine.
     pub fn here() -> Machine {
         Machine::at(Path::new("/"))
     }
 
-    /// A machine whose files (`sys`, `proc`, `etc`, …) are below `root`.
+    /// Returns a machine whose files (`sys`, `proc`, `etc`, …) are below `root`.
     pub fn at(root: &Path) -> Machine {
         Machine { root: root.to_owned() }
     }
 
-    /// A file of the machine, by its path from the root.
+    /// Returns the path of a file, given relative to the root.
     pub fn file(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = path.as_ref();
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// A file of sysfs.
+    /// Returns the path of a sysfs file.
     pub fn sys(&self, below: impl AsRef<Path>) -> PathBuf {
         self.root.join("sys").join(below)
     }
 
-    /// A file of procfs.
+    /// Returns the path of a procfs file.
     pub fn proc(&self, below: impl AsRef<Path>) -> PathBuf {
         self.root.join("proc").join(below)
     }
 
-    /// The kernel's modules.
     pub(crate) fn modules(&self) -> PathBuf {
         let release = rustix::system::uname().release().to_string_lossy().into_owned();
         self.root.join("lib/modules").join(release)
     }
 
-    /// The mount table; empty if procfs cannot be read.
+    /// Returns the mount table; empty if procfs cannot be read.
     pub fn mounts(&self) -> MountTable {
         MountTable::read_below(&self.proc("")).unwrap_or_default()
     }
 
-    /// The process or thread with this number.
+    /// Returns the process or thread with this id.
     pub fn task(&self, number: u32) -> Task {
         Task::below(&self.proc(""), number)
     }

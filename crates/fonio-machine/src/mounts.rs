@@ -5,7 +5,7 @@ use fonio_core::{ByteCount, DeviceId};
 use fonio_system::{MountPoint, device};
 use rustix::fs::FileType;
 
-/// The block device below the file system, as far as the mount table shows it.
+/// Returns the block device of the file system, if the mount table shows it.
 pub fn block_device(mount: &MountPoint) -> Option<DeviceId> {
     if mount.device.major() != 0 {
         return Some(mount.device);

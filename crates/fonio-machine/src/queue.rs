@@ -32,7 +32,7 @@ impl Machine {
             schedulers: read_text(&queue.join("scheduler"))
                 .map(|text| offered(&text, modules))
                 .unwrap_or_default(),
-            // With a scheduler, nr_requests is larger than the depth of the driver.
+            // With a scheduler, nr_requests is larger than the driver's depth.
             depth: driver_depth.iter().find_map(|path| read_number(path)).or_else(|| number("nr_requests")),
             max_sectors_kb: number("max_sectors_kb"),
             read_ahead_kb: number("read_ahead_kb"),
@@ -47,7 +47,7 @@ impl Machine {
         })
     }
 
-    /// The schedulers that some device here offers: those that the kernel has loaded, in order of name.
+    /// Returns the schedulers that any device offers, which are the loaded ones, in name order.
     pub fn loaded_schedulers(&self) -> Vec<String> {
         let devices = entries(&self.sys("block")).into_iter();
         let lists = devices.filter_map(|device| read_text(&device.join("queue/scheduler")));
@@ -56,7 +56,7 @@ impl Machine {
         names.into_iter().collect()
     }
 
-    /// The schedulers that the kernel has as modules. It lists them for a device only after it has loaded them.
+    /// Returns the schedulers that the kernel has as modules. Devices list them only once loaded.
     pub(crate) fn scheduler_modules(&self) -> Vec<String> {
         let aliases = fs::read_to_string(self.modules().join("modules.alias")).unwrap_or_default();
         let mut names: Vec<String> = aliases.lines().filter_map(scheduler_alias).map(str::to_owned).collect();
@@ -66,12 +66,14 @@ impl Machine {
     }
 }
 
-/// The scheduler of a line such as `alias bfq-iosched bfq`: the kernel asks for a module by this name (`block/elevator.c`).
+/// Returns the scheduler in a line such as `alias bfq-iosched bfq`. The kernel loads modules by this alias
+/// (`block/elevator.c`).
 fn scheduler_alias(line: &str) -> Option<&str> {
     line.strip_prefix("alias ")?.split_whitespace().next()?.strip_suffix("-iosched")
 }
 
-/// The model of a disk. eMMC devices have a `name`, SCSI and NVMe a `model`; SCSI has the vendor separately.
+/// Returns the model of a disk. eMMC devices have a `name`, SCSI and NVMe a `model`; SCSI has the vendor
+/// separately.
 fn model(disk: &Path) -> Option<String> {
     let device = disk.join("device");
     match (read_text(&device.join("vendor")), read_text(&device.join("model"))) {
@@ -84,8 +86,8 @@ fn model(disk: &Path) -> Option<String> {
     }
 }
 
-/// The schedulers that a device lists, and those of the modules that are not loaded. A device without requests has only
-/// `none`.
+/// Returns the schedulers that a device lists, and those available as modules. A device without requests has
+/// only `none`.
 fn offered(text: &str, modules: &[String]) -> Vec<String> {
     let mut names: Vec<String> = scheduler_names(text).map(str::to_owned).collect();
     if names.iter().any(|name| name != "none") {

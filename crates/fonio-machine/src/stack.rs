@@ -1,4 +1,4 @@
-//! The block devices, and how they are stacked: partitions, device mapper, RAID, loop devices.
+//! Finds the block devices and how they are stacked: partitions, device mapper, RAID, loop devices.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ use crate::machine::Machine;
 use crate::mounts;
 use crate::sysfs::{entries, read_device_id, read_text};
 
-/// Limit of the depth of a stack.
 const STACK_MAX: u32 = 8;
 
 impl Machine {
-    /// Every block device except partitions, by name. Loop, zram and RAM disks only if they are in use.
+    /// Returns all block devices except partitions, by name. Includes loop, zram and RAM disks only if in
+    /// use.
     pub fn devices(&self) -> Vec<Device> {
         let (mounts, modules) = (self.mounts(), self.scheduler_modules());
         entries(&self.sys("block"))
@@ -27,7 +27,7 @@ impl Machine {
             .collect()
     }
 
-    /// The disks with hardware or a hypervisor below them, by name; not virtual ones such as loop devices.
+    /// Returns the disks backed by hardware or a hypervisor, by name; not virtual ones such as loop devices.
     pub fn disks(&self) -> Vec<Device> {
         let mut devices = self.devices();
         let has_hardware = |name: &String| self.sys("block").join(name).join("device").exists();
@@ -35,17 +35,17 @@ impl Machine {
         devices
     }
 
-    /// One device. For a partition, the queue is that of its disk. `None` if the device does not exist.
+    /// Returns one device; `None` if it does not exist. A partition has its disk's queue.
     pub fn device(&self, id: DeviceId) -> Option<Device> {
         self.read_device(&self.device_dir(id), &self.mounts(), &self.scheduler_modules())
     }
 
-    /// The device's path below `/sys/dev/block`, such as `8:1`: a link to its directory.
+    /// Returns the device's path below `/sys/dev/block`, such as `8:1`, which links to its directory.
     pub fn device_dir(&self, id: DeviceId) -> PathBuf {
         self.sys("dev/block").join(id.to_string())
     }
 
-    /// The disk of a partition; for a disk, the disk itself.
+    /// Returns the disk of a partition; for a disk, the disk itself.
     pub fn disk_of(&self, id: DeviceId) -> DeviceId {
         let dir = self.device_dir(id);
         if !dir.join("partition").exists() {
@@ -55,20 +55,20 @@ impl Machine {
         parent.and_then(|disk| read_device_id(&disk.join("dev"))).unwrap_or(id)
     }
 
-    /// The name of a device in sysfs, such as `sda1`.
+    /// Returns the name of a device in sysfs, such as `sda1`.
     pub fn name_of(&self, id: DeviceId) -> Option<String> {
         let dir = fs::canonicalize(self.device_dir(id)).ok()?;
         Some(dir.file_name()?.to_string_lossy().into_owned())
     }
 
-    /// The names of the devices to which a device-mapper or RAID device maps, such as `sda1`.
+    /// Returns the names of the devices, such as `sda1`, that a device-mapper or RAID device maps to.
     pub fn names_mapped_to(&self, id: DeviceId) -> Vec<String> {
         let slaves = entries(&self.device_dir(self.disk_of(id)).join("slaves")).into_iter();
         slaves.filter_map(|slave| Some(slave.file_name()?.to_string_lossy().into_owned())).collect()
     }
 
-    /// The disks directly below `id`: those to which a device mapper or RAID device maps, or that of a loop device's
-    /// file. One level only.
+    /// Returns the disks directly below `id`: the disks that a device-mapper or RAID device maps to, or the
+    /// disk of a loop device's file.
     pub fn below(&self, id: DeviceId) -> Vec<DeviceId> {
         let mut below = self.mapped_to(id);
         let dir = self.device_dir(self.disk_of(id));
@@ -80,17 +80,18 @@ impl Machine {
         below
     }
 
-    /// The disks to which a device mapper or RAID device maps; there its bios become requests.
+    /// Returns the disks that a device-mapper or RAID device maps to, where its bios become requests.
     fn mapped_to(&self, id: DeviceId) -> Vec<DeviceId> {
         let dir = self.device_dir(self.disk_of(id));
         let slaves = entries(&dir.join("slaves")).into_iter();
         slaves.filter_map(|slave| read_device_id(&slave.join("dev"))).map(|id| self.disk_of(id)).collect()
     }
 
-    /// The disk at the bottom of a stack of device-mapper and RAID devices, as far as each level has one device below.
+    /// Returns the disk at the bottom of a stack of device-mapper and RAID devices, descending while each
+    /// level has a single device below.
     pub(crate) fn bottom_of(&self, id: DeviceId) -> DeviceId {
         let mut bottom = self.disk_of(id);
-        // The kernel allows no circles; a copy of sysfs might have one.
+        // The kernel allows no cycles; a copy of sysfs might have one.
         for _ in 0..STACK_MAX {
             match &self.mapped_to(bottom)[..] {
                 [one] => bottom = *one,
@@ -100,16 +101,16 @@ impl Machine {
         bottom
     }
 
-    /// The device with this name in sysfs: a disk or a partition.
+    /// Returns the device with this name in sysfs: a disk or a partition.
     pub fn device_named(&self, name: &OsStr) -> Option<DeviceId> {
         read_device_id(&self.sys("class/block").join(name).join("dev"))
     }
 
-    /// The block device below a path: the device itself if the path is one, else the one of its file system. `None` if no
-    /// device is below, as far as the mount table shows.
+    /// Returns the block device of a path: the device itself if the path is one, otherwise its file system's
+    /// device. `None` if the mount table shows no device.
     ///
     /// # Errors
-    /// The path cannot be examined.
+    /// If the path cannot be examined.
     pub fn device_below(&self, path: &Path) -> io::Result<Option<DeviceId>> {
         let stat = rustix::fs::stat(path)?;
         if FileType::from_raw_mode(stat.st_mode) == FileType::BlockDevice {
@@ -119,26 +120,27 @@ impl Machine {
         if id.major() != 0 {
             return Ok(Some(id));
         }
-        // btrfs and some others have device numbers of their own. The innermost mount wins.
+        // btrfs and some others have virtual device numbers, so use the mount table. The innermost mount
+        // wins.
         let (real, table) = (fs::canonicalize(path)?, self.mounts());
         let holding = table.iter().filter(|mount| real.starts_with(&mount.dir));
         let mount = holding.max_by_key(|mount| (mount.device == id, mount.dir.components().count()));
         Ok(mount.and_then(mounts::block_device))
     }
 
-    /// `ids` and the disks on which their requests are made, in order of number. A loop device makes its own requests;
-    /// other I/O on the disk of its file does not belong to it.
+    /// Returns `ids` and the disks that serve their requests, in numeric order. A loop device has its own
+    /// requests; other I/O on its file's disk does not belong to it.
     pub fn with_mapped(&self, ids: &[DeviceId]) -> Vec<DeviceId> {
         self.closure(ids, |id| self.mapped_to(id))
     }
 
-    /// The devices of device mapper and RAID.
+    /// Returns the device-mapper and RAID devices.
     pub fn mapped(&self) -> Vec<DeviceId> {
         let devices = self.devices().into_iter().map(|device| device.id);
         devices.filter(|id| !self.mapped_to(*id).is_empty()).collect()
     }
 
-    /// `disks` and the devices whose requests are made on them: of device mapper or RAID. In order of number.
+    /// Returns `disks` and the device-mapper or RAID devices whose requests they serve, in numeric order.
     pub fn with_mapping(&self, disks: &[DeviceId]) -> Vec<DeviceId> {
         let mut found = disks.to_vec();
         let is_above = |id: &DeviceId| self.with_mapped(&[*id]).iter().any(|below| disks.contains(below));
@@ -148,7 +150,7 @@ impl Machine {
         found
     }
 
-    /// `ids` and all disks below them, in order of number.
+    /// Returns `ids` and all disks below them, in numeric order.
     pub fn with_all_below(&self, ids: &[DeviceId]) -> Vec<DeviceId> {
         self.closure(ids, |id| self.below(id))
     }
@@ -166,7 +168,7 @@ impl Machine {
         found
     }
 
-    /// The partitions of a disk, and the disk itself.
+    /// Returns the partitions of a disk, and the disk itself.
     pub fn parts_of(&self, disk: DeviceId) -> Vec<DeviceId> {
         let inside = entries(&self.device_dir(disk)).into_iter();
         let partitions = inside.filter(|entry| entry.join("partition").exists());
@@ -174,7 +176,7 @@ impl Machine {
         std::iter::once(disk).chain(ids).collect()
     }
 
-    /// The file systems on `disk` and its partitions.
+    /// Returns the file systems on `disk` and its partitions.
     pub(crate) fn mounts_of(&self, disk: DeviceId, mounts: &MountTable) -> Vec<Mount> {
         let parts = self.parts_of(disk);
         let mut found: Vec<Mount> = Vec::new();
@@ -190,7 +192,8 @@ impl Machine {
     }
 }
 
-/// The block device that holds the file system of `path`; `None` if the device or the path does not exist.
+/// Returns the block device that holds the file system of `path`; `None` if the device or the path does not
+/// exist.
 fn device_of_path(path: &Path) -> Option<DeviceId> {
     let stat = rustix::fs::stat(path).ok()?;
     let id = device::from_dev(stat.st_dev);

@@ -1,7 +1,8 @@
-//! The machine's storage and its present writes: the data of the status card that `fonio` shows without a subcommand.
+//! Collects the data of the status card that `fonio` shows without a subcommand: the machine's storage and
+//! its present writes.
 //!
-//! Reads sysfs and procfs only, needs no root, writes nothing, and takes less than a second. Unreadable facts are
-//! absent, and `notes` says so.
+//! Reads sysfs and procfs only, needs no root, writes nothing, and takes less than a second. Unreadable facts
+//! are missing and listed in `notes`.
 
 use std::time::{Duration, Instant};
 
@@ -14,24 +15,24 @@ use crate::machine::Machine;
 use crate::units::Units;
 use crate::writers::{self, Counters, Writing};
 
-/// The machine's storage at one moment.
+/// State of the machine's storage at one moment.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Status {
     /// The machine.
     pub host: Host,
-    /// Real block devices, flash first; after them device mapper, loop and zram devices.
+    /// Real block devices, flash first; then device-mapper, loop and zram devices.
     pub devices: Vec<StorageDevice>,
-    /// The processes and cgroups that write at present, and how much they write.
+    /// The processes and cgroups that write at present, with their bytes.
     pub writing: Writing,
-    /// One sentence for each fact that could not be read, with the command that makes it readable.
+    /// One sentence per unreadable fact, with the command that makes it readable.
     pub notes: Vec<String>,
 }
 
-/// A file system this full gets a warning: flash slows down and wears faster when it is nearly full.
+/// Fill level from which a file system gets a warning: nearly full flash is slower and wears faster.
 const NEARLY_FULL_PERCENT: u64 = 90;
 
 impl Status {
-    /// The devices to show: real ones, and stacked ones that are mounted; empty ones are left out.
+    /// Returns the devices to show: real ones, and mounted stacked ones, without empty ones.
     pub fn shown(&self) -> impl Iterator<Item = &StorageDevice> {
         self.devices.iter().filter(|device| {
             let is_empty = device.device.size_bytes.is_none_or(|size| size.0 == 0);
@@ -40,7 +41,7 @@ impl Status {
         })
     }
 
-    /// One sentence: which devices are worn or full, or which are flash.
+    /// Returns one sentence that names the worn or full devices, or the flash devices.
     pub fn verdict(&self) -> String {
         let mut troubles = Vec::new();
         for device in &self.devices {
@@ -67,16 +68,15 @@ impl Status {
     }
 }
 
-/// The used part of a file system in percent; space that only root may use counts as used.
+/// Returns the used part of a file system in percent. Space reserved for root counts as used.
 pub fn percent_full(mount: &Mount) -> Option<u64> {
     let (size, available) = (mount.size_bytes?.0, mount.available_bytes?.0);
     (size > 0).then(|| size.saturating_sub(available).saturating_mul(100) / size)
 }
 
-/// The time for which writes are measured.
 const INTERVAL: Duration = Duration::from_millis(700);
 
-/// Looks at the machine. Takes about 0.7 seconds, in which it measures the writes of processes and cgroups.
+/// Reads the machine's status. Takes about 0.7 seconds to measure the writes of processes and cgroups.
 pub fn status() -> Status {
     let machine = Machine::here();
     let before = Counters::read(&machine);
@@ -98,7 +98,7 @@ pub fn status() -> Status {
     for group in &mut writing.cgroups {
         group.unit = units.of(Some(&group.cgroup), None);
     }
-    // The kernel hides a few processes from root too; none of our advice would change that.
+    // The kernel hides a few processes even from root; no advice would change that.
     if writing.processes_hidden > 0 && !rustix::process::geteuid().is_root() {
         notes.push(format!(
             "only root can read the counters of {} processes: run `sudo fonio`",

@@ -1,4 +1,4 @@
-//! The partitions and files to which the kernel swaps: `/proc/swaps`.
+//! Lists the partitions and files used for swap (`/proc/swaps`).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -7,17 +7,17 @@ use std::path::PathBuf;
 use crate::machine::Machine;
 use crate::sysfs::read_text;
 
-/// A partition or file to which the kernel swaps.
+/// A partition or file used for swap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SwapArea {
-    /// The node of the partition, or the file.
+    /// The device node or the file.
     pub path: PathBuf,
-    /// Whether it is a partition or a complete disk.
+    /// Whether it is a partition or a whole disk.
     pub is_partition: bool,
 }
 
 impl Machine {
-    /// The places to which the kernel swaps now.
+    /// Returns the active swap areas.
     pub fn swap_areas(&self) -> Vec<SwapArea> {
         let swaps = read_text(&self.proc("swaps")).unwrap_or_default();
         let area = |line: &str| {
@@ -28,7 +28,7 @@ impl Machine {
     }
 }
 
-/// A path of `/proc/swaps`, where blanks are `\040`.
+/// Decodes a path in `/proc/swaps`, where blanks are `\040`.
 fn unescaped(path: &str) -> PathBuf {
     let (bytes, mut plain, mut at) = (path.as_bytes(), Vec::new(), 0);
     while at < bytes.len() {

@@ -1,4 +1,4 @@
-//! Reads short texts of sysfs and procfs.
+//! Reads short texts in sysfs and procfs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::str::FromStr;
 use fonio_core::DeviceId;
 use fonio_system::device;
 
-/// A short text without surrounding blanks and zero bytes; `None` if it cannot be read or is empty.
+/// Reads a short text without surrounding blanks and zero bytes; `None` if it is unreadable or empty.
 pub fn read_text(path: &Path) -> Option<String> {
     let bytes = fs::read(path).ok()?;
     let text = String::from_utf8_lossy(&bytes);
@@ -15,17 +15,18 @@ pub fn read_text(path: &Path) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// The number in a file; `None` if it cannot be read or is not a number.
+/// Reads the number in a file; `None` if it is unreadable or not a number.
 pub fn read_number<T: FromStr>(path: &Path) -> Option<T> {
     read_text(path)?.parse().ok()
 }
 
-/// The number of a device in a file named `dev`, such as `8:1`.
+/// Reads the device number, such as `8:1`, in a file named `dev`.
 pub fn read_device_id(path: &Path) -> Option<DeviceId> {
     device::parse(&read_text(path)?)
 }
 
-/// The word in brackets, as in `none [mq-deadline] bfq`; without brackets, the complete text.
+/// Returns the word in brackets, as in `none [mq-deadline] bfq`, or the complete text if there are no
+/// brackets.
 pub fn chosen(text: &str) -> &str {
     match (text.find('['), text.find(']')) {
         (Some(open), Some(close)) if open < close => &text[open + 1..close],
@@ -33,12 +34,12 @@ pub fn chosen(text: &str) -> &str {
     }
 }
 
-/// The names in sysfs's list of schedulers, in which brackets mark the one in use.
+/// Returns the names in sysfs's list of schedulers, where brackets mark the active one.
 pub fn scheduler_names(list: &str) -> impl Iterator<Item = &str> {
     list.split_whitespace().map(|name| name.trim_matches(['[', ']']))
 }
 
-/// The entries of a folder, in order of name; none if it cannot be read.
+/// Returns the entries of a folder, in name order; none if it cannot be read.
 pub(crate) fn entries(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();

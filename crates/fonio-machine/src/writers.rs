@@ -1,4 +1,4 @@
-//! Measures which processes and cgroups write: the difference of two readings of the kernel's counters.
+//! Measures which processes and cgroups write, from two readings of the kernel's counters.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,18 +14,18 @@ use crate::machine::Machine;
 /// The processes and cgroups that write at present.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Writing {
-    /// The time for which the writes were measured.
+    /// Duration of the measurement.
     pub interval_ms: u64,
-    /// Processes that caused storage writes (`write_bytes` of `/proc/PID/io`: dirtied pages, less those never written),
-    /// the busiest first. Processes without writes are left out.
+    /// Processes that caused storage writes, busiest first (`write_bytes` of `/proc/PID/io`: dirtied pages
+    /// minus those never written). Without processes that wrote nothing.
     pub processes: Vec<ProcessWriting>,
     /// Number of processes whose counters only root may read.
     pub processes_hidden: u32,
-    /// cgroups that caused writes (`io.stat` of cgroup v2), the busiest first; only those without children.
+    /// Leaf cgroups that caused writes (`io.stat` of cgroup v2), busiest first.
     pub cgroups: Vec<CgroupWriting>,
 }
 
-/// The bytes that one process caused to be written.
+/// Bytes that one process caused to be written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProcessWriting {
     /// The process.
@@ -40,7 +40,7 @@ pub struct ProcessWriting {
     pub written_bytes: ByteCount,
 }
 
-/// The bytes that one cgroup wrote on one device.
+/// Bytes that one cgroup wrote to one device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CgroupWriting {
     /// Path below the cgroup mount.
@@ -53,18 +53,16 @@ pub struct CgroupWriting {
     pub written_bytes: ByteCount,
 }
 
-/// Largest number of cgroups to read, and largest depth: some machines have tens of thousands of cgroups.
+/// Maximum number of cgroups to read, because some machines have tens of thousands.
 const CGROUPS_MAX: usize = 2000;
 const CGROUP_DEPTH_MAX: usize = 8;
-/// Largest number of processes to read.
 const PROCESSES_MAX: usize = 5000;
 
-/// One reading.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     pub processes: BTreeMap<u32, Process>,
     pub processes_hidden: u32,
-    /// Bytes written by cgroup and device.
+    /// Bytes written, by cgroup and device.
     cgroups: BTreeMap<(String, DeviceId), u64>,
     pub disks: BTreeMap<DeviceId, DiskCounters>,
 }
@@ -97,7 +95,7 @@ impl Counters {
                     self.processes_hidden += 1;
                     continue;
                 }
-                // The process has ended, or the kernel does not count.
+                // The process has ended, or the kernel does not count writes.
                 Err(_) => continue,
             };
             let process = Process {
@@ -109,7 +107,7 @@ impl Counters {
         }
     }
 
-    /// Reads a cgroup and those below it, and returns whether one of them states I/O.
+    /// Reads a cgroup and its descendants. Returns whether any of them shows I/O.
     fn read_cgroup(&mut self, dir: &Path, path: String, depth: usize, room: &mut usize) -> bool {
         if *room == 0 {
             return false;
@@ -132,7 +130,7 @@ impl Counters {
         for line in text.lines() {
             let mut words = line.split_whitespace();
             let Some(device) = words.next().and_then(device::parse) else { continue };
-            // The root is the complete machine, which names no unit.
+            // The root is the whole machine, not a unit.
             if !path.is_empty()
                 && let Some(bytes) = words.find_map(|word| word.strip_prefix("wbytes=")?.parse().ok())
             {
@@ -143,13 +141,12 @@ impl Counters {
     }
 }
 
-/// The bytes written between two readings.
 pub(crate) fn between(before: &Counters, after: &Counters, interval_ms: u64) -> Writing {
     let mut processes: Vec<ProcessWriting> = after
         .processes
         .iter()
         .filter_map(|(&pid, process)| {
-            // A process that started between the readings counts from 0.
+            // Count a process that started between the readings from 0.
             let earlier = before.processes.get(&pid).map_or(0, |earlier| earlier.written);
             let written = process.written.saturating_sub(earlier);
             (written > 0).then(|| ProcessWriting {
@@ -200,7 +197,7 @@ mod tests {
         assert_eq!(shown, [(3, 700), (2, 500)]);
     }
 
-    /// The counters of a group include those of its children; only the children are counted.
+    /// A group's counters include its children's, so only the children are counted.
     #[test]
     fn counters_of_nested_cgroups() {
         let top = tempfile::tempdir().unwrap();

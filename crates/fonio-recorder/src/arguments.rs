@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use fonio_core::quantity::{parse_bytes, parse_duration};
 
-/// The arguments of `fonio record`, and those of `fonio-recorder`.
+/// The arguments of `fonio record` and `fonio-recorder`.
 #[derive(Debug, Args)]
 pub struct Record {
     /// Look only at this device. Repeatable.
@@ -31,34 +31,35 @@ pub struct Record {
     /// Replace an existing recording.
     #[arg(long)]
     pub overwrite: bool,
-    /// Hold events in this much memory.
+    /// Buffer events in memory up to this size.
     ///
-    /// While they fit, the recorder writes nothing to disk before the end.
+    /// If they fit, nothing is written to disk before the end.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "256MiB")]
     pub buffer: u64,
-    /// Move events into this directory when the buffer is full, best on another device.
+    /// Spill events to this directory when the buffer is full, best on another device.
     ///
-    /// Default: the recording ends then.
+    /// Default: end the recording then.
     #[arg(long = "spill-to", value_name = "DIR")]
     pub spill: Option<PathBuf>,
-    /// Give the kernel's ring buffer this size for each processor.
+    /// Set the size of the kernel's ring buffer per processor.
     ///
     /// Increase it if events are lost.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub kernel_buffer: Option<u64>,
-    /// Sample CPU, memory, disks, network, pressure and temperature this often.
+    /// Sample CPU, memory, disks, network, pressure and temperature at this interval.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "500ms")]
     pub interval: Duration,
-    /// Also record why the command's threads were blocked and what woke them, so that the report shows where time went.
+    /// Also record why the command's threads were blocked and what woke them, so the report shows where time
+    /// went.
     #[arg(long, requires = "command")]
     pub waits: bool,
-    /// How names are replaced.
+    /// Replacement of names.
     #[command(flatten)]
     pub redact: Redact,
-    /// Also record the command's file-system calls, so that the report shows what each SQLite transaction cost.
+    /// Also record the command's file-system calls, so the report shows the cost of each SQLite transaction.
     #[arg(long, requires = "command")]
     pub calls: bool,
-    /// The recorded extras.
+    /// Data to record in addition to requests.
     #[command(flatten)]
     pub extras: Extras,
     /// The command to record, after `--`.
@@ -66,33 +67,33 @@ pub struct Record {
     pub command: Vec<OsString>,
 }
 
-/// The extras that `fonio check` and `fonio record` record in addition to requests.
+/// Data that `fonio check` and `fonio record` can record in addition to requests.
 #[derive(Clone, Debug, Args)]
 pub struct Extras {
-    /// Record in this way which threads were blocked.
+    /// Choose how to record blocked threads.
     ///
-    /// Default: by BPF; where the kernel has no BPF, by tracefs, which shows less.
+    /// Default: BPF, or tracefs if the kernel has no BPF. tracefs shows less.
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Blocked::Auto, hide_default_value = true)]
     pub blocked: Blocked,
-    /// Also record the file-system calls of this running process and of its later children. Repeatable.
+    /// Also record the file-system calls of this running process and its later children. Repeatable.
     #[arg(long, value_name = "PID")]
     pub calls_of: Vec<u32>,
     /// Do not record the SQL statements of SQLite with file-system calls.
     ///
-    /// Default: they are recorded, without their values.
+    /// Default: record them without their values.
     #[arg(long)]
     pub no_statements: bool,
 }
 
-/// How to record which threads were blocked.
+/// Method of recording blocked threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Blocked {
-    /// By BPF, or by tracefs where the kernel has no BPF.
+    /// By BPF, or by tracefs if the kernel has no BPF.
     #[default]
     Auto,
     /// By BPF (Linux 5.15 or later).
     Bpf,
-    /// By events of the scheduler in tracefs.
+    /// By scheduler events in tracefs.
     Tracefs,
     /// Not at all.
     None,
@@ -101,7 +102,7 @@ pub enum Blocked {
 /// The heading of [`Redact`].
 pub const REDACTION: &str = "Redaction";
 
-/// How names are replaced, so that the result can be passed on.
+/// Replacement of names, so the result can be shared.
 #[derive(Clone, Debug, Args)]
 pub struct Redact {
     /// Replace names with tokens; equal names get equal tokens.
@@ -112,13 +113,14 @@ pub struct Redact {
     pub redact: bool,
     /// Use this file as the key for tokens (16 bytes or more).
     ///
-    /// With the same key, a name gets the same token in several recordings. Default: a random key, which is not kept.
+    /// With the same key, a name gets the same token in all recordings. Default: a random key that is not
+    /// stored.
     #[arg(long, value_name = "FILE", requires = "redact", help_heading = REDACTION)]
     pub redact_key: Option<PathBuf>,
 }
 
 impl Redact {
-    /// The key, if names are to be replaced.
+    /// Returns the key, if names must be replaced.
     ///
     /// # Errors
     /// If the file cannot be read or is too short.
@@ -131,7 +133,7 @@ impl Redact {
     }
 }
 
-/// Parses a time in which something has to happen.
+/// Parses a time above 0.
 ///
 /// # Errors
 /// If the text is not a time, or a time of 0.

@@ -1,4 +1,4 @@
-//! Records with progress on standard error, and says in one sentence what was recorded.
+//! Records with progress on standard error, and prints a one-sentence summary.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use fonio_system::say;
 use crate::arguments::{Blocked, Extras, Record};
 use crate::exit::Exit;
 
-/// Says where a thread was blocked: `in fsync`.
+/// Describes where a thread was blocked: `in fsync`.
 pub type Words = fn(BlockedIn) -> String;
 
-/// Records, and prints a summary of the recording and the next command. Ends like the recorded command, so that a script can
-/// put `fonio record --` before any command.
+/// Records, and prints a summary of the recording and the next command. Returns the recorded command's exit,
+/// so a script can prefix any command with `fonio record --`.
 ///
 /// # Errors
 /// If the recording fails.
@@ -49,10 +49,10 @@ pub fn run(arguments: &Record, words: Words) -> Result<Exit> {
         writeln!(io::stdout(), "{}\n{next}", sentence(&summary))?;
         return Ok(Exit::Fine);
     }
-    // Standard output is the command's.
+    // Standard output belongs to the command.
     say!("{}\n{next}", sentence(&summary));
     Ok(match summary.command_exit {
-        // Its own answer to a signal counts.
+        // The command handled the signal itself, so its own exit code counts.
         Some(0) => Exit::Command(0),
         _ => Exit::of_command(failure(&summary)),
     })
@@ -77,15 +77,15 @@ pub fn set_extras(options: &mut RecordOptions, extras: &Extras) {
 /// Records with progress on standard error.
 ///
 /// # Errors
-/// Those of [`fonio_record::record()`].
+/// Errors of [`fonio_record::record()`].
 pub fn capture(options: &RecordOptions, words: Words) -> Result<RecordSummary> {
     with_progress(options, words, |progress| Ok(fonio_record::record(options, progress)?))
 }
 
-/// Samples who is blocked, with progress on standard error. `instead` is the error of [`capture`].
+/// Samples the blocked threads, with progress on standard error. `instead` is the error of [`capture`].
 ///
 /// # Errors
-/// Those of [`fonio_record::record_sampled()`].
+/// Errors of [`fonio_record::record_sampled()`].
 pub fn sample(options: &RecordOptions, instead: &anyhow::Error, words: Words) -> Result<RecordSummary> {
     let Some(instead) = instead.downcast_ref::<RecordError>() else {
         anyhow::bail!("{instead:#}");
@@ -98,7 +98,7 @@ fn with_progress(
     words: Words,
     record: impl FnOnce(&mut dyn FnMut(Progress<'_>)) -> Result<RecordSummary>,
 ) -> Result<RecordSummary> {
-    // A recorded command may write to standard error itself.
+    // A recorded command may also write to standard error.
     let is_alone = options.command.is_none();
     let written = Arc::new(AtomicU64::new(0));
     let shown = is_alone.then(|| show::Progress::phase("Preparing the recording"));
@@ -129,7 +129,7 @@ fn with_progress(
     })
 }
 
-/// The first finding while it records.
+/// Returns the first finding during the recording.
 fn blocked_so_far(blocked: &BlockedSoFar, words: Words) -> String {
     let time = Unit::Ns.format(blocked.time.0 as f64);
     let doing = words(blocked.blocked_in);

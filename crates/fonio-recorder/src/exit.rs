@@ -1,4 +1,4 @@
-//! The exit codes, the same for every command. Only this file chooses one.
+//! Exit codes, which are the same for every command. Only this file chooses them.
 
 use std::fmt::Write;
 use std::io;
@@ -8,23 +8,23 @@ use anyhow::Result;
 use fonio_system::command::{Failure, NotStarted};
 use fonio_system::{say, signals};
 
-/// How a command of fonio ended. Usage errors and bad input are errors and have the code 2.
+/// The result of a fonio command. Usage errors and bad input are errors with code 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// The command succeeded.
     Fine,
-    /// A limit or check that the user stated is not kept.
+    /// A limit or check given by the user failed.
     LimitBroken,
     /// There was nothing to measure, or the measurement is not valid.
     NotValid,
-    /// The code of the user's command, regardless of signals.
+    /// The exit code of the user's command, regardless of signals.
     Command(u8),
 }
 
-/// The codes and their meaning, for the help and the documents.
+/// Exit codes and their meaning, for the help and the documents.
 pub const TABLE: [(&str, &str); 9] = [
     ("0", "success"),
-    ("1", "a limit or check that you stated is not kept: --budget, --check"),
+    ("1", "a limit or check that you set failed: --budget, --check"),
     ("2", "wrong usage, bad input, or fonio failed"),
     ("3", "the measurement is not valid, or there was nothing to measure"),
     ("130", "interrupted by Ctrl-C"),
@@ -34,11 +34,11 @@ pub const TABLE: [(&str, &str); 9] = [
     ("127", "the command after `--` does not exist"),
 ];
 
-/// How the code of the user's command is passed on.
+/// Explains the exit code when the user's command fails.
 pub const OF_COMMAND: &str =
-    "A command after `--` that fails has its own code (128 + N after signal N), which wins over 1 and 3.";
+    "If a command after `--` fails, its exit code (128 + N after signal N) takes precedence over 1 and 3.";
 
-/// The table as text.
+/// Returns the table as text.
 pub fn table() -> String {
     let mut text = "Exit codes:\n".to_owned();
     for (code, meaning) in TABLE {
@@ -47,13 +47,14 @@ pub fn table() -> String {
     text + OF_COMMAND
 }
 
-/// An error that says that a measurement does not answer the user's question.
+/// An error for a measurement that does not answer the user's question.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct NotShown(pub String);
 
 impl Exit {
-    /// Returns the more severe of the two ends: the failure of the user's command, then an invalid measurement, then a broken limit.
+    /// Returns the more severe result: a failure of the user's command, then an invalid measurement, then a
+    /// broken limit.
     pub fn worse(self, other: Exit) -> Exit {
         let weight = |exit| match exit {
             Exit::Fine | Exit::Command(0) => 0,
@@ -64,7 +65,7 @@ impl Exit {
         if weight(other) > weight(self) { other } else { self }
     }
 
-    /// The end of work that ran a command of the user, which may have failed.
+    /// Returns the result for a user's command that may have failed.
     pub fn of_command(failure: Option<Failure>) -> Exit {
         failure.map_or(Exit::Fine, |failure| Exit::Command(failure.exit_code()))
     }
@@ -74,11 +75,11 @@ impl Exit {
 pub fn end(program: &str, outcome: Result<Exit>, has_command: bool) -> ExitCode {
     ExitCode::from(match (outcome, signals::exit_code()) {
         (Ok(Exit::Command(code)), _) => code,
-        // The reader of our output closed it: `fonio report X | head`.
+        // The reader closed our output: `fonio report X | head`.
         (Err(error), _) if is_closed_pipe(&error) => 0,
         (Ok(_), Some(signal)) => signal,
         (Err(_), Some(signal)) => {
-            // The error is a consequence of the signal.
+            // The signal caused the error.
             say!("{program}: interrupted");
             signal
         }
@@ -92,7 +93,7 @@ pub fn end(program: &str, outcome: Result<Exit>, has_command: bool) -> ExitCode 
     })
 }
 
-/// The code of wrong usage.
+/// Returns the exit code for wrong usage.
 pub fn usage(has_command: bool) -> u8 {
     if has_command { 125 } else { 2 }
 }
@@ -107,7 +108,6 @@ fn of_error(error: &anyhow::Error, has_command: bool) -> u8 {
     error.chain().find_map(of_cause).unwrap_or_else(|| usage(has_command))
 }
 
-/// Returns whether an error is about a pipe that its reader has closed.
 fn is_closed_pipe(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| {
         let of_io = cause.downcast_ref::<io::Error>().map(io::Error::kind);

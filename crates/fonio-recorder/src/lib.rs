@@ -2,7 +2,7 @@
 //! commands.
 //!
 //! `fonio` uses it as its command `record`. The program `fonio-recorder` of this crate has only this command,
-//! for devices with little room: it has no analysis, and reads no recording.
+//! for devices with little storage: it has no analysis and cannot read recordings.
 
 mod arguments;
 mod capture;

@@ -1,4 +1,4 @@
-//! `fonio-recorder`: `fonio record` alone, for devices with little room.
+//! `fonio-recorder`: only `fonio record`, for devices with little storage.
 
 use std::process::ExitCode;
 
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     exit::end("fonio-recorder", fonio_recorder::run(&arguments.record, words), has_command)
 }
 
-/// Prints the mistake, or the requested help.
+/// Prints the usage error or the requested help.
 fn wrong_usage(error: &clap::Error) -> ExitCode {
     // The streams may be closed.
     let _ = error.print();
@@ -34,7 +34,7 @@ fn wrong_usage(error: &clap::Error) -> ExitCode {
     if error.use_stderr() { ExitCode::from(exit::usage(has_command)) } else { ExitCode::SUCCESS }
 }
 
-/// The operation in which a thread was blocked, as the recording names it.
+/// Returns the operation in which a thread was blocked, as named in recordings.
 fn words(blocked_in: BlockedIn) -> String {
     format!("in {}", blocked_in.name())
 }

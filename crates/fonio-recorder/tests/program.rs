@@ -1,4 +1,4 @@
-//! The program `fonio-recorder` from outside.
+//! Tests the program `fonio-recorder`.
 
 use assert_cmd::Command;
 use assert_cmd::cargo::cargo_bin_cmd;

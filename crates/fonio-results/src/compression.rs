@@ -1,5 +1,6 @@
-//! Compression of documents. Nearly all text of a document is names that every document has. A dictionary of
-//! these names halves the size. The first byte of a compressed document is the number of its dictionary.
+//! Compression of documents. Nearly all text in a document consists of names that all documents share. A
+//! dictionary of these names halves the size. The first byte of a compressed document is the version of its
+//! dictionary.
 
 use std::cell::RefCell;
 use std::io::{self, Read};
@@ -8,18 +9,20 @@ use std::sync::LazyLock;
 use zstd::bulk::Compressor;
 use zstd::dict::EncoderDictionary;
 
-/// The first dictionary: a document of StoreBench's first version. It never changes, because stored documents need it.
+/// Dictionary 1: a document of StoreBench's first version. It never changes, because stored documents need
+/// it.
 const DICTIONARY_1: &[u8] = include_bytes!("dictionary-1.json");
 
-/// Fast enough for thousands of documents per second.
+/// This level is fast enough for thousands of documents per second.
 const LEVEL: i32 = 3;
 
-/// Preparing a dictionary takes longer than compressing a document.
+/// The prepared dictionary; preparing it takes longer than compressing a document.
 static PREPARED_1: LazyLock<EncoderDictionary<'static>> =
     LazyLock::new(|| EncoderDictionary::copy(DICTIONARY_1, LEVEL));
 
 thread_local! {
-    /// A compressor has a megabyte of tables. Making one for each document took longer than compressing it.
+    /// One compressor per thread. It has a megabyte of tables, and creating one takes longer than compressing
+    /// a document.
     static COMPRESSOR: RefCell<Compressor<'static>> = RefCell::new(
         Compressor::with_prepared_dictionary(&PREPARED_1).expect("the dictionary is valid"),
     );
@@ -37,7 +40,7 @@ pub fn compress(json: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// If the bytes are damaged, or made by a newer version.
+/// If the bytes are damaged, or were written by a newer version.
 pub fn decompress(bytes: &[u8], bytes_max: usize) -> io::Result<Vec<u8>> {
     let Some((1, compressed)) = bytes.split_first().map(|(first, rest)| (*first, rest)) else {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the document has an unknown dictionary"));

@@ -1,5 +1,6 @@
-//! Downloads of all received results, as CSV and as Parquet: one row for each result, one column for each figure. They are
-//! made while they are sent, from pieces of the table, so a dump has no deleted result, and needs little memory.
+//! Downloads of all received results, as CSV and as Parquet: one row for each result, one column for each
+//! figure. A dump is produced in batches while it is sent, so it contains no deleted result and needs little
+//! memory.
 
 use std::io;
 use std::sync::Arc;
@@ -25,13 +26,13 @@ use crate::problem::Problem;
 use crate::service::Service;
 use crate::store::read;
 
-/// Results in a piece, and in a row group of Parquet. A piece of 2,000 documents of 12 KB is 24 MB while it is converted.
+/// Results per batch and per Parquet row group. A batch of 2,000 documents of 12 KB needs 24 MB during
+/// conversion.
 const PIECE: i64 = 2_000;
 
-/// Pieces that wait for the client.
+/// Maximum number of batches that wait for the client.
 const AHEAD: usize = 2;
 
-/// The columns before those of the figures.
 const COLUMNS: [&str; 16] = [
     "id",
     "received_unix_s",
@@ -51,7 +52,6 @@ const COLUMNS: [&str; 16] = [
     "kernel",
 ];
 
-/// Whole numbers among [`COLUMNS`].
 const WHOLE: [&str; 4] = ["received_unix_s", "test_version", "size_class_gb", "capacity_bytes"];
 
 /// The paths of the dumps.
@@ -59,7 +59,7 @@ pub fn router() -> Router<Service> {
     Router::new().route("/dump/results.csv", get(csv)).route("/dump/results.parquet", get(parquet))
 }
 
-/// A result as the cells of its row: the first columns, and the figures of the catalogue.
+/// A result as a row: the cells of [`COLUMNS`], and the figures of the catalogue.
 struct Row {
     cells: [Option<String>; COLUMNS.len()],
     figures: Vec<Option<f64>>,
@@ -92,12 +92,12 @@ impl Row {
     }
 }
 
-/// Turns rows into the bytes of a format.
+/// An encoder of rows.
 trait Format: Send + 'static {
-    /// The bytes for some rows.
+    /// Encodes some rows.
     fn rows(&mut self, rows: &[Row]) -> io::Result<Vec<u8>>;
 
-    /// The last bytes.
+    /// Returns the final bytes.
     fn end(self) -> io::Result<Vec<u8>>;
 }
 
@@ -115,7 +115,7 @@ async fn csv(State(service): State<Service>) -> Response {
 }
 
 struct Csv {
-    /// The first line, until it is sent.
+    /// The header line, until it is sent.
     head: Vec<u8>,
 }
 
@@ -139,12 +139,13 @@ impl Format for Csv {
     }
 
     fn end(self) -> io::Result<Vec<u8>> {
-        // Without results, the first line is still here.
+        // If there were no results, the header line is still unsent.
         Ok(self.head)
     }
 }
 
-/// Writes a cell in the form of RFC 4180. A text that begins like a formula gets an apostrophe: spreadsheets would run it.
+/// Writes a cell as in RFC 4180. A text that begins like a formula gets an apostrophe, because spreadsheets
+/// would run it.
 fn write_cell(out: &mut Vec<u8>, text: &str) {
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
     if !is_formula && !text.contains([',', '"', '\n', '\r']) {
@@ -205,7 +206,7 @@ impl Format for Parquet {
     }
 }
 
-/// Sends a dump, if not too many are being sent.
+/// Sends a dump, unless too many dumps are being sent.
 fn send(service: Service, kind: &'static str, name: &str, format: impl Format) -> Response {
     let Ok(permit) = Arc::clone(&service.dumps).try_acquire_owned() else {
         let sentence = "other downloads of all results are running; try again in a minute";
@@ -215,7 +216,7 @@ fn send(service: Service, kind: &'static str, name: &str, format: impl Format) -
     let (sender, receiver) = mpsc::channel::<io::Result<Bytes>>(AHEAD);
     tokio::spawn(async move {
         if let Err(error) = produce(&service, format, &sender, permit).await {
-            // The client sees a transfer that breaks off.
+            // The client sees an aborted transfer.
             let _ = sender.send(Err(error)).await;
         }
     });
@@ -253,12 +254,12 @@ async fn produce(
             return Ok(());
         }
     }
-    // The client may have gone.
+    // The client may have disconnected.
     let _ = sender.send(Ok(format.end()?.into())).await;
     Ok(())
 }
 
-/// The pieces of a body.
+/// The body of a dump, as a stream of batches.
 struct Pieces(mpsc::Receiver<io::Result<Bytes>>);
 
 impl futures_core::Stream for Pieces {

@@ -1,4 +1,4 @@
-//! A submission as the service stores it: its comparison key, its device, its ranked figures and the compressed document.
+//! A submission as the service stores it: comparison key, device, ranked figures and compressed document.
 
 use fonio_storebench_document::document::{Document, Origin};
 use fonio_storebench_document::plausibility;
@@ -20,16 +20,16 @@ pub struct Entry {
     pub device: DeviceRevision,
     /// Why the result is hidden; `None` if it is received.
     pub hidden_reason: Option<String>,
-    /// The ranked figures that were measured: the place in [`figures::ranked`], and the value.
+    /// The measured ranked figures: the index in [`figures::ranked`], and the value.
     pub figures: Vec<(usize, f64)>,
     /// The document, compressed.
     pub document: Vec<u8>,
 }
 
-/// A comparison key, in the service's words.
+/// A comparison key with its texts for pages.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, JsonSchema)]
 pub struct Key {
-    /// The name, for the parameter `key`: `v1.full.directory.ext4.32gb`, of generated results `model.v1.…`.
+    /// The name for the parameter `key`: `v1.full.directory.ext4.32gb`; generated results have `model.v1.…`.
     #[serde(rename = "key")]
     pub name: String,
     /// The version and effort of the test: `1 (full)`.
@@ -38,11 +38,11 @@ pub struct Key {
     pub file_system: String,
     /// The mode of the test, and whether the result was generated.
     pub mode: String,
-    /// The class of sizes: `32 GB`.
+    /// The size class: `32 GB`.
     pub size_class: String,
 }
 
-/// A model of a device and its revision.
+/// A device model and its revision.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceRevision {
     /// The model's name in addresses.
@@ -51,7 +51,7 @@ pub struct DeviceRevision {
     pub revision_slug: String,
     /// The kind, such as `SD card`.
     pub kind: String,
-    /// The manufacturer, or its number.
+    /// The manufacturer, or its id.
     pub maker: String,
     /// The model.
     pub model: String,
@@ -60,13 +60,13 @@ pub struct DeviceRevision {
 }
 
 impl Entry {
-    /// Prepares a document without problems that was received at `now_unix_s`.
+    /// Prepares a checked document that was received at `now_unix_s`.
     pub fn new(document: &Document, now_unix_s: u64) -> Entry {
         let json = serde_json::to_string(document).expect("a document is JSON");
         Entry::of_json(document, &json, now_unix_s)
     }
 
-    /// Works as [`Entry::new`], with the document's JSON.
+    /// Works like [`Entry::new`], but takes the document's JSON from the caller.
     pub(crate) fn of_json(document: &Document, json: &str, now_unix_s: u64) -> Entry {
         Entry {
             key: key(document),
@@ -84,16 +84,17 @@ pub fn ranked_figures(document: &Document) -> Vec<(usize, f64)> {
     figures::ranked().iter().enumerate().filter_map(of).collect()
 }
 
-/// The prefixes of the keys of generated results.
+/// The key prefixes of generated results.
 const EMULATED: &str = "emulated.";
 const MODEL: &str = "model.";
 
-/// Returns whether a key of this name has generated results.
+/// Returns whether the key with this name is for generated results.
 pub fn is_generated(key: &str) -> bool {
     key.starts_with(EMULATED) || key.starts_with(MODEL)
 }
 
-/// The comparison key of a document. Generated results have keys of their own, so they are never ranked among measured ones.
+/// The comparison key of a document. Generated results have separate keys, so they are never ranked among
+/// measured ones.
 pub fn key(document: &Document) -> Key {
     use fonio_storebench_document::document::{Effort, Mode};
     let key = &document.key;
@@ -147,11 +148,11 @@ pub fn device(document: &Document) -> DeviceRevision {
     }
 }
 
-/// A value that is written as a text, such as a unit.
+/// Returns the text of a value that serializes to a string, such as a unit.
 ///
 /// # Panics
 ///
-/// If the value is not written as a text.
+/// If the value does not serialize to a string.
 pub fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
@@ -159,8 +160,8 @@ pub fn word(value: &impl Serialize) -> String {
     }
 }
 
-/// A name for addresses: lower-case letters, digits and hyphens of the texts, and six digits of a hash, because different
-/// texts can give the same letters.
+/// A name for addresses: the texts in lower-case letters, digits and hyphens. Different texts can give the
+/// same letters, so six digits of a hash follow.
 fn slug(texts: &[&str]) -> String {
     const LETTERS_MAX: usize = 60;
     let mut letters = String::new();
@@ -176,7 +177,7 @@ fn slug(texts: &[&str]) -> String {
     format!("{}-{:02x}{:02x}{:02x}", letters.trim_end_matches('-'), hash[0], hash[1], hash[2])
 }
 
-/// Returns whether a text has the form of a name in addresses.
+/// Returns whether a text is a valid name for addresses.
 pub fn is_slug(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     text.len() < 80 && text.bytes().all(is_plain)

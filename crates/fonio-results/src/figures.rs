@@ -1,13 +1,13 @@
-//! The figures that the service ranks: a choice from StoreBench's catalogue. The others are shown on a result's page only,
-//! because each ranked figure costs a row in the database for each result.
+//! The figures that the service ranks, a selection from StoreBench's catalogue. Only a result's page shows
+//! the others, because each ranked figure needs a database row per result.
 
 use std::sync::LazyLock;
 
 use fonio_core::{Better, Figure, Unit};
 use fonio_storebench_document::figures as catalogue;
 
-/// The ranked figures, in the order of pages: the study's four bandwidths and their sum, its response times,
-/// and one figure of each other part of a run.
+/// The ranked figures in the order of pages. First come the study's four bandwidths, their sum, and its
+/// response times; then one figure of each other part of a run.
 const NAMES: [&str; 18] = [
     "bandwidth.total",
     "bandwidth.seq_read",
@@ -29,7 +29,7 @@ const NAMES: [&str; 18] = [
     "cpu.iowait",
 ];
 
-/// The figure whose ranking the first page shows.
+/// The figure that the ranking page shows by default.
 pub const FIRST: &str = NAMES[0];
 
 /// A ranked figure.
@@ -41,7 +41,7 @@ pub struct Ranked {
     pub label: String,
     /// The unit.
     pub unit: Unit,
-    /// Says whether higher or lower values are better.
+    /// Whether higher or lower values are better.
     pub better: Better,
 }
 
@@ -61,7 +61,7 @@ pub fn ranked() -> &'static [Ranked] {
     &RANKED
 }
 
-/// The place of a figure in [`ranked`].
+/// The index of a figure in [`ranked`].
 pub fn find(name: &str) -> Option<usize> {
     NAMES.iter().position(|ranked| *ranked == name)
 }

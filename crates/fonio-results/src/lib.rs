@@ -1,11 +1,12 @@
 //! The results service: receives results of `fonio storebench`, ranks comparable results, and shows them as
 //! pages.
 //!
-//! A submission is checked ([`submission`]), becomes an [`entry::Entry`], and is written by one thread
-//! ([`store::Writer`]) that commits many submissions at once. Rankings and distributions are tables that each commit keeps up
-//! to date ([`store`]), so no page counts results. [`database`] is the same small interface to SQLite and PostgreSQL.
+//! A submission is checked ([`submission`]) and converted to an [`entry::Entry`]. One thread
+//! ([`store::Writer`]) writes the entries, and commits many submissions at once. Each commit updates the
+//! tables of rankings and distributions ([`store`]), so no page counts results. [`database`] is the same
+//! small interface to SQLite and PostgreSQL.
 //!
-//! The service knows StoreBench's document and nothing else of fonio.
+//! The service depends on StoreBench's document format and on no other part of fonio.
 
 pub mod api;
 pub mod compression;

@@ -1,15 +1,15 @@
-//! Limits the requests of a client: a bucket of tokens for each address, which fills at a constant rate.
+//! Limits client requests with a token bucket per address, which fills at a constant rate.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Addresses beyond this number are forgotten when their buckets are full again; if none is, new addresses are refused until
-/// some are. An entry has about 50 bytes.
+/// Maximum number of addresses. Beyond it, addresses with full buckets are dropped; if no bucket is full, new
+/// addresses are refused. An entry needs about 50 bytes.
 const ADDRESSES_MAX: usize = 100_000;
 
-/// A rate with room for a burst.
+/// A rate limit with a burst size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
     /// Tokens per second.
@@ -42,7 +42,7 @@ impl Limiter {
     ///
     /// # Errors
     ///
-    /// How long the client must wait for the next token.
+    /// The time until the next token.
     pub fn take(&self, address: IpAddr, now: Instant) -> Result<(), Duration> {
         let mut buckets = self.buckets.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= ADDRESSES_MAX {
@@ -71,7 +71,7 @@ impl Rate {
     }
 }
 
-/// A host with IPv6 usually has a network of 64 bits for itself.
+/// The network of an address: an IPv6 host usually has its own /64 network.
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

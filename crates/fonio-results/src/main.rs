@@ -1,4 +1,4 @@
-//! `fonio-results`: serves results, and makes backups.
+//! `fonio-results`: serves results, and backs up the database.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -24,7 +24,8 @@ struct Cli {
 enum Command {
     /// Serve pages and the API until SIGTERM. Example: fonio-results serve --data /var/lib/fonio-results --listen 127.0.0.1:8080
     Serve(Serve),
-    /// Copy the database into a new file, while the service runs. Example: fonio-results backup --data /var/lib/fonio-results copy.sqlite
+    /// Copy the database into a new file; the service can keep running. Example: fonio-results backup --data
+    /// /var/lib/fonio-results copy.sqlite
     Backup {
         #[command(flatten)]
         place: Place,
@@ -38,7 +39,7 @@ struct Place {
     /// The folder of the SQLite database; it must exist.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// A PostgreSQL database, which takes the place of --data: postgres://USER:PASSWORD@HOST:PORT/NAME. The connection is
+    /// A PostgreSQL database, instead of --data: postgres://USER:PASSWORD@HOST:PORT/NAME. The connection is
     /// not encrypted.
     #[arg(long, value_name = "URL", env = "FONIO_RESULTS_DATABASE", hide_env_values = true)]
     database: Option<String>,
@@ -48,19 +49,20 @@ struct Place {
 struct Serve {
     #[command(flatten)]
     place: Place,
-    /// The address and port; port 0 takes a free one, which is printed.
+    /// The address and port; port 0 chooses a free port. The service prints the port.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8080")]
     listen: SocketAddr,
-    /// The address of the service for its users, such as https://results.example.org; without it, answers have paths only.
+    /// The public address of the service, such as https://results.example.org. Without it, replies contain
+    /// only paths.
     #[arg(long, value_name = "URL", default_value = "")]
     public_url: String,
-    /// The address of a proxy, whose X-Forwarded-For is believed. Can be given several times.
+    /// The address of a trusted proxy: its X-Forwarded-For header is used. Can be given several times.
     #[arg(long, value_name = "ADDR")]
     proxy: Vec<IpAddr>,
-    /// Requests per second that one address may send; four times as many at once.
+    /// Requests per second that one address may send; a burst may have four times as many.
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     requests_per_second: u32,
-    /// Submissions and deletions per minute that one address may send, and at once.
+    /// Submissions and deletions per minute that one address may send; a burst may have the same number.
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     submissions_per_minute: u32,
     /// Threads that read the database.
@@ -75,10 +77,10 @@ impl Place {
                 Ok(Location::Server(url))
             }
             (_, Some(_)) => bail!(
-                "--database is an address such as postgres://USER@HOST:5432/NAME; for SQLite, use --data"
+                "--database needs an address such as postgres://USER@HOST:5432/NAME; for SQLite, use --data"
             ),
             (Some(folder), None) => Ok(Location::Folder(folder)),
-            (None, None) => bail!("name a folder with --data, or a PostgreSQL database with --database"),
+            (None, None) => bail!("give a folder with --data, or a PostgreSQL database with --database"),
         }
     }
 }
@@ -112,7 +114,7 @@ fn run(arguments: Serve) -> Result<()> {
         proxies: arguments.proxy,
         public_url: arguments.public_url.trim_end_matches('/').to_owned(),
     };
-    // The database's threads must not run inside of the runtime.
+    // The database threads must not run inside the runtime.
     let (service, writer) = Service::start(&settings)?;
     let runtime =
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start threads")?;
@@ -134,10 +136,11 @@ fn run(arguments: Serve) -> Result<()> {
         serve::serve(listener, serve::router(service), serve::Times::default(), stop).await;
         anyhow::Ok(())
     });
-    // Ends the handlers, and with them the last queue of the writing thread, which finishes what it has accepted.
+    // Ends the handlers and drops the last queue of the writer thread, which finishes the accepted
+    // submissions.
     drop(runtime);
     if writer.join().is_err() {
-        bail!("the thread that writes has failed");
+        bail!("the writer thread has failed");
     }
     ended
 }

@@ -1,5 +1,5 @@
-//! Problems of a request or of the service: a status and a sentence. The API answers with JSON, pages with a
-//! page.
+//! Errors of a request or of the service: a status and a sentence. The API reports them as JSON, pages as
+//! HTML.
 
 use std::time::Duration;
 
@@ -12,25 +12,25 @@ use serde::Serialize;
 use crate::database::DatabaseError;
 use crate::store::Refusal;
 
-/// A request that is refused.
+/// A refused request.
 #[derive(Clone, Debug)]
 pub struct Problem {
-    /// The status of the answer.
+    /// The HTTP status.
     pub status: StatusCode,
     /// What happened, and what to do.
     pub sentence: String,
-    /// The places in the submitted document.
+    /// The mistakes in the submitted document.
     pub places: Vec<document::Problem>,
     /// When to try again.
     pub retry_after: Option<Duration>,
 }
 
-/// The answer to a refused request.
+/// The response to a refused request.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProblemAnswer {
     /// What happened, and what to do.
     pub error: String,
-    /// The places in the submitted document; empty for other problems.
+    /// The mistakes in the submitted document; empty for other problems.
     pub problems: Vec<document::Problem>,
 }
 
@@ -45,7 +45,7 @@ impl Problem {
         Problem::new(StatusCode::BAD_REQUEST, sentence)
     }
 
-    /// No result has the id of the request.
+    /// There is no result with the requested id.
     pub(crate) fn no_result() -> Problem {
         Problem::unknown("no result has this id; it may have been deleted")
     }
@@ -55,7 +55,7 @@ impl Problem {
         Problem::new(StatusCode::NOT_FOUND, sentence)
     }
 
-    /// Too many requests of an address.
+    /// An address has sent too many requests.
     pub fn too_many(wait: Duration) -> Problem {
         let seconds = wait.as_secs_f64().ceil();
         let sentence = format!("too many requests came from this address; wait {seconds} s and try again");
@@ -67,12 +67,12 @@ impl Problem {
         Problem { retry_after, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, sentence) }
     }
 
-    /// A service that has too much to do.
+    /// The service is overloaded.
     pub fn busy() -> Problem {
-        Problem::later("the service has too much to do at the moment; try again in some seconds")
+        Problem::later("the service is overloaded; try again in a few seconds")
     }
 
-    /// The answer for programs.
+    /// The response for programs.
     pub fn into_json(self) -> Response {
         let answer = ProblemAnswer { error: self.sentence.clone(), problems: self.places.clone() };
         let text = serde_json::to_string(&answer).expect("texts are JSON");
@@ -80,7 +80,7 @@ impl Problem {
         self.with_headers(response)
     }
 
-    /// Adds the headers that belong to the status.
+    /// Adds the headers that the status needs.
     pub fn with_headers(&self, mut response: Response) -> Response {
         let headers = response.headers_mut();
         if let Some(wait) = self.retry_after {

@@ -1,4 +1,4 @@
-//! The query of an address: known names, each at most once.
+//! The query string of a request: known names, each at most once.
 
 use axum::http::Uri;
 
@@ -9,15 +9,15 @@ use crate::store::read::{Of, Position};
 #[derive(Debug)]
 pub struct Parameters(Vec<(String, String)>);
 
-/// Longer values are not names of anything.
+/// No key, figure or id is longer.
 const VALUE_BYTES_MAX: usize = 256;
 
 impl Parameters {
-    /// Reads the parameters, of which only `known` ones may occur.
+    /// Reads the parameters. Only `known` ones are allowed.
     ///
     /// # Errors
     ///
-    /// A sentence for unknown and repeated names, long values, and control characters.
+    /// If a name is unknown or repeated, or a value is too long or has control characters.
     pub fn of(uri: &Uri, known: &[&str]) -> Result<Parameters, Problem> {
         let axum::extract::Query(pairs) = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(uri)
             .map_err(|_| {
@@ -26,7 +26,7 @@ impl Parameters {
         for (at, (name, value)) in pairs.iter().enumerate() {
             if !known.contains(&name.as_str()) {
                 return Err(Problem::bad(format!(
-                    "there is a parameter that is not one of: {}",
+                    "unknown parameter {name}; use one of: {}",
                     known.join(", ")
                 )));
             }
@@ -42,32 +42,32 @@ impl Parameters {
         Ok(Parameters(pairs))
     }
 
-    /// The value of a parameter; `None` if it is missing or empty, as fields of forms are.
+    /// The value of a parameter; `None` if it is missing, or empty like an unused form field.
     pub fn get(&self, name: &str) -> Option<&str> {
         let pair = self.0.iter().find(|(known, _)| known == name)?;
         Some(pair.1.as_str()).filter(|value| !value.is_empty())
     }
 
-    /// The value of a parameter.
+    /// The value of a required parameter.
     pub fn need(&self, name: &str) -> Result<&str, Problem> {
         self.get(name).ok_or_else(|| Problem::bad(format!("the parameter {name} is missing")))
     }
 
-    /// The parameter `by`: the entries that are ranked.
+    /// The parameter `by`: the kind of ranked entries.
     pub fn by(&self) -> Result<Of, Problem> {
         match self.get("by") {
             None | Some("result") => Ok(Of::Results),
             Some("device") => Ok(Of::Devices),
-            Some(_) => Err(Problem::bad("the parameter by is `result` or `device`")),
+            Some(_) => Err(Problem::bad("the parameter by must be `result` or `device`")),
         }
     }
 
-    /// The parameter `page`: a position that an earlier page named as the next one.
+    /// The parameter `page`: the `next` position of an earlier page.
     pub fn page(&self) -> Result<Option<Position>, Problem> {
         let Some(text) = self.get("page") else { return Ok(None) };
-        parse_position(text).map(Some).ok_or_else(|| {
-            Problem::bad("the parameter page is not a value that an earlier page named as `next`")
-        })
+        parse_position(text)
+            .map(Some)
+            .ok_or_else(|| Problem::bad("the parameter page must be the `next` value of an earlier page"))
     }
 }
 
@@ -79,7 +79,7 @@ fn parse_position(text: &str) -> Option<Position> {
     Some(Position { score, seq })
 }
 
-/// The value of the parameter `page` for a position.
+/// Formats a position for the parameter `page`.
 pub fn page_name(position: Position) -> String {
     format!("{:016x}-{}", position.score.to_bits(), position.seq)
 }
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(check("key=a%20b&by=").unwrap().get("key"), Some("a b"));
         assert_eq!(check("key=").unwrap().get("key"), None);
         for (query, expected) in [
-            ("other=1", "there is a parameter that is not one of: key, page, by"),
+            ("other=1", "unknown parameter other; use one of: key, page, by"),
             ("key=1&key=2", "the parameter key occurs twice"),
             ("key=%00", "the parameter key is too long, or has control characters"),
         ] {

@@ -1,4 +1,4 @@
-//! Sockets: accepts connections, bounds their number and their time, and ends gracefully.
+//! The HTTP server: accepts connections, limits their number and duration, and shuts down gracefully.
 
 use std::collections::HashMap;
 use std::io;
@@ -23,32 +23,33 @@ use crate::problem::Problem;
 use crate::service::Service;
 use crate::{api, dump, pages};
 
-/// Connections at the same time, of all clients and of one network address. A connection has a few tens of KiB.
+/// Maximum number of open connections, in total and per network address. A connection needs a few tens of
+/// KiB.
 const CONNECTIONS_MAX: usize = 2048;
 const CONNECTIONS_OF_ADDRESS_MAX: usize = 128;
 
-/// How long clients may take.
+/// Timeouts for clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Times {
-    /// For the head of a request; this also ends idle connections.
+    /// To receive a request head; also closes idle connections.
     pub head: Duration,
-    /// To take or give some bytes.
+    /// To send or receive some bytes.
     pub stall: Duration,
-    /// For requests that are in progress when the service is stopped.
+    /// For requests in progress at shutdown.
     pub stop: Duration,
 }
 
 impl Default for Times {
-    /// Enough for slow links, and for a browser that keeps a connection between two clicks.
+    /// Long enough for slow links, and for a browser that keeps its connection between two clicks.
     fn default() -> Times {
         Times { head: Duration::from_secs(10), stall: Duration::from_secs(20), stop: Duration::from_secs(20) }
     }
 }
 
-/// The largest head of a request.
+/// Maximum size of a request head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// The address of a connection's other end.
+/// The peer address of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Peer(IpAddr);
 
@@ -67,16 +68,16 @@ pub fn router(service: Service) -> Router {
 async fn wrong_method() -> Response {
     Problem::new(
         StatusCode::METHOD_NOT_ALLOWED,
-        "this address has no such method; the header Allow lists its methods",
+        "this address does not support the method; the header Allow lists the supported methods",
     )
     .into_json()
 }
 
-/// Counts the request, and adds the headers that keep pages from running or loading anything foreign.
+/// Counts the request, and adds the headers that prevent pages from running or loading foreign content.
 async fn guard(State(service): State<Service>, request: Request, next: Next) -> Response {
     let admitted = match request.extensions().get::<Peer>() {
         Some(Peer(peer)) => {
-            // Each proxy appends; only the last header and its last entry are from the nearest one.
+            // Each proxy appends an entry; only the last entry of the last header is from the nearest proxy.
             let forwarded = request.headers().get_all("x-forwarded-for").iter().next_back();
             let client = service.client(*peer, forwarded.and_then(|value| value.to_str().ok()));
             let writes = matches!(*request.method(), Method::POST | Method::DELETE);
@@ -101,7 +102,7 @@ async fn guard(State(service): State<Service>, request: Request, next: Next) -> 
         headers.insert(name, HeaderValue::from_static(value));
     }
     if !headers.contains_key(header::CACHE_CONTROL) {
-        // A deleted result must not be shown again from a cache.
+        // A cache must not show a deleted result again.
         headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     }
     response
@@ -111,14 +112,14 @@ async fn guard(State(service): State<Service>, request: Request, next: Next) -> 
 ///
 /// # Errors
 ///
-/// A sentence that names the address.
+/// A sentence with the address.
 pub async fn listen(address: SocketAddr) -> Result<TcpListener, String> {
     TcpListener::bind(address).await.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => {
-            format!("port {} is taken by another program; choose another one with --listen", address.port())
+            format!("port {} is in use by another program; choose another one with --listen", address.port())
         }
         io::ErrorKind::PermissionDenied => format!(
-            "port {} needs root; choose one above 1023 with --listen, and put a proxy before it",
+            "port {} needs root; choose one above 1023 with --listen, and put a proxy in front of the service",
             address.port()
         ),
         io::ErrorKind::AddrNotAvailable => {
@@ -131,7 +132,7 @@ pub async fn listen(address: SocketAddr) -> Result<TcpListener, String> {
     })
 }
 
-/// Serves until `stop` is ready; then finishes the requests that are being answered.
+/// Serves until `stop` is ready; then finishes the requests in progress.
 pub async fn serve(listener: TcpListener, router: Router, times: Times, stop: impl Future<Output = ()>) {
     let graceful = GracefulShutdown::new();
     let connections = Connections::default();
@@ -149,7 +150,7 @@ pub async fn serve(listener: TcpListener, router: Router, times: Times, stop: im
                 }
             },
             Err(error) => {
-                // Usually there are too many open files; connections that end make room.
+                // Usually too many files are open; retry when connections have ended.
                 eprintln!("fonio-results: cannot accept a connection: {error}");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
@@ -168,7 +169,7 @@ fn connect(
     times: Times,
     graceful: &GracefulShutdown,
 ) {
-    // Answers are written in one piece; without this, the last one of a kept connection waits for an acknowledgement.
+    // Disables Nagle's algorithm: otherwise a response on a kept connection can wait for an acknowledgement.
     let _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);
     stream.set_read_timeout(Some(times.stall));
@@ -180,7 +181,7 @@ fn connect(
         builder.serve_connection(TokioIo::new(Box::pin(stream)), TowerToHyperService::new(router));
     let connection = graceful.watch(connection);
     tokio::spawn(async move {
-        // An error is the client's: it went away, or was too slow.
+        // Errors are caused by the client: it disconnected, or was too slow.
         let _ = connection.await;
         drop(place);
     });
@@ -198,7 +199,7 @@ async fn refuse(mut stream: TcpStream) {
 #[derive(Clone, Default)]
 struct Connections(Arc<Mutex<HashMap<IpAddr, usize>>>);
 
-/// A place among the open connections, until it is dropped.
+/// An open connection's slot; dropping it frees the slot.
 struct Place {
     connections: Connections,
     address: IpAddr,
@@ -210,7 +211,7 @@ impl Connections {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let all: usize = open.values().sum();
         let own = open.get(&address).copied().unwrap_or(0);
-        // A proxy on this machine has the connections of all clients.
+        // A proxy on this machine forwards the connections of all clients.
         let own_max = if address.is_loopback() { CONNECTIONS_MAX } else { CONNECTIONS_OF_ADDRESS_MAX };
         if all >= CONNECTIONS_MAX || own >= own_max {
             return None;

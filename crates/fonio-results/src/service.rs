@@ -1,4 +1,4 @@
-//! The state that every request needs: the database's threads, the summaries, and the limits.
+//! The state shared by all requests: the database threads, the summaries, and the limits.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,19 +19,19 @@ use crate::{figures, problem::Problem};
 pub struct Settings {
     /// The location of the stored results.
     pub location: Location,
-    /// Threads that read the database.
+    /// The number of reader threads.
     pub readers: usize,
-    /// Requests of an address.
+    /// Rate limit for the requests of an address.
     pub requests: Rate,
-    /// Submissions and deletions of an address.
+    /// Rate limit for the submissions and deletions of an address.
     pub submissions: Rate,
-    /// Addresses of proxies whose `X-Forwarded-For` is believed.
+    /// Addresses of trusted proxies: their `X-Forwarded-For` is used.
     pub proxies: Vec<IpAddr>,
-    /// The service's own address in answers, without a slash at the end; empty: answers have paths only.
+    /// The public address of the service, without a final slash. If it is empty, replies contain only paths.
     pub public_url: String,
 }
 
-/// Dumps at the same time. A dump reads the complete database.
+/// Maximum number of concurrent dumps. A dump reads the complete database.
 const DUMPS: usize = 2;
 
 /// A running service, without its sockets.
@@ -49,7 +49,7 @@ pub struct Service {
 }
 
 impl Service {
-    /// Opens the database. The writing thread ends when the service and all its clones are dropped.
+    /// Opens the database. The writer thread ends when the service and all its clones are dropped.
     pub fn start(settings: &Settings) -> Result<(Service, JoinHandle<()>), DatabaseError> {
         let summaries = Summaries::default();
         let (writer, thread) = Writer::start(&settings.location, summaries.clone())?;
@@ -69,17 +69,17 @@ impl Service {
         Ok((service, thread))
     }
 
-    /// Runs questions on one of the reading threads.
+    /// Runs a query on a reader thread.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         query: impl FnOnce(&mut dyn Connection, &Lookup) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
         let lookup = Lookup { summaries: self.summaries.clone(), figure_ids: Arc::clone(&self.figure_ids) };
-        // The inner result is that of the question, the outer one that of the thread.
+        // The inner result comes from the query, the outer one from the thread.
         self.reads.run(move |connection| Ok(query(connection, &lookup))).await?
     }
 
-    /// The address of the client: a believed proxy names it in the last entry of `X-Forwarded-For`.
+    /// The address of the client: a trusted proxy gives it in the last entry of `X-Forwarded-For`.
     pub(crate) fn client(&self, peer: IpAddr, forwarded_for: Option<&str>) -> IpAddr {
         if !self.proxies.contains(&peer.to_canonical()) {
             return peer;
@@ -95,7 +95,7 @@ impl Service {
     }
 }
 
-/// The state that questions about figures need.
+/// The state for queries about figures.
 pub(crate) struct Lookup {
     summaries: Summaries,
     figure_ids: Arc<Vec<i64>>,
@@ -107,7 +107,7 @@ impl Lookup {
         Scope { device_id, key_id, figure_id: self.figure_ids[figure] }
     }
 
-    /// The distribution of a ranked figure: of all devices (0), or of one.
+    /// The distribution of a ranked figure, for all devices (0) or for one device.
     pub(crate) fn summary(
         &self,
         connection: &mut dyn Connection,

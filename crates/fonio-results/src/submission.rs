@@ -1,4 +1,5 @@
-//! Reads a client's submission: JSON becomes a checked [`Entry`], or a problem that lists the wrong places.
+//! Reads a client's submission: turns JSON into a checked [`Entry`], or into a problem that lists the
+//! mistakes.
 
 use axum::http::StatusCode;
 use fonio_storebench_document::{Refusal, Submission};
@@ -6,14 +7,14 @@ use fonio_storebench_document::{Refusal, Submission};
 use crate::entry::Entry;
 use crate::problem::Problem;
 
-/// Places beyond this number are not listed.
+/// Maximum number of listed mistakes.
 const PLACES_MAX: usize = 20;
 
 /// Reads a document that was received at `now_unix_s`.
 ///
 /// # Errors
 ///
-/// The problem for the answer: the bytes are not a document, or the document is refused.
+/// The problem for the reply: the bytes are not a document, or the document is refused.
 pub fn read(bytes: &[u8], now_unix_s: u64) -> Result<Entry, Problem> {
     let problems = match Submission::read(bytes) {
         Ok((submission, json)) => return Ok(Entry::of_json(&submission, &json, now_unix_s)),

@@ -3,10 +3,10 @@
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-/// The digits of an id.
+/// The length of an id in digits.
 pub const ID_DIGITS: usize = 32;
 
-/// The digits of a delete token.
+/// The length of a delete token in digits.
 pub const TOKEN_DIGITS: usize = 64;
 
 /// A new id.
@@ -25,17 +25,18 @@ fn random<const BYTES: usize>() -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns whether a text has the form of an id.
+/// Returns whether a text is a well-formed id.
 pub fn is_id(text: &str) -> bool {
     text.len() == ID_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
-/// The hash of a token. Only this is stored: the token has 256 random bits, so a plain hash cannot be reversed.
+/// The hash of a token. Only the hash is stored; a token has 256 random bits, so a plain hash cannot be
+/// reversed.
 pub fn hash(token: &str) -> Vec<u8> {
     Sha256::digest(token.as_bytes()).to_vec()
 }
 
-/// Returns whether a token has the hash, in a time that does not depend on where they differ.
+/// Returns whether a token has the hash. The comparison takes constant time.
 pub fn matches(token: &str, stored: &[u8]) -> bool {
     hash(token).ct_eq(stored).into()
 }

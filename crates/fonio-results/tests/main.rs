@@ -1,4 +1,4 @@
-//! Tests of the results service. One program, because each program is linked with everything.
+//! Tests of the results service, in one program to link all dependencies only once.
 
 #![allow(clippy::unwrap_used)] // Tests may.
 

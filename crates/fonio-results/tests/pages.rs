@@ -1,4 +1,5 @@
-//! The pages in a browser: wide and narrow, light and dark, and their accessibility tree for screen readers.
+//! Tests the pages in a browser: wide and narrow, light and dark, and the accessibility tree for screen
+//! readers.
 
 #![allow(clippy::unwrap_used)] // Tests may.
 
@@ -66,7 +67,7 @@ fn pages_fit_and_are_accessible() {
     }
 }
 
-/// Landmarks, one main heading, and names of everything that has none by itself.
+/// Checks landmarks, the single main heading, and the names of elements without their own text.
 fn check_names(browser: &mut Chromium, path: &str, charts: usize) {
     let things = browser.accessible();
     let count = |role: &str| things.iter().filter(|(other, _)| other == role).count();

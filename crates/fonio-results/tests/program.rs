@@ -1,4 +1,4 @@
-//! The program: its errors, its graceful end and its backup.
+//! The program: its errors, graceful shutdown and backup.
 
 #![allow(clippy::unwrap_used)] // Tests may.
 
@@ -74,10 +74,10 @@ fn errors_are_sentences_with_the_way_out() {
         program().args(["serve", "--listen", listen, "--data"]).arg(data).output().unwrap()
     };
     let missing = folder.path().join("missing");
-    check(&serve(&missing, "127.0.0.1:0"), "create it, or name another one with --data");
+    check(&serve(&missing, "127.0.0.1:0"), "create it, or give another one with --data");
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
-    check(&serve(folder.path(), &address), "is taken by another program; choose another one with --listen");
+    check(&serve(folder.path(), &address), "is in use by another program; choose another one with --listen");
     let damaged = tempfile::tempdir().unwrap();
     std::fs::write(
         damaged.path().join("results.sqlite"),
@@ -86,7 +86,7 @@ fn errors_are_sentences_with_the_way_out() {
     .unwrap();
     check(
         &serve(damaged.path(), "127.0.0.1:0"),
-        "is not a database of fonio-results, or is damaged; restore a backup",
+        "is damaged, or is not a database of fonio-results; restore a backup",
     );
     let service = Service::start(folder.path());
     check(&serve(folder.path(), "127.0.0.1:0"), "another fonio-results uses");
@@ -114,12 +114,12 @@ fn sigterm_finishes_requests_and_a_backup_is_complete() {
     assert!(back_up().status.success());
     check(&back_up(), "a backup does not overwrite files");
 
-    // A request that has begun when the signal comes.
+    // A request that is in progress when the signal arrives.
     let body = serde_json::to_vec(&sample::document()).unwrap();
     let mut stream = TcpStream::connect(service.address).unwrap();
     stream.write_all(head(&body).as_bytes()).unwrap();
     stream.write_all(&body[..100]).unwrap();
-    // Another request goes all the way, so the first one has been accepted.
+    // A second request completes, so the first one has been accepted.
     assert_eq!(submit(service.address), 201);
     service.signal("-TERM");
     stream.write_all(&body[100..]).unwrap();

@@ -1,4 +1,4 @@
-//! Bad requests are refused with a sentence, and the service keeps running.
+//! Bad requests: the service refuses them with a sentence and keeps running.
 
 #![allow(clippy::unwrap_used)] // Tests may.
 
@@ -66,7 +66,7 @@ fn bad_bodies_are_refused_in_words() {
         check(&answer, 422, words);
         assert_eq!(answer.json()["problems"].as_array().map(Vec::len), Some(1));
     }
-    check(&service.ask("PUT", "/api/v1/keys", &[], b""), 405, "no such method");
+    check(&service.ask("PUT", "/api/v1/keys", &[], b""), 405, "does not support the method");
     assert_eq!(service.submit(&sample()).status, 201);
 }
 
@@ -107,7 +107,7 @@ fn slow_clients_do_not_hold_connections() {
         let mut stream = TcpStream::connect(service.address).unwrap();
         stream.write_all(start).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        // The service ends the connection; otherwise this waits for 30 s and has no end.
+        // The service closes the connection; otherwise this read times out after 30 s.
         let answer = Answer::read(&mut stream);
         assert!([0, 400, 408].contains(&answer.status), "{answer:?}");
         let mut again = [0];

@@ -1,4 +1,4 @@
-//! The service through its sockets: the same requests on SQLite and on PostgreSQL.
+//! Tests the service through its sockets, with the same requests on SQLite and on PostgreSQL.
 
 #![allow(clippy::unwrap_used)] // Tests may.
 
@@ -105,7 +105,7 @@ fn a_results_life(location: Location) {
             service.get(&format!("/results/{id}")).status == 200,
         ]
     };
-    // The id is compressed in Parquet, with the others in one column.
+    // Parquet compresses the ids as one column.
     let dumped = everywhere(&service);
     assert_eq!((dumped[0], &dumped[2..]), (true, &[true; 4][..]));
 
@@ -134,7 +134,7 @@ fn rankings_are_those_of_a_sorted_list(location: Location) {
         (state >> 33) % below
     };
     for at in 0..130 {
-        // Ties, and values that need all digits of a float.
+        // The values include ties, and values that need all digits of a float.
         let (value, device) = (draw(60) as f64 / 7.0 + 1.0, draw(5) as usize);
         let mut document = sample::document();
         document.device.model = Some(format!("M{device}"));
@@ -152,7 +152,7 @@ fn rankings_are_those_of_a_sorted_list(location: Location) {
         assert_eq!(deleted.status, 204);
     }
     compare(&service, &naive, &submitted);
-    // A new service reads its summaries from the tables.
+    // A restarted service reads its summaries from the tables.
     service.stop();
     compare(&start(&location), &naive, &submitted);
 }
@@ -193,7 +193,7 @@ fn compare(service: &Running, naive: &Naive, submitted: &[(String, String)]) {
     }
 }
 
-/// All rows of a ranking, over its pages.
+/// Reads all pages of a ranking.
 fn pages(service: &Running, path: &str) -> Vec<Value> {
     let (mut rows, mut next) = (Vec::new(), String::new());
     loop {
@@ -241,7 +241,7 @@ fn results_survive_a_restart(location: Location) {
     assert_eq!(service.get(text(&submitted, "page")).status, 200);
     assert_eq!(service.submit(&bytes(&sample::document())).status, 201);
     service.stop();
-    // A newer version has been here.
+    // Simulates a database of a newer version.
     let mut writer = location.open_writer().unwrap();
     writer.query("INSERT INTO tables_version (version) VALUES (99)", &[]).unwrap();
     drop(writer);

@@ -1,7 +1,7 @@
-//! Measures for `cargo xtask bench devices` how fast devices and schedulers are simulated, on one core. Each round prints a line for each
-//! case: its name and its values, separated by tabs; `-` stands for a missing value.
+//! Measures for `cargo xtask bench devices` how fast devices and schedulers are simulated, on one core. Each
+//! round prints a line per case: name and values, separated by tabs; `-` is a missing value.
 //!
-//! All cases run in the same process, one after the other; the memory is the process's maximum so far.
+//! All cases run one after the other in the same process; the memory is the process's peak so far.
 
 use std::time::Instant;
 
@@ -18,7 +18,8 @@ const GIB: ByteCount = ByteCount(1 << 30);
 /// A case: its name, the profile, the jobs' operation, order, range and depth.
 type Case = (&'static str, &'static str, Op, Order, ByteCount, u32);
 
-/// A device whose complete range is used is overwritten once before the clock starts, so that it collects garbage.
+/// If a case uses the complete device, it is overwritten once before the clock starts. It then collects
+/// garbage.
 const CASES: [Case; 7] = [
     ("page map, 16 GB, collecting, depth 1", "emmc51", Op::Write, Order::Random, CAPACITY, 1),
     ("page map, 16 GB, collecting, depth 32", "emmc51", Op::Write, Order::Random, CAPACITY, 32),
@@ -55,7 +56,7 @@ fn measure((name, profile, op, order, range, depth): Case) {
     print(name, [Some(rate), amplification, Some(measured[0].mb_s()), peak_mib()]);
 }
 
-/// Eight processes with 16 requests each, four of which read, on a device that takes two requests.
+/// Runs eight processes with 16 requests each on a device with queue depth 2. Four of the processes read.
 fn schedule(policy: Policy) {
     const PROCESSES: u64 = 8;
     const FILE: ByteCount = ByteCount(128 << 20);
@@ -90,7 +91,7 @@ fn print(name: &str, values: [Option<f64>; 4]) {
     println!("{name}\t{}", values.join("\t"));
 }
 
-/// The peak memory of this process, from the kernel's `VmHWM`.
+/// Returns the peak memory of this process (`VmHWM`).
 fn peak_mib() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

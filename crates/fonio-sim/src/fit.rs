@@ -90,7 +90,7 @@ fn step(profile: &mut Profile, target: &Target) -> Result<f64, ProfileError> {
     if error <= ERROR_MAX {
         return Ok(error);
     }
-    let key = key.expect("setting it would have failed");
+    let key = key.expect("the key exists, because it was set before");
     let probe = (now + (now / 50).max(Nanos(1_000).0)).min(key.max);
     set(profile, probe)?;
     let there = cost(target.protocol.run(profile)?);

@@ -1,8 +1,8 @@
 //! Runs the studies' benchmarks on a device in virtual time.
 //!
-//! A [`Job`] is one process that keeps a number of requests in flight; [`run`] runs several jobs on a device at once. A
-//! [`Protocol`] is an experiment that gives one number: a new device, its preparation and its jobs. `crate::fit` and
-//! `crate::verify` run protocols.
+//! A [`Job`] is one process that keeps a number of requests in flight; [`run`] runs several jobs concurrently
+//! on a device. A [`Protocol`] is an experiment with one number as its result: it prepares a new device and
+//! runs jobs. `crate::fit` and `crate::verify` run protocols.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -13,7 +13,7 @@ use fonio_core::{Access, ByteCount, Nanos, Op, Random, SECTOR_BYTES, Sector, Tim
 use crate::device::{Command, Device};
 use crate::profile::{Profile, ProfileError};
 
-/// One process and the requests that it makes.
+/// One process and its requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
     /// Read or write.
@@ -26,18 +26,18 @@ pub struct Job {
     pub range: ByteCount,
     /// The size of a request.
     pub request: ByteCount,
-    /// How many requests it makes.
+    /// The number of requests.
     pub count: u64,
-    /// How many of them it keeps in flight.
+    /// The number of requests in flight.
     pub depth: u32,
 }
 
 /// The order of a job's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Each request begins where the one before it ended.
+    /// Each request begins where the previous one ended.
     Sequential,
-    /// Each request begins anywhere in the range, aligned to the size of a request.
+    /// Each request begins at a random address in the range, aligned to the request size.
     Random,
 }
 
@@ -48,13 +48,13 @@ impl From<Access> for Order {
 }
 
 /// The result of a job.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
-    /// Requests made.
+    /// Number of requests.
     pub requests: u64,
     /// Bytes in them.
     pub bytes: ByteCount,
-    /// From the first submission to the last completion.
+    /// Time from the first submission to the last completion.
     pub span: Nanos,
     /// The sum of all response times.
     pub response_sum: Nanos,
@@ -63,24 +63,25 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// The throughput in 10⁶ bytes per second.
+    /// Returns the throughput in 10⁶ bytes per second.
     pub fn mb_s(&self) -> f64 {
         self.bytes.0 as f64 / 1e6 / self.span.as_secs_f64()
     }
 
-    /// The number of requests per second.
+    /// Returns the number of requests per second.
     pub fn iops(&self) -> f64 {
         self.requests as f64 / self.span.as_secs_f64()
     }
 
-    /// Total time over the number of requests, in microseconds: the response time of Nguyen et al., section 4.3.
+    /// Returns the total time divided by the number of requests, in microseconds: the response time of Nguyen
+    /// et al., section 4.3.
     pub fn micros_each(&self) -> f64 {
         self.span.0 as f64 / 1e3 / self.requests as f64
     }
 }
 
-/// Runs all jobs on a device at once, from the instant `from` on, and returns their results and the end.
-/// `seed` determines the places of random requests.
+/// Runs all jobs concurrently on a device, starting at `from`, and returns their results and the end. `seed`
+/// determines the addresses of random requests.
 ///
 /// # Panics
 ///
@@ -95,16 +96,10 @@ pub fn run(device: &mut dyn Device, jobs: &[Job], from: Timestamp, seed: u64) ->
         .map(|index| Running {
             random: Random::new(seed_for(seed, index + 1)),
             made: 0,
-            measured: Measured {
-                requests: 0,
-                bytes: ByteCount(0),
-                span: Nanos(0),
-                response_sum: Nanos(0),
-                response_max: Nanos(0),
-            },
+            measured: Measured::default(),
         })
         .collect();
-    // Each entry is a slot of a job that is free at an instant; ties are ordered by submission.
+    // Each entry is a job's slot and the time at which it is free; ties are ordered by submission.
     let mut free = BinaryHeap::new();
     let mut order = 0u64;
     for (index, job) in jobs.iter().enumerate() {
@@ -160,26 +155,26 @@ pub struct Protocol {
     pub range: ByteCount,
     /// The requests of each process.
     pub count: u64,
-    /// Requests that each process keeps in flight.
+    /// Requests in flight per process.
     pub depth: u32,
-    /// Bytes that are written before the experiment, from the beginning of the device in requests of 512 KiB.
+    /// Bytes written before the experiment, from the beginning of the device, in requests of 512 KiB.
     pub prepare: ByteCount,
-    /// The number that it gives.
+    /// The result of the experiment.
     pub gives: Gives,
 }
 
-/// The number that an experiment gives.
+/// The result of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gives {
-    /// 10⁶ bytes per second.
+    /// Throughput in 10⁶ bytes per second.
     Throughput,
     /// Requests per second.
     Iops,
-    /// Microseconds, total time over the number of requests.
+    /// Response time in microseconds: total time divided by the number of requests.
     Response,
-    /// The response time during a process of the other op, in microseconds.
+    /// Response time in microseconds while another process runs the given op.
     ResponseDuring(Op),
-    /// The time of this many processes one after the other, over the time of all of them at once.
+    /// Speedup of this number of processes: their time one after the other, divided by their time at once.
     Speedup(u32),
 }
 
@@ -187,9 +182,9 @@ pub enum Gives {
 pub const SEED: u64 = 1;
 
 impl Protocol {
-    /// 4 KiB random requests as in Kim et al., section 5.3: 2048 of them after 1 GB written in order, or
-    /// after the range if that is larger, since a card in use has no unwritten part. The range of Table III
-    /// is not published; 128 MiB is the range of its sequential test.
+    /// Returns the random test of Kim et al., section 5.3: 2048 requests of 4 KiB. Before the test, the first
+    /// 1 GB or the complete range is written, whichever is larger: a card in use has no unwritten part. The
+    /// range of Table III is not published; 128 MiB is the range of its sequential test.
     pub fn kim_random(op: Op, range: ByteCount) -> Protocol {
         Protocol {
             op,
@@ -203,8 +198,8 @@ impl Protocol {
         }
     }
 
-    /// 128 MiB in order, as in Kim et al. for Table III on the phone. The sizes of the requests are not
-    /// published: 512 KiB for writes and 128 KiB for reads (the kernel's read-ahead) are assumed.
+    /// Returns the sequential test of Kim et al., Table III, on the phone: 128 MiB. The request sizes are not
+    /// published; we assume 512 KiB for writes and 128 KiB for reads (the kernel's read-ahead).
     pub fn kim_sequential(op: Op) -> Protocol {
         let request = if op == Op::Read { 128 << 10 } else { 512 << 10 };
         let range = ByteCount(128 << 20);
@@ -216,7 +211,7 @@ impl Protocol {
         }
     }
 
-    /// 4 KiB direct I/O over a file of 128 MB, as in Nguyen et al., section 4.3.
+    /// Returns 4 KiB direct I/O to a file of 128 MB, as in Nguyen et al., section 4.3.
     pub fn smartio(op: Op, order: Order, gives: Gives) -> Protocol {
         let range = ByteCount(128 << 20);
         Protocol {
@@ -231,7 +226,7 @@ impl Protocol {
         }
     }
 
-    /// Several processes of 32 MB each, as in Nguyen et al., section 4.5.
+    /// Returns several processes with 32 MB each, as in Nguyen et al., section 4.5.
     pub fn concurrency(op: Op, order: Order, processes: u32) -> Protocol {
         let range = ByteCount(32 << 20);
         Protocol {
@@ -246,7 +241,7 @@ impl Protocol {
     ///
     /// # Errors
     ///
-    /// If the profile gives no device.
+    /// If no device can be made from the profile.
     pub fn run(&self, profile: &Profile) -> Result<f64, ProfileError> {
         self.run_on(|| profile.device(None, SEED))
     }
@@ -255,7 +250,7 @@ impl Protocol {
     ///
     /// # Errors
     ///
-    /// Those of `make`.
+    /// Any error of `make`.
     pub fn run_on<E>(&self, make: impl Fn() -> Result<Box<dyn Device>, E>) -> Result<f64, E> {
         let alone = |jobs: u32| -> Result<Measured, E> {
             let mut device = make()?;
@@ -267,8 +262,8 @@ impl Protocol {
             Gives::Iops => alone(1)?.iops(),
             Gives::Response => alone(1)?.micros_each(),
             Gives::Speedup(processes) => {
-                // The processes run one after the other on one device, so each finds the state that the
-                // previous one left.
+                // The processes run one after the other on one device, so each starts with the state left by
+                // the previous one.
                 let mut device = make()?;
                 let mut now = self.prepare(device.as_mut());
                 let mut serial = 0;
@@ -280,7 +275,7 @@ impl Protocol {
                 serial as f64 / alone(processes)?.span.0 as f64
             }
             Gives::ResponseDuring(other) => {
-                // Twice the count, as in the study, is certainly enough; a slower process needs no more.
+                // Twice the count is enough for writes, as in the study.
                 let factor = if other == Op::Write { 2 } else { 16 };
                 let jobs = [self.job(self.op, 0, self.count), self.job(other, 1, self.count * factor)];
                 self.run_jobs(make()?.as_mut(), &jobs).0[0].micros_each()
@@ -315,8 +310,8 @@ impl Protocol {
     }
 }
 
-/// Writes the first `bytes` of a device in order, in requests of 512 KiB or the device's maximum, and flushes. Returns
-/// the instant one second after the flush.
+/// Writes the first `bytes` of a device sequentially, in requests of 512 KiB or the device's maximum, and
+/// flushes. Returns the time one second after the flush.
 pub fn write_in_order(device: &mut dyn Device, bytes: ByteCount, from: Timestamp) -> Timestamp {
     let request = device.limits().command_max.0.min(512 << 10);
     let count = bytes.0 / request;

@@ -19,7 +19,7 @@ pub struct Card {
     pub desktop: Four,
     /// Throughput on the phone.
     pub phone: Four,
-    /// How random-write throughput depends on the written range.
+    /// The dependence of random-write throughput on the range.
     pub shape: Shape,
 }
 
@@ -36,7 +36,7 @@ pub struct Four {
     pub rand_read: f64,
 }
 
-/// How throughput changes as the range of random writes grows (section 5.3).
+/// The change of throughput as the range of random writes grows (section 5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Throughput does not fall.
@@ -168,8 +168,8 @@ const fn class(
     DeviceClass { name, source, seq_mb_s, rand_iops, depth }
 }
 
-/// The classes that profiles are fitted to. The writes of `galaxy_s3_emmc` are those of the raw phone device,
-/// which Jeong and Won measured below scheduler and file system.
+/// The classes that profiles are fitted to. Jeong and Won measured the writes of `galaxy_s3_emmc` on the
+/// phone's raw device, below scheduler and file system.
 pub const CLASSES: [DeviceClass; 7] = [
     class("galaxy_s3_emmc", SAMSUNG, (Some(140.0), 39.0), Some((7_000.0, 2_000.0)), 1),
     class("nexus5", SAMSUNG, (Some(140.0), 50.0), Some((7_000.0, 2_000.0)), 1),

@@ -59,7 +59,7 @@ impl Setup<'_> {
     ///
     /// # Errors
     ///
-    /// If the profile gives no device.
+    /// If no device can be made from the profile.
     pub fn alone(&self, op: Op, order: Order) -> Result<f64, ProfileError> {
         let outcome = self.run(vec![process(0, op, order, FILE)], FILE)?;
         Ok(outcome.of(ProcessId(0), op).micros_each())
@@ -70,7 +70,7 @@ impl Setup<'_> {
     ///
     /// # Errors
     ///
-    /// If the profile gives no device.
+    /// If no device can be made from the profile.
     pub fn slowdown(&self, order: Order, processes: u32) -> Result<Slowdown, ProfileError> {
         let of = |op, first: u32| (first..first + processes).map(move |at| process(at, op, order, FILE));
         let all = of(Op::Read, 0).chain(of(Op::Write, processes)).collect();
@@ -89,7 +89,7 @@ impl Setup<'_> {
     ///
     /// # Errors
     ///
-    /// If the profile gives no device.
+    /// If no device can be made from the profile.
     pub fn speedup(&self, op: Op, order: Order, processes: u32) -> Result<f64, ProfileError> {
         let all = (0..processes).map(|at| process(at, op, order, SMALL_FILE));
         let size = ByteCount(u64::from(processes) * SMALL_FILE.0);
@@ -109,7 +109,7 @@ impl Setup<'_> {
     ///
     /// # Errors
     ///
-    /// If the profile gives no device.
+    /// If no device can be made from the profile.
     pub fn mixed(&self, reads_percent: u8, order: Order) -> Result<f64, ProfileError> {
         let mixed = ClosedLoop { reads_percent, depth: MIXED_DEPTH, ..process(0, Op::Read, order, FILE) };
         let outcome = self.run(vec![mixed], FILE)?;

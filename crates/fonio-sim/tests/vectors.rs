@@ -1,4 +1,4 @@
-//! The decisions of the schedulers, as text that other implementations can be tested against.
+//! Checks the decisions of the schedulers against vectors, which can also test other implementations.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ fn the_decisions_are_those_of_the_vectors() {
     }
 }
 
-/// A kernel's decision is never replaced by the model's.
+/// Compares only: a kernel's decisions are never overwritten with the model's.
 #[test]
 fn the_decisions_are_those_of_running_kernels() {
     for path in vectors("observed") {

@@ -1,4 +1,4 @@
-//! The functions of one SQLite.
+//! The functions of one SQLite library.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::transmute;
@@ -15,7 +15,7 @@ type Exec =
 type Control = unsafe extern "C" fn(*mut sqlite3, *const c_char, c_int, *mut c_void) -> c_int;
 type DbFilename = unsafe extern "C" fn(*mut sqlite3, *const c_char) -> *const c_char;
 
-/// Functions of the SQLite that a program uses.
+/// The functions of the SQLite library that a program uses.
 #[derive(Clone, Copy)]
 pub struct Api {
     vfs_find: VfsFind,
@@ -25,10 +25,10 @@ pub struct Api {
     db_filename: DbFilename,
 }
 
-/// SQLite 3.8.7, the first version that has `auto_extension` among the functions for extensions.
+/// SQLite 3.8.7, the first version that provides `auto_extension` to extensions.
 const OLDEST: c_int = 3_008_007;
 
-/// Places in `sqlite3_api_routines` of `sqlite3ext.h`, to which SQLite only ever appends.
+/// Indices in `sqlite3_api_routines` of `sqlite3ext.h`. SQLite only appends to this structure.
 mod place {
     pub const EXEC: usize = 55;
     pub const LIBVERSION_NUMBER: usize = 67;
@@ -39,17 +39,17 @@ mod place {
 }
 
 impl Api {
-    /// The functions that SQLite passes to extensions.
+    /// Takes the functions that SQLite passes to extensions.
     ///
     /// # Safety
     ///
-    /// `routines` is the `sqlite3_api_routines` of SQLite, or null.
+    /// `routines` is SQLite's `sqlite3_api_routines`, or null.
     pub unsafe fn of_extension(routines: *const c_void) -> Option<Api> {
         let routines = routines.cast::<*mut c_void>();
         if routines.is_null() {
             return None;
         }
-        // SAFETY: the caller says what it is, and every version that loads extensions has this function.
+        // SAFETY: the caller guarantees this; every version that loads extensions has this function.
         let version = unsafe {
             let version = *routines.add(place::LIBVERSION_NUMBER);
             transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(version)()
@@ -57,11 +57,11 @@ impl Api {
         if version < OLDEST {
             return None;
         }
-        // SAFETY: this version has all the places.
+        // SAFETY: this version has all these entries.
         Api::new(|place, _| unsafe { *routines.add(place) })
     }
 
-    /// The functions that `find` finds by their names.
+    /// Looks up the functions by name with `find`.
     pub fn by_name(find: impl Fn(&CStr) -> *mut c_void) -> Option<Api> {
         Api::new(|_, name| find(name))
     }
@@ -76,7 +76,7 @@ impl Api {
         let exec = get(place::EXEC, c"sqlite3_exec")?;
         let file_control = get(place::FILE_CONTROL, c"sqlite3_file_control")?;
         let db_filename = get(place::DB_FILENAME, c"sqlite3_db_filename")?;
-        // SAFETY: SQLite's documentation gives the functions of these names these types.
+        // SAFETY: the functions have these types in SQLite's documentation.
         Some(unsafe {
             Api {
                 vfs_find: transmute::<*mut c_void, VfsFind>(vfs_find),
@@ -88,20 +88,20 @@ impl Api {
         })
     }
 
-    /// Returns whether both are functions of the same SQLite.
+    /// Returns whether both belong to the same SQLite library.
     pub fn is_of_same_sqlite(&self, other: &Api) -> bool {
         ptr::fn_addr_eq(self.exec, other.exec)
     }
 
-    /// The first VFS of SQLite's list. Initializes SQLite.
+    /// Returns the first VFS of SQLite's list. Initializes SQLite.
     pub fn first_vfs(&self) -> *mut sqlite3_vfs {
         // SAFETY: null asks for the default VFS, which is the first one.
         unsafe { (self.vfs_find)(ptr::null()) }
     }
 
-    /// Makes SQLite call `called` whenever a connection has been opened. Does nothing the second time.
+    /// Makes SQLite call `called` after each opening of a connection. A second registration has no effect.
     pub fn call_when_opened(&self, called: Opened) -> c_int {
-        // SAFETY: SQLite calls it as an entry point of an extension, whose type it has.
+        // SAFETY: SQLite calls it as an extension's entry point, and it has this type.
         unsafe { (self.auto_extension)(transmute::<Opened, unsafe extern "C" fn()>(called)) }
     }
 
@@ -109,7 +109,7 @@ impl Api {
     ///
     /// # Safety
     ///
-    /// `db` is a connection of this SQLite that no other thread uses now.
+    /// `db` is a connection of this SQLite, and no other thread uses it now.
     pub unsafe fn run(&self, db: *mut sqlite3, sql: &CStr) -> (c_int, Option<String>) {
         unsafe extern "C" fn row(
             into: *mut c_void,
@@ -128,20 +128,20 @@ impl Api {
         }
         let mut said: Option<String> = None;
         let into = (&raw mut said).cast::<c_void>();
-        // SAFETY: the caller vouches for `db`; without a place for the message, SQLite makes none.
+        // SAFETY: the caller guarantees that `db` is valid; a null message pointer is allowed.
         let code = unsafe { (self.exec)(db, sql.as_ptr(), Some(row), into, ptr::null_mut()) };
         (code, said)
     }
 
-    /// A file of the database `main` of a connection; `which` is SQLite's code for the file. Null if it is
-    /// not open.
+    /// Returns a file of a connection's `main` database, or null if it is not open. `which` is SQLite's code
+    /// for the file.
     ///
     /// # Safety
     ///
     /// As for [`Api::run`].
     pub unsafe fn main_file(&self, db: *mut sqlite3, which: c_int) -> *mut sqlite3_file {
         let mut file: *mut sqlite3_file = ptr::null_mut();
-        // SAFETY: the caller vouches for `db`; both codes take a pointer to a pointer to a file.
+        // SAFETY: the caller guarantees that `db` is valid; both codes take a pointer to a pointer to a file.
         let code = unsafe { (self.file_control)(db, c"main".as_ptr(), which, (&raw mut file).cast()) };
         // SAFETY: SQLite's file objects are valid while the connection is.
         if code == SQLITE_OK && !file.is_null() && unsafe { !(*file).methods.is_null() } {
@@ -157,7 +157,7 @@ impl Api {
     ///
     /// As for [`Api::run`].
     pub unsafe fn main_path(&self, db: *mut sqlite3) -> *const c_char {
-        // SAFETY: the caller vouches for `db`.
+        // SAFETY: the caller guarantees that `db` is valid.
         unsafe { (self.db_filename)(db, c"main".as_ptr()) }
     }
 }

@@ -1,4 +1,4 @@
-//! Decides how a database is treated when it is opened.
+//! Decides the treatment of a database when it is opened.
 
 use std::ffi::c_int;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::world::World;
 
 /// A decision.
 pub enum Decision {
-    /// SQLite treats it as usual.
+    /// SQLite syncs the database as usual.
     Durable,
     /// Some functions of the file are replaced.
     Treated(Treatment),
@@ -20,7 +20,7 @@ pub enum Decision {
     Refused(c_int),
 }
 
-/// Decides the treatment of a database that is about to be opened; first removes it if it is a stale cache.
+/// Decides the treatment of a database before it is opened. Removes it first if it is a stale cache.
 pub fn decide(database: &Path, flags: c_int) -> Decision {
     decide_with(database, |boots| {
         let cache = Cache::at(database);
@@ -45,7 +45,7 @@ pub fn decide(database: &Path, flags: c_int) -> Decision {
     .unless_read_only(flags)
 }
 
-/// Decides the treatment of a database that is open already.
+/// Decides the treatment of a database that is already open.
 pub fn decide_on_open(database: &Path) -> Decision {
     decide_with(database, |boots| match Cache::at(database).state(boots) {
         Ok(State::Stale) | Err(_) => {
@@ -60,7 +60,7 @@ pub fn decide_on_open(database: &Path) -> Decision {
 }
 
 impl Decision {
-    /// A connection that cannot write has nothing to sync.
+    /// Leaves read-only connections alone, because they have nothing to sync.
     fn unless_read_only(self, flags: c_int) -> Decision {
         match self {
             Decision::Treated(_) if flags & SQLITE_OPEN_READWRITE == 0 => Decision::Durable,
@@ -69,7 +69,7 @@ impl Decision {
     }
 }
 
-/// Decides by the policy; `not_stale` handles a cache of another boot.
+/// Decides by the policy. `not_stale` handles a cache, which can be from an earlier boot.
 fn decide_with(database: &Path, not_stale: impl FnOnce(&Boots) -> Result<(), c_int>) -> Decision {
     let world = World::get();
     if let Some(treatment) = world.databases.treatment(database) {
@@ -88,7 +88,7 @@ fn decide_with(database: &Path, not_stale: impl FnOnce(&Boots) -> Result<(), c_i
         Ok(None) => {}
         Ok(Some(name)) => {
             world.said.once(&format!(
-                "{shown} is on {name}, where this machine's boots and syncs say nothing about other machines: it stays durable"
+                "{shown} is on {name}, which other machines can write independently of this machine's boots and syncs: it stays durable"
             ));
             return Decision::Durable;
         }
@@ -113,7 +113,7 @@ fn decide_with(database: &Path, not_stale: impl FnOnce(&Boots) -> Result<(), c_i
     }
 }
 
-/// Prepares the treatment of an open database. If that is impossible, says why; the database then stays
+/// Prepares the treatment of an open database. If this fails, prints the reason; the database then stays
 /// durable.
 pub fn is_possible(database: &Path, treatment: &Treatment) -> bool {
     let world = World::get();

@@ -1,4 +1,4 @@
-//! The library as an extension of SQLite, and as `SQLITE_EXTRA_INIT`.
+//! Loads the library as an SQLite extension, or through `SQLITE_EXTRA_INIT`.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
@@ -10,7 +10,7 @@ use crate::world::World;
 use crate::{guarded, library, ordered, vfs};
 
 /// The entry point for `sqlite3_load_extension` and `.load`. It also treats the connection's main database,
-/// which is open already.
+/// which is already open.
 ///
 /// # Safety
 ///
@@ -28,7 +28,8 @@ pub unsafe extern "C" fn sqlite3_foniosqlitesync_init(
             vfs::attach(&api);
             // SAFETY: SQLite holds the connection's lock.
             unsafe { adopt(&api, db) };
-            // Its functions are in SQLite's tables, so the library must not be unloaded with the connection.
+            // SQLite's tables point to the library's functions, so it must stay loaded after the connection
+            // closes.
             SQLITE_OK_LOAD_PERMANENTLY
         },
         || SQLITE_ERROR,
@@ -37,7 +38,7 @@ pub unsafe extern "C" fn sqlite3_foniosqlitesync_init(
 
 /// Treats a connection that was opened before the library was loaded.
 unsafe fn adopt(api: &Api, db: *mut sqlite3) {
-    // SAFETY: the caller vouches for `db`.
+    // SAFETY: the caller guarantees that `db` is valid.
     unsafe {
         let (name, file) = (api.main_path(db), api.main_file(db, SQLITE_FCNTL_FILE_POINTER));
         if name.is_null() || *name == 0 || file.is_null() || Hooked::of(file).is_some() {

@@ -1,7 +1,8 @@
 //! Replaces functions of an open file.
 //!
-//! Lifecycle: [`Hooked::put`] after SQLite has opened the file; SQLite then finds our functions in its table; [`close`] puts the
-//! former table back, closes the file and frees ours. The former table belongs to SQLite and is never written.
+//! Lifecycle: after SQLite has opened the file, [`Hooked::put`] installs a table with our functions.
+//! [`close`] restores the original table, closes the file and frees our table. The original table belongs to
+//! SQLite and is never written.
 
 use std::ffi::c_int;
 use std::mem::offset_of;
@@ -23,9 +24,9 @@ pub enum Role {
     Unsynced,
     /// A database whose write-ahead log this library syncs.
     Ordered {
-        /// Whether SQLite does not sync its commits any more.
+        /// Whether SQLite no longer syncs its commits.
         is_relaxed: AtomicBool,
-        /// Change it to write-ahead mode.
+        /// Whether to change it to write-ahead mode.
         to_wal: bool,
     },
     /// Its write-ahead log.
@@ -34,21 +35,21 @@ pub enum Role {
     Watched(Part, Arc<Seen>),
 }
 
-/// The functions of a file, some of them replaced, and this library's data.
+/// A function table with some replaced functions, and this library's data for the file.
 #[repr(C)]
 pub struct Hooked {
-    /// Must be first: SQLite's pointer to it is also the pointer to this structure.
+    /// Must be the first field: SQLite's pointer to it is also the pointer to this structure.
     methods: sqlite3_io_methods,
     original: *const sqlite3_io_methods,
     /// The role of the file.
     pub role: Role,
-    /// The database of which this is the main file; `None` for its other files.
+    /// The database, if this is its main file.
     counted: Option<PathBuf>,
 }
 
 impl Hooked {
-    /// Replaces functions of an open file: `xClose`, and those that `replace` replaces for the role. If it is the main file of a
-    /// database, that was counted as open, and closing it counts it as closed.
+    /// Replaces functions of an open file: `xClose`, and the functions that `replace` selects for the role. A
+    /// main file must already be counted as open; closing it decrements the count.
     ///
     /// # Safety
     ///
@@ -70,13 +71,13 @@ impl Hooked {
         unsafe { (*file).methods = hooked.cast() };
     }
 
-    /// The data that this library puts into the file; `None` if it puts none.
+    /// Returns this library's data in the file, or `None` if the file is not hooked.
     ///
     /// # Safety
     ///
-    /// `file` is open, and stays so for `'a`.
+    /// `file` is open, and stays open for `'a`.
     pub unsafe fn of<'a>(file: *mut sqlite3_file) -> Option<&'a Hooked> {
-        // SAFETY: an open file has a table; only tables of ours have our function to close.
+        // SAFETY: an open file has a table, and only our tables contain our close function.
         unsafe {
             let methods = (*file).methods;
             let is_ours = (*methods).close.is_some_and(|other| ptr::fn_addr_eq(other, close as Close));
@@ -86,26 +87,26 @@ impl Hooked {
 
     /// The functions of the VFS.
     pub fn original(&self) -> &sqlite3_io_methods {
-        // SAFETY: the VFS's table is there as long as the file is open. Only the functions of its version are used: all that we
-        // replace exist from version 1.
+        // SAFETY: the VFS's table is valid while the file is open. Only functions of its version are used:
+        // all functions that we replace exist since version 1.
         unsafe { &*self.original }
     }
 
-    /// Syncs the file as the VFS does.
+    /// Syncs the file with the VFS's own function.
     ///
     /// # Safety
     ///
     /// `file` is this file.
     pub unsafe fn sync_really(&self, file: *mut sqlite3_file, flags: c_int) -> c_int {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller guarantees this.
         self.original().sync.map_or(SQLITE_OK, |sync| unsafe { sync(file, flags) })
     }
 
-    /// Writes to the file as the VFS does.
+    /// Writes to the file with the VFS's own function.
     ///
     /// # Safety
     ///
-    /// `file` is this file, and the other arguments are those that SQLite gave.
+    /// `file` is this file, and the other arguments come from SQLite.
     pub unsafe fn write_really(
         &self,
         file: *mut sqlite3_file,
@@ -113,14 +114,14 @@ impl Hooked {
         bytes: c_int,
         at: i64,
     ) -> c_int {
-        // SAFETY: the caller vouches for it.
+        // SAFETY: the caller guarantees this.
         self.original().write.map_or(SQLITE_ERROR, |write| unsafe { write(file, from, bytes, at) })
     }
 }
 
-/// Copies the functions that a table has by its version.
+/// Copies the functions that a table's version provides.
 unsafe fn copy(from: *const sqlite3_io_methods) -> sqlite3_io_methods {
-    // SAFETY: zero is a valid number, and null in place of each function is `None`.
+    // SAFETY: zero is a valid number, and a null function is `None`.
     let mut to: sqlite3_io_methods = unsafe { std::mem::zeroed() };
     // SAFETY: every table has a version.
     let version = unsafe { (*from).version };
@@ -129,16 +130,16 @@ unsafe fn copy(from: *const sqlite3_io_methods) -> sqlite3_io_methods {
         2 => offset_of!(sqlite3_io_methods, fetch),
         3.. => size_of::<sqlite3_io_methods>(),
     };
-    // SAFETY: a table of this version has `bytes` bytes.
+    // SAFETY: a table of this version is `bytes` bytes long.
     unsafe { ptr::copy_nonoverlapping(from.cast::<u8>(), (&raw mut to).cast::<u8>(), bytes) };
-    // Functions of later versions are not in our copy.
+    // Our copy contains no functions of later versions.
     to.version = version.min(3);
     to
 }
 
-/// `xClose` of all files of ours.
+/// `xClose` of all hooked files.
 unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
-    // SAFETY: SQLite calls this for a file that has our table, and never again for it.
+    // SAFETY: SQLite calls this once for each file with our table.
     let hooked = unsafe { Box::from_raw((*file).methods.cast_mut().cast::<Hooked>()) };
     let before = guarded(
         || match &hooked.role {
@@ -175,7 +176,7 @@ unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
 }
 
 impl Role {
-    /// Returns whether SQLite does not sync the commits of this database any more.
+    /// Returns whether SQLite no longer syncs the commits of this database.
     pub fn is_relaxed(&self) -> bool {
         matches!(self, Role::Ordered { is_relaxed, .. } if is_relaxed.load(Ordering::Acquire))
     }

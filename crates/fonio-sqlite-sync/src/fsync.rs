@@ -1,8 +1,8 @@
-//! Drops fsync calls of programs that contain SQLite, where its functions cannot be found.
+//! Drops fsync calls of programs that contain SQLite itself, where its functions cannot be found.
 //!
-//! Only for databases of rules with `drop-fsync`: here a commit's sync cannot be told from a checkpoint's, so
-//! the only choice is all or nothing. A stale database is removed by the unit of systemd (`fonio sync-policy
-//! boot`), before programs start.
+//! Only for databases of rules with `drop-fsync`: a commit's sync looks like a checkpoint's, so either all
+//! syncs are dropped or none. Before programs start, the systemd unit (`fonio sync-policy boot`) removes
+//! stale databases.
 
 use std::ffi::c_int;
 use std::os::fd::BorrowedFd;
@@ -15,7 +15,7 @@ use fonio_sync_policy::{Boots, COMPANIONS, Cache, Class, Policy, State, network_
 use crate::guarded;
 use crate::world::World;
 
-/// The time for which a policy is used before its file is checked again.
+/// Interval between two checks of the policy file.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// `fsync`.
@@ -55,7 +55,7 @@ fn is_dropped(fd: c_int) -> bool {
     if !policy.drops_fsync() {
         return false;
     }
-    // SAFETY: the descriptor is only borrowed for the call, and the kernel checks it.
+    // SAFETY: the descriptor is borrowed only during the call, and the kernel checks it.
     let fd = unsafe { BorrowedFd::borrow_raw(fd) };
     let Ok(stat) = rustix::fs::fstat(fd) else { return false };
     if !rustix::fs::FileType::from_raw_mode(stat.st_mode).is_file() {
@@ -70,7 +70,7 @@ fn is_dropped(fd: c_int) -> bool {
 
 fn policy() -> std::sync::Arc<Policy> {
     static LAST: Mutex<Option<(Instant, std::sync::Arc<Policy>)>> = Mutex::new(None);
-    // If another thread of the parent held this lock at a fork(2), it stays locked for ever in the child.
+    // If another thread of the parent held this lock at a fork(2), it stays locked forever in the child.
     let Ok(mut last) = LAST.try_lock() else { return World::get().policy() };
     match &*last {
         Some((when, policy)) if when.elapsed() < LOOK => policy.clone(),

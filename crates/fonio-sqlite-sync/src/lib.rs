@@ -1,27 +1,27 @@
-//! A shared library for programs that use SQLite: it syncs each database as a policy says
-//! ([`fonio_sync_policy`]), regardless of the program's own settings. `docs/sync-policy.md` describes it for
-//! users.
+//! A shared library for programs that use SQLite. It syncs each database according to a policy
+//! ([`fonio_sync_policy`]), regardless of the program's own settings. `docs/sync-policy.md` is the user
+//! documentation.
 //!
-//! It never brings an SQLite of its own, but works on the one that the program uses: `library.rs` finds that. It comes into a
-//! program in one of three ways: as an extension or as `SQLITE_EXTRA_INIT` (`extension.rs`), or by LD_PRELOAD
-//! (`preload.rs`).
+//! It contains no SQLite, but works on the SQLite library that the program uses; `library.rs` finds it. A
+//! program loads it in one of three ways: as an extension or as `SQLITE_EXTRA_INIT` (`extension.rs`), or by
+//! LD_PRELOAD (`preload.rs`).
 //!
-//! # How it gets between SQLite and its files
+//! # Interception of file operations
 //!
-//! SQLite calls files through two tables of functions: that of a VFS, which opens files, and that of each open file. `vfs.rs`
-//! replaces `xOpen` in the tables of SQLite's own VFSes for Unix, in place. Therefore every look-up of a VFS by name, every VFS that
-//! an application has put above one of them, and those that were found before, come here too. When a file is open that the policy
-//! concerns, `file.rs` gives it a copy of its table in which the few functions are replaced that matter for its class. The size
-//! and the contents of SQLite's file object stay as they are, and all other functions, for example those for
-//! locks and for the shared memory of a write-ahead log, are called without a detour. Databases of the class
-//! `durable` are not touched at all.
+//! SQLite accesses files through two function tables: a VFS has a table to open files, and each open file has
+//! its own table. `vfs.rs` replaces `xOpen` in place, in the tables of SQLite's own Unix VFSes. This also
+//! covers VFSes looked up by name or found earlier, and application VFSes on top of them. If the policy
+//! affects an open file, `file.rs` gives it a copy of its table and replaces the few functions that matter
+//! for its class. SQLite's file object keeps its size and contents. All other functions, such as those for
+//! locks and shared memory, are called directly. Databases of the class `durable` are not modified at all.
 //!
 //! # Invariants
 //!
-//! - A file that is not understood, an error and a panic of ours lead to SQLite's own behaviour: more syncs, never fewer.
+//! - An unknown file, an error or a panic in this library leads to SQLite's own behaviour: more syncs, never
+//!   fewer.
 //! - No panic crosses the C interface: `guarded` wraps each function that C calls.
-//! - Closing any descriptor of a file drops this process's locks on it (fcntl(2)). So nothing here opens a database that may be in
-//!   use, nor the shared memory of its write-ahead log.
+//! - Closing any descriptor of a file drops this process's locks on it (fcntl(2)). So this library never
+//!   opens a database that may be in use, or the shared memory of its write-ahead log.
 
 mod api;
 mod class;
@@ -44,7 +44,7 @@ mod world;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs `ours`; after a panic in it, `theirs`.
+/// Runs `ours`; if it panics, runs `theirs`.
 fn guarded<T>(ours: impl FnOnce() -> T, theirs: impl FnOnce() -> T) -> T {
     match catch_unwind(AssertUnwindSafe(ours)) {
         Ok(result) => result,

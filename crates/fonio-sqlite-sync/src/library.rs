@@ -1,29 +1,30 @@
-//! Finds the SQLite that a program uses.
+//! Finds the SQLite library that a program uses.
 //!
-//! `RTLD_NEXT` is not enough: the library can be a dependency of a module that was loaded with `RTLD_LOCAL`, as in Python, and a
-//! process can have several. The right one is the one that the caller would have called without this library.
+//! `RTLD_NEXT` is not enough. SQLite can be a dependency of a module loaded with `RTLD_LOCAL`, as in Python,
+//! and a process can load several SQLite libraries. The right one is the library that the caller would have
+//! called without ours.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::ptr;
 
-/// The function `name` that the code at `caller` would call without this library; null if there is none, or if `caller` is null and
-/// several libraries have it.
+/// Returns the function `name` that the code at `caller` would call without this library. Null if there is
+/// none, or if `caller` is null and several libraries provide it.
 pub fn function(name: &CStr, caller: *const c_void) -> *mut c_void {
     if !caller.is_null()
         && let Some(found) = in_module(module_at(caller), name)
     {
         return found;
     }
-    // SAFETY: both are handles that dlsym knows, and the name is a string.
+    // SAFETY: both are valid handles for dlsym, and the name is a string.
     let known = unsafe {
         [libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()), libc::dlsym(libc::RTLD_NEXT, name.as_ptr())]
     };
     known.into_iter().find(|found| is_theirs(*found)).unwrap_or_else(|| in_any_module(name))
 }
 
-/// The address and the path of the module that has this address.
+/// The base address and path of the module that contains an address.
 fn module_at(address: *const c_void) -> Option<(usize, *const libc::c_char)> {
-    // SAFETY: the structure is filled if the call says so; its strings are there as long as the module.
+    // SAFETY: the structure is filled if the call succeeds; its strings live as long as the module.
     unsafe {
         let mut info = std::mem::zeroed::<libc::Dl_info>();
         let found = libc::dladdr(address, &raw mut info) != 0;
@@ -36,11 +37,11 @@ fn is_theirs(found: *mut c_void) -> bool {
     !found.is_null() && module_at(found).map(|(base, _)| base) != ours
 }
 
-/// The function in a module or, as the linker finds it, in the libraries that it needs.
+/// Looks up the function in a module and, like the linker, in the libraries that it needs.
 fn in_module(module: Option<(usize, *const libc::c_char)>, name: &CStr) -> Option<*mut c_void> {
     let (_, path) = module?;
-    // SAFETY: the path is a string of the linker's. The module is loaded, so closing the handle unloads nothing. The program itself
-    // has no handle by its path.
+    // SAFETY: the path is a string owned by the linker. The module is loaded, so closing the handle unloads
+    // nothing. The program itself cannot be opened by its path.
     unsafe {
         let handle = libc::dlopen(path, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
         if handle.is_null() {
@@ -52,7 +53,7 @@ fn in_module(module: Option<(usize, *const libc::c_char)>, name: &CStr) -> Optio
     }
 }
 
-/// The function of the only loaded module that has it.
+/// Looks up the function if exactly one loaded module has it.
 fn in_any_module(name: &CStr) -> *mut c_void {
     unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, into: *mut c_void) -> c_int {
         // SAFETY: the linker passes a valid structure, and `into` is the vector below.
@@ -65,7 +66,7 @@ fn in_any_module(name: &CStr) -> *mut c_void {
         0
     }
     let mut paths: Vec<CString> = Vec::new();
-    // SAFETY: the function matches the vector.
+    // SAFETY: the callback's type matches the vector.
     unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut paths).cast()) };
     let mut found: Vec<*mut c_void> = paths
         .iter()

@@ -1,7 +1,7 @@
-//! The databases under a policy that this process has open.
+//! The databases under a policy that are open in this process.
 //!
-//! The policy decides when a database is opened. Its log and its journal, which SQLite opens later, and further connections follow
-//! that decision, even if the policy has changed since.
+//! The policy is applied when a database is first opened. Further connections, and the log and journal that
+//! SQLite opens later, follow this decision even if the policy changes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use crate::seen::Seen;
 
-/// How a database is treated.
+/// The treatment of a database.
 #[derive(Clone)]
 pub enum Treatment {
-    /// Commits in its write-ahead log are synced together.
+    /// Commits in its write-ahead log are synced in groups.
     Ordered {
-        /// The longest time span whose transactions can be lost.
+        /// Maximum time span of lost transactions.
         window: Duration,
-        /// Change it to write-ahead mode.
+        /// Whether to change it to write-ahead mode.
         to_wal: bool,
     },
     /// It is never synced.
@@ -30,12 +30,13 @@ pub enum Treatment {
 pub struct OpenDatabases(Mutex<BTreeMap<PathBuf, (Treatment, usize)>>);
 
 impl OpenDatabases {
-    /// Returns how an open database is treated.
+    /// Returns the treatment of an open database.
     pub fn treatment(&self, database: &Path) -> Option<Treatment> {
         self.0.lock().ok()?.get(database).map(|(treatment, _)| treatment.clone())
     }
 
-    /// Counts one more opened file of a database, and returns how it is treated: as before, if it was open.
+    /// Counts one more open file of a database, and returns its treatment. If it was already open, the
+    /// treatment stays the same.
     pub fn opened(&self, database: &Path, treatment: Treatment) -> Option<Treatment> {
         let mut open = self.0.lock().ok()?;
         let entry = open.entry(database.to_owned()).or_insert((treatment, 0));
@@ -43,7 +44,7 @@ impl OpenDatabases {
         Some(entry.0.clone())
     }
 
-    /// Counts one file less; returns the treatment if that was the last file.
+    /// Counts one open file less; returns the treatment if it was the last one.
     pub fn closed(&self, database: &Path) -> Option<Treatment> {
         let mut open = self.0.lock().ok()?;
         let entry = open.get_mut(database)?;

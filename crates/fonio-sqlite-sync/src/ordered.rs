@@ -1,9 +1,9 @@
 //! The class `ordered`: SQLite's own `synchronous=NORMAL`, and syncs of the write-ahead log by [`crate::wal`].
 //!
-//! With NORMAL, SQLite syncs the log before it copies pages from it into the database, and the database before it reuses the log, but
-//! not the log at each commit. Therefore, a power cut leaves the database as of an earlier commit. This holds
-//! for write-ahead mode only: in the other modes, the level stays as the program set it. Attached databases
-//! keep their level too, because SQLite does not signal that an attachment is complete.
+//! With NORMAL, SQLite does not sync the log at each commit. It syncs the log before it copies pages to the
+//! database, and the database before it reuses the log. So after a power cut, the database has the state of
+//! an earlier commit. This holds only in write-ahead mode: in other modes, the program's level stays.
+//! Attached databases also keep their level, because SQLite does not signal when an attachment is complete.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::Ordering;
@@ -14,30 +14,31 @@ use crate::guarded;
 use crate::sqlite::*;
 use crate::world::World;
 
-/// SQLite calls it after a connection has been opened, before the program gets the connection.
+/// SQLite calls this after it opens a connection, before the program gets the connection.
 pub unsafe extern "C" fn opened(db: *mut sqlite3, _: *mut *mut c_char, routines: *const c_void) -> c_int {
     guarded(
         || {
             // SAFETY: SQLite passes its functions; a build that loads no extensions passes null.
             let api = unsafe { Api::of_extension(routines) }.or_else(crate::patched::only_api);
             if let Some(api) = api {
-                // SAFETY: the program does not have the connection yet.
+                // SAFETY: the program does not know the connection yet.
                 unsafe { relax(&api, db) };
             }
         },
         || (),
     );
-    // An error would make the program's opening fail.
+    // An error would make the program's open call fail.
     SQLITE_OK
 }
 
-/// Makes SQLite not sync the commits of a connection's main database, if that is `ordered` and in write-ahead mode.
+/// Stops SQLite from syncing commits of the main database if its class is `ordered` and it is in write-ahead
+/// mode.
 ///
 /// # Safety
 ///
 /// `db` is a connection of this SQLite, and no other thread uses it.
 pub unsafe fn relax(api: &Api, db: *mut sqlite3) {
-    // SAFETY: the caller vouches for `db`, and its file stays open meanwhile.
+    // SAFETY: the caller guarantees that `db` is valid; its file stays open during this function.
     unsafe {
         let file = api.main_file(db, SQLITE_FCNTL_FILE_POINTER);
         if file.is_null() {
@@ -55,18 +56,18 @@ pub unsafe fn relax(api: &Api, db: *mut sqlite3) {
             let (code, _) = api.run(db, c"PRAGMA main.synchronous=NORMAL");
             is_relaxed.store(code == SQLITE_OK, Ordering::Release);
         }
-        // If a database is locked or damaged, the program's first statement reports it, not ours.
+        // Errors of a locked or damaged database are left for the program's first statement.
         api.run(db, c"");
     }
 }
 
-/// Returns whether a database that is not hooked is in write-ahead mode.
+/// Returns whether a database without hooks is in write-ahead mode.
 ///
 /// # Safety
 ///
-/// `file` is its main file, which is open.
+/// `file` is its open main file.
 pub unsafe fn is_in_wal_mode(file: *mut sqlite3_file) -> bool {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the caller guarantees this.
     unsafe { mode(&*(*file).methods, file) == Some(Mode::WriteAhead) }
 }
 
@@ -76,12 +77,13 @@ enum Mode {
     WriteAhead,
 }
 
-/// The journal mode by the header (<https://www.sqlite.org/fileformat.html>, 1.3). `None` for a new database and for an encrypted
-/// one: the program may set a key or a page size before its first statement, so nothing may be written or read before.
+/// Reads the journal mode from the header (<https://www.sqlite.org/fileformat.html>, 1.3). `None` for a new
+/// or encrypted database. The program may still set a page size or a key, so nothing may be read or written
+/// before.
 unsafe fn mode(methods: &sqlite3_io_methods, file: *mut sqlite3_file) -> Option<Mode> {
     let mut header = [0u8; 20];
     let read = methods.read?;
-    // SAFETY: the buffer has as many bytes. A shorter file gives an error.
+    // SAFETY: the buffer has this length. A shorter file gives an error.
     let code = unsafe { read(file, header.as_mut_ptr().cast(), header.len() as c_int, 0) };
     if code != SQLITE_OK || !header.starts_with(b"SQLite format 3\0") {
         return None;
@@ -89,7 +91,7 @@ unsafe fn mode(methods: &sqlite3_io_methods, file: *mut sqlite3_file) -> Option<
     Some(if header[18] == 2 { Mode::WriteAhead } else { Mode::Rollback })
 }
 
-/// `xFileControl` of a main database: prevents the program from changing the settings that [`relax`] made.
+/// `xFileControl` of a main database: stops the program from changing the settings of [`relax`].
 pub unsafe extern "C" fn file_control(file: *mut sqlite3_file, code: c_int, argument: *mut c_void) -> c_int {
     // SAFETY: SQLite calls this for a file that we hooked.
     let Some(hooked) = (unsafe { Hooked::of(file) }) else { return SQLITE_ERROR };
@@ -100,15 +102,15 @@ pub unsafe extern "C" fn file_control(file: *mut sqlite3_file, code: c_int, argu
     if code != SQLITE_FCNTL_PRAGMA || !hooked.role.is_relaxed() {
         return theirs();
     }
-    // SAFETY: for this code, SQLite passes the place for the result, the name and the value.
+    // SAFETY: for this code, SQLite passes pointers for the result, the name and the value.
     if guarded(|| unsafe { correct(argument.cast()) }, || false) { theirs() } else { SQLITE_ERROR }
 }
 
-/// Corrects the value of a PRAGMA that would change the mode or the level, so that SQLite carries out the corrected one and
-/// answers as usual. Our own answer would be a row where programs expect none. Returns false if there is no
-/// room for the value.
+/// Corrects the value of a PRAGMA that would change the mode or the level. SQLite then executes the corrected
+/// PRAGMA and returns its usual result; a result from us would be a row where programs expect none. Returns
+/// false if the value does not fit.
 unsafe fn correct(arguments: *mut *mut c_char) -> bool {
-    // SAFETY: the caller vouches for the three strings, of which the value can be null.
+    // SAFETY: the caller guarantees that the three strings are valid; the value can be null.
     let (name, value) = unsafe {
         let (name, value) = (*arguments.add(1), *arguments.add(2));
         if name.is_null() || value.is_null() {
@@ -125,17 +127,17 @@ unsafe fn correct(arguments: *mut *mut c_char) -> bool {
     };
     let keeps = keeps.to_bytes_with_nul();
     if value.len() + 1 < keeps.len() {
-        // No mode has a name this short, and SQLite keeps its own. An empty level would mean OFF.
+        // No mode has such a short name, so SQLite keeps its mode. An empty level would mean OFF.
         return keeps.len() > 2;
     }
-    // SAFETY: it is SQLite's own copy of the value, and as long.
+    // SAFETY: this is SQLite's own copy of the value, with the same length.
     unsafe { (*arguments.add(2)).cast::<u8>().copy_from_nonoverlapping(keeps.as_ptr(), keeps.len()) };
     true
 }
 
-/// The log of a file that we hooked as one.
+/// Returns the log of a file that is hooked as a log.
 unsafe fn wal_of<'a>(file: *mut sqlite3_file) -> (&'a Hooked, &'a crate::wal::Wal) {
-    // SAFETY: SQLite calls our functions for files that have them.
+    // SAFETY: SQLite calls our functions only for hooked files.
     match unsafe { Hooked::of(file) } {
         Some(hooked @ Hooked { role: Role::Wal(wal), .. }) => (hooked, wal),
         _ => unreachable!("only logs have this function"),

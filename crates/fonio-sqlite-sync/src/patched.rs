@@ -1,11 +1,11 @@
-//! The VFSes whose functions were replaced.
+//! The VFSes with replaced functions.
 
 use std::sync::OnceLock;
 
 use crate::api::Api;
 use crate::sqlite::{Delete, Open, sqlite3_vfs};
 
-/// A VFS whose functions were replaced.
+/// A VFS with replaced functions.
 pub struct Patched {
     /// The address of the VFS.
     pub vfs: usize,
@@ -13,20 +13,20 @@ pub struct Patched {
     pub open: Open,
     /// Its own function.
     pub delete: Delete,
-    /// The functions of its SQLite.
+    /// The functions of its SQLite library.
     pub api: Api,
 }
 
-/// Each SQLite has four, and a program seldom has two of them. The table is never changed, only filled, so that files are opened
-/// without a lock.
+/// Each SQLite library has four VFSes, and programs rarely load two libraries. Entries are added but never
+/// changed, so opening a file needs no lock.
 pub static PATCHED: [OnceLock<Patched>; 64] = [const { OnceLock::new() }; 64];
 
-/// The entry of a VFS; `None` if its functions were not replaced.
+/// Returns the entry of a VFS; `None` if its functions were not replaced.
 pub fn patched(vfs: *mut sqlite3_vfs) -> Option<&'static Patched> {
     PATCHED.iter().map_while(OnceLock::get).find(|patched| patched.vfs == vfs.addr())
 }
 
-/// The functions of the only SQLite that the library works on; `None` if there are several.
+/// Returns the functions of the only patched SQLite library; `None` if there are several.
 pub fn only_api() -> Option<Api> {
     let mut all = PATCHED.iter().map_while(OnceLock::get);
     let first = all.next()?.api;

@@ -1,7 +1,7 @@
-//! LD_PRELOAD: the functions that open databases.
+//! The functions that LD_PRELOAD replaces: they open databases.
 //!
-//! They attach to the caller's SQLite at the first opening, not earlier: a program may call `sqlite3_config`, which SQLite refuses
-//! once it is initialized.
+//! They attach to the caller's SQLite only at the first opening: attaching initializes SQLite, and then
+//! `sqlite3_config` would fail.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::transmute;
@@ -17,7 +17,7 @@ use crate::world::World;
 type OpenV2 = unsafe extern "C" fn(*const c_char, *mut *mut sqlite3, c_int, *const c_char) -> c_int;
 type OpenPlain = unsafe extern "C" fn(*const c_void, *mut *mut sqlite3) -> c_int;
 
-/// Exports a function that passes its caller's address to another one as one more argument.
+/// Exports a function that calls another one, with its caller's address as an additional argument.
 macro_rules! exported {
     ($(#[$about:meta])* $name:ident($($argument:ident: $kind:ty),*) => $to:ident, $x86_64:literal, $aarch64:literal) => {
         $(#[$about])*
@@ -26,7 +26,7 @@ macro_rules! exported {
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
-            // The return address is on the stack; the registers of the other arguments stay as they are.
+            // The return address is on the stack; the registers of the other arguments stay unchanged.
             std::arch::naked_asm!("endbr64", $x86_64, "jmp {}", sym $to)
         }
 
@@ -42,7 +42,7 @@ macro_rules! exported {
 
         $(#[$about])*
         #[doc = "\n# Safety\n\nAs SQLite's documentation says."]
-        // On other processors the caller is not known: this works in programs with one SQLite.
+        // On other processors, the caller is unknown; this works in programs with one SQLite library.
         #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
@@ -74,7 +74,7 @@ unsafe extern "C" fn open_v2(
     caller: *const c_void,
 ) -> c_int {
     let Some(theirs) = found(c"sqlite3_open_v2", caller) else { return refused(db) };
-    // SAFETY: SQLite's function of this name has this type, and the arguments are the caller's.
+    // SAFETY: SQLite's function of this name has this type, and the arguments come from the caller.
     unsafe { transmute::<*mut c_void, OpenV2>(theirs)(name, db, flags, vfs) }
 }
 
@@ -95,11 +95,11 @@ unsafe fn open_plain(
     caller: *const c_void,
 ) -> c_int {
     let Some(theirs) = found(function, caller) else { return refused(db) };
-    // SAFETY: both functions have this type, and the arguments are the caller's.
+    // SAFETY: both functions have this type, and the arguments come from the caller.
     unsafe { transmute::<*mut c_void, OpenPlain>(theirs)(name, db) }
 }
 
-/// The caller's function, after attaching to its SQLite.
+/// Attaches to the caller's SQLite, and returns its function.
 fn found(function: &CStr, caller: *const c_void) -> Option<*mut c_void> {
     let theirs = guarded(|| library::function(function, caller), ptr::null_mut);
     if theirs.is_null() {
@@ -110,7 +110,7 @@ fn found(function: &CStr, caller: *const c_void) -> Option<*mut c_void> {
             match Api::by_name(|name| library::function(name, theirs)) {
             Some(api) => vfs::attach(&api),
             None => World::get().said.once(
-                "this program's SQLite lacks functions that fonio needs (SQLite 3.8.7 or later has them): its databases stay durable",
+                "this program's SQLite is too old: fonio needs SQLite 3.8.7 or later. Its databases stay durable",
             ),
         }
         },
@@ -121,10 +121,10 @@ fn found(function: &CStr, caller: *const c_void) -> Option<*mut c_void> {
 
 fn refused(db: *mut *mut sqlite3) -> c_int {
     World::get().said.once(
-        "cannot tell which of several SQLite libraries the program wants to call: start it without this library, or load the library as an extension",
+        "the program has several SQLite libraries, and the one to call is unknown: start it without this library, or load this library as an extension",
     );
     if !db.is_null() {
-        // SAFETY: the caller has given the place for the connection; null says that there is none.
+        // SAFETY: the caller passed the pointer for the connection; null means that there is no connection.
         unsafe { *db = ptr::null_mut() };
     }
     SQLITE_ERROR

@@ -1,4 +1,4 @@
-//! The functions of an open file that are replaced, by the role of the file.
+//! The replaced functions of an open file, by its role.
 
 use std::ffi::{c_int, c_void};
 
@@ -6,7 +6,7 @@ use crate::file::{Hooked, Role};
 use crate::ordered;
 use crate::sqlite::*;
 
-/// Replaces the functions that matter for the role.
+/// Replaces the functions that the role needs.
 pub fn replace(methods: &mut sqlite3_io_methods, role: &Role) {
     match role {
         Role::Unsynced => methods.sync = Some(no_sync),
@@ -22,7 +22,8 @@ pub fn replace(methods: &mut sqlite3_io_methods, role: &Role) {
     }
 }
 
-/// `xSync` of the files of the class `cache`, whose databases are removed after an unclean boot.
+/// `xSync` of the class `cache`: does nothing, because databases of this class are removed after an unclean
+/// boot.
 unsafe extern "C" fn no_sync(_: *mut sqlite3_file, _: c_int) -> c_int {
     SQLITE_OK
 }

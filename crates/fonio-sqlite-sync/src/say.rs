@@ -1,14 +1,15 @@
-//! Messages, on standard error: the journal of a service, the terminal of a command.
+//! Prints messages on standard error, which is the journal of a service or the terminal of a command.
 
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::sync::Mutex;
 
-/// The messages that were printed. A program that runs for months prints each once.
+/// The printed messages: each is printed only once, even if the program runs for months.
 #[derive(Default)]
 pub struct Said(Mutex<BTreeSet<String>>);
 
-/// The maximum number of different messages. It is bounded because the program determines how many there are.
+/// The maximum number of different messages. The limit is needed because the program's databases determine
+/// the number.
 const MOST: usize = 1000;
 
 impl Said {
@@ -21,9 +22,8 @@ impl Said {
     }
 }
 
-/// Says it.
 pub fn say(message: &str) {
-    // In one call, so that lines of several processes do not mix. An error is ignored: standard error may be
-    // closed.
+    // One call, so that lines of several processes do not mix. Errors are ignored, because standard error may
+    // be closed.
     let _ = std::io::stderr().write_all(format!("fonio-sqlite-sync: {message}\n").as_bytes());
 }

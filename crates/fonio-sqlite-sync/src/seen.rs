@@ -1,4 +1,4 @@
-//! The class `learn`: counts a program's writes and syncs of a database, and suggests a class.
+//! The class `learn`: counts the writes and syncs of a database, and suggests a class.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -10,15 +10,12 @@ use crate::say::say;
 /// The files of a database.
 #[derive(Clone, Copy)]
 pub enum Part {
-    /// The database itself.
     Database,
-    /// Its write-ahead log.
     Log,
-    /// Its rollback journal.
     Journal,
 }
 
-/// The writes and syncs that were seen of a database since it was opened.
+/// The observed writes and syncs of a database since it was opened.
 #[derive(Default)]
 pub struct Seen {
     counts: [Counts; 3],
@@ -47,7 +44,7 @@ impl Seen {
         self.of(part).syncs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Prints the class that suits, if the database was written.
+    /// Prints the suitable class if the database was written.
     pub fn suggest(&self, database: &Path) {
         if let Some(suggestion) = self.suggestion(database) {
             say(&suggestion);
@@ -70,15 +67,15 @@ impl Seen {
         }
         let is_cache = database.to_string_lossy().to_lowercase().contains("cache");
         text += if log.1 > data.1 {
-            // Each checkpoint syncs the log and the database once; every other sync of the log is a commit's.
+            // A checkpoint syncs the log and the database once; all other syncs of the log belong to commits.
             "class \"ordered\" would sync commits together, and a power cut would lose at most those of one window"
         } else if journal.1 > 0 {
             "class \"ordered\" with to-wal = true would change it to a write-ahead log and sync commits together, and a power cut would lose at most those of one window"
         } else {
-            "class \"durable\": the program syncs little"
+            "class \"durable\": the program rarely syncs"
         };
         if is_cache && data.1 + log.1 + journal.1 > 0 {
-            text += "; if all of it can be fetched again, as its path suggests, class \"cache\" would sync nothing";
+            text += "; if all its data can be downloaded again, as its path suggests, class \"cache\" would sync nothing";
         }
         Some(text)
     }

@@ -18,13 +18,13 @@ pub const SQLITE_FCNTL_FILE_POINTER: c_int = 7;
 pub const SQLITE_FCNTL_PRAGMA: c_int = 14;
 pub const SQLITE_FCNTL_JOURNAL_POINTER: c_int = 28;
 
-/// A connection, whose contents are unknown here.
+/// A connection, as an opaque type.
 #[repr(C)]
 pub struct sqlite3 {
     _opaque: [u8; 0],
 }
 
-/// An open file: the VFS's own data follow.
+/// An open file; the VFS's own data follow this field.
 #[repr(C)]
 pub struct sqlite3_file {
     pub methods: *const sqlite3_io_methods,
@@ -36,8 +36,8 @@ pub type Close = unsafe extern "C" fn(*mut sqlite3_file) -> c_int;
 pub type FileControl = unsafe extern "C" fn(*mut sqlite3_file, c_int, *mut c_void) -> c_int;
 type Any = Option<unsafe extern "C" fn()>;
 
-/// The functions of an open file. The members from `shm_map` on exist from version 2, those from `fetch` on
-/// from version 3.
+/// The functions of an open file. The fields from `shm_map` on exist since version 2, and from `fetch` on
+/// since version 3.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct sqlite3_io_methods {
@@ -62,14 +62,15 @@ pub struct sqlite3_io_methods {
     pub unfetch: Any,
 }
 
-/// An entry point of an extension: the connection, a place for a message, and SQLite's functions.
+/// An extension's entry point. Its arguments are the connection, a pointer for a message, and SQLite's
+/// functions.
 pub type Opened = unsafe extern "C" fn(*mut sqlite3, *mut *mut c_char, *const c_void) -> c_int;
 
 pub type Open =
     unsafe extern "C" fn(*mut sqlite3_vfs, *const c_char, *mut sqlite3_file, c_int, *mut c_int) -> c_int;
 pub type Delete = unsafe extern "C" fn(*mut sqlite3_vfs, *const c_char, c_int) -> c_int;
 
-/// A VFS, as far as `xDelete`.
+/// A VFS, up to `xDelete`.
 #[repr(C)]
 pub struct sqlite3_vfs {
     pub version: c_int,

@@ -16,7 +16,6 @@ pub struct Syncer {
 
 #[derive(Default)]
 struct State {
-    /// The number of open databases that need the thread.
     users: usize,
     runs: bool,
     wals: Vec<Arc<Wal>>,
@@ -27,7 +26,7 @@ impl Syncer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a database, and starts the thread if it does not run.
+    /// Adds a database, and starts the thread if it is not running.
     pub fn enter(&'static self) -> std::io::Result<()> {
         let mut state = self.state();
         if !state.runs {
@@ -41,7 +40,7 @@ impl Syncer {
     /// Removes a database; the thread ends after the last one.
     pub fn leave(&self) {
         let mut state = self.state();
-        // A child of fork(2) can close what its parent opened.
+        // A child of fork(2) can close databases that its parent opened.
         state.users = state.users.saturating_sub(1);
         drop(state);
         self.changed.notify_all();
@@ -55,9 +54,9 @@ impl Syncer {
         self.state().wals.retain(|other| !Arc::ptr_eq(other, wal));
     }
 
-    /// Makes the thread look for a log that has become dirty.
+    /// Wakes the thread to look for a dirty log.
     pub fn wake(&self) {
-        // Takes the lock, because the thread must not be between its look and its sleep.
+        // Takes the lock, so that the thread is not between its check and its sleep.
         drop(self.state());
         self.changed.notify_all();
     }
@@ -97,7 +96,7 @@ impl Syncer {
         state.runs = false;
     }
 
-    /// Starts the thread with all signals blocked: they are for the program's own threads.
+    /// Starts the thread with all signals blocked, because the program's own threads handle them.
     fn start(&'static self) -> std::io::Result<()> {
         // SAFETY: the sets are filled before they are read, and the mask is restored.
         unsafe {

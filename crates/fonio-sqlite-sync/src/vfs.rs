@@ -1,8 +1,7 @@
-//! Opens the files of databases in SQLite's place.
+//! Intercepts the opening of database files.
 //!
 //! [`attach`] replaces `xOpen` and `xDelete` in the tables of SQLite's own VFSes ("unix", "unix-excl", …).
-//! All code that opens a database of SQLite calls these in the end, including an application's VFS above
-//! them.
+//! Everything that opens an SQLite database finally calls these, including application VFSes on top of them.
 
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -23,13 +22,13 @@ use crate::sqlite::*;
 use crate::wal::Wal;
 use crate::world::World;
 
-/// Replaces functions of the VFSes of this SQLite, unless that was done before. Initializes SQLite.
+/// Replaces functions of this SQLite's VFSes, unless they are already replaced. Initializes SQLite.
 pub fn attach(api: &Api) {
     static ONE_BY_ONE: Mutex<()> = Mutex::new(());
     let mut vfs = api.first_vfs();
     let _one = ONE_BY_ONE.lock().unwrap_or_else(PoisonError::into_inner);
     while !vfs.is_null() {
-        // SAFETY: SQLite's list has valid VFSes, which stay there: only applications unregister theirs.
+        // SAFETY: SQLite's list contains valid VFSes, and SQLite's own VFSes are never unregistered.
         let (name, open_now, delete_now, next) =
             unsafe { (CStr::from_ptr((*vfs).name), (*vfs).open, (*vfs).delete, (*vfs).next) };
         let is_sqlites = name.to_bytes().starts_with(b"unix");
@@ -37,8 +36,8 @@ pub fn attach(api: &Api) {
             let entry = Patched { vfs: vfs.addr(), open: open_now, delete: delete_now, api: *api };
             let free = PATCHED.iter().find(|slot| slot.get().is_none());
             if free.is_some_and(|slot| slot.set(entry).is_ok()) {
-                // SAFETY: SQLite's VFSes are in writable memory, because they contain the list's pointers. Another thread that opens a
-                // file now calls the old or the new function.
+                // SAFETY: SQLite's VFSes contain the list's pointers, so they are in writable memory. If
+                // another thread opens a file at the same time, it calls the old or the new function.
                 unsafe {
                     let place = (&raw mut (*vfs).open).cast::<*mut ()>();
                     AtomicPtr::from_ptr(place).store(open as *mut (), Ordering::Release);
@@ -51,17 +50,17 @@ pub fn attach(api: &Api) {
     }
 }
 
-/// The path in a string of SQLite.
+/// Converts an SQLite string to a path.
 ///
 /// # Safety
 ///
 /// `name` is a string.
 pub unsafe fn path(name: *const c_char) -> PathBuf {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the caller guarantees this.
     Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes())).to_owned()
 }
 
-/// The database to which a file belongs.
+/// Returns the database of a file.
 fn database_of(path: &Path) -> PathBuf {
     let bytes = path.as_os_str().as_bytes();
     let database = [&b"-wal"[..], b"-journal"].iter().find_map(|end| bytes.strip_suffix(*end));
@@ -77,8 +76,7 @@ unsafe extern "C" fn open(
     out: *mut c_int,
 ) -> c_int {
     let Some(patched) = patched(vfs) else {
-        // An application has copied the VFS together with our function; the replaced VFSes open the same
-        // files.
+        // An application has copied a VFS together with our function; the patched VFSes open the same files.
         return match PATCHED[0].get() {
             // SAFETY: SQLite's own arguments.
             Some(first) => unsafe { (first.open)(vfs, name, file, flags, out) },
@@ -98,7 +96,7 @@ unsafe extern "C" fn open(
     let treatment = match decided {
         Decision::Durable => return theirs(),
         Decision::Refused(code) => {
-            // SAFETY: SQLite reads it to see that the file is not open.
+            // SAFETY: null tells SQLite that the file is not open.
             unsafe { (*file).methods = ptr::null() };
             return code;
         }
@@ -109,7 +107,7 @@ unsafe extern "C" fn open(
         return code;
     }
     let hook = || {
-        // SAFETY: it was just opened, and SQLite does not use it yet.
+        // SAFETY: the file was just opened, and SQLite does not use it yet.
         unsafe {
             if is_main {
                 hook_main(&patched.api, file, &path, treatment);
@@ -122,8 +120,8 @@ unsafe extern "C" fn open(
     if guarded(hook, || false) {
         return SQLITE_OK;
     }
-    // A log that is never synced must not be written.
-    // SAFETY: the file is open, and SQLite does not close one whose opening failed.
+    // A log must not be written if it is never synced. SAFETY: the file is open, and SQLite does not close a
+    // file after a failed open.
     unsafe {
         if let Some(close) = (*(*file).methods).close {
             close(file);
@@ -133,12 +131,12 @@ unsafe extern "C" fn open(
     SQLITE_CANTOPEN
 }
 
-/// The decision on the database of a journal or a log.
+/// Returns the decision for the database of a journal or log.
 fn treated(path: &Path) -> Decision {
     World::get().databases.treatment(&database_of(path)).map_or(Decision::Durable, Decision::Treated)
 }
 
-/// Replaces functions of the main file of a database, which stays durable if that is impossible.
+/// Replaces functions of a database's main file. If this fails, the database stays durable.
 unsafe fn hook_main(api: &Api, file: *mut sqlite3_file, path: &Path, treatment: Treatment) {
     let world = World::get();
     if !class::is_possible(path, &treatment) {
@@ -153,11 +151,11 @@ unsafe fn hook_main(api: &Api, file: *mut sqlite3_file, path: &Path, treatment: 
             Role::Ordered { is_relaxed: AtomicBool::new(false), to_wal }
         }
     };
-    // SAFETY: the caller vouches for `file`.
+    // SAFETY: the caller guarantees that `file` is valid.
     unsafe { Hooked::put(file, role, Some(path.to_owned()), replace) };
 }
 
-/// Replaces functions of a log or a journal. False if the file must not be used.
+/// Replaces functions of a log or journal. Returns false if the file must not be used.
 unsafe fn hook_other(file: *mut sqlite3_file, path: &Path, is_log: bool, treatment: Treatment) -> bool {
     let role = match treatment {
         Treatment::Unsynced => Role::Unsynced,
@@ -178,16 +176,18 @@ unsafe fn hook_other(file: *mut sqlite3_file, path: &Path, is_log: bool, treatme
             }
         }
     };
-    // SAFETY: the caller vouches for `file`.
+    // SAFETY: the caller guarantees that `file` is valid.
     unsafe { Hooked::put(file, role, None, replace) };
     true
 }
 
-/// Treats a database that was open before this library was loaded. It must not have been written without sync in an earlier boot.
+/// Treats a database that was open before this library was loaded. The database must have no unsynced writes
+/// from an earlier boot.
 ///
 /// # Safety
 ///
-/// `file` is its main file, and `log` its write-ahead log or null; both are open, and no other thread uses them.
+/// `file` is its main file, and `log` is its write-ahead log or null. Both are open, and no other thread uses
+/// them.
 pub unsafe fn adopt(api: &Api, path: &Path, file: *mut sqlite3_file, log: *mut sqlite3_file) {
     let treatment = match class::decide_on_open(path) {
         Decision::Treated(treatment) => treatment,
@@ -195,9 +195,9 @@ pub unsafe fn adopt(api: &Api, path: &Path, file: *mut sqlite3_file, log: *mut s
     };
     let mut wal = path.as_os_str().to_owned();
     wal.push("-wal");
-    // SAFETY: the caller vouches for the files.
+    // SAFETY: the caller guarantees that the files are valid.
     unsafe {
-        // The log comes first: it must not be unsynced for a moment.
+        // The log is hooked first, so it is synced at all times.
         if !log.is_null()
             && Hooked::of(log).is_none()
             && !hook_other(log, Path::new(&wal), true, treatment.clone())

@@ -1,8 +1,7 @@
 //! A write-ahead log that this library syncs.
 //!
-//! Invariant: if the oldest write that is not on the disk is older than the window, no further write begins
-//! before the log is synced. Therefore, a power cut loses only transactions within one window, however slow
-//! the device is.
+//! Invariant: if the oldest unsynced write is older than the window, no further write begins before the log
+//! is synced. So a power cut loses only transactions within one window, even if the device is slow.
 
 use std::ffi::c_int;
 use std::fs::File;
@@ -17,7 +16,6 @@ pub struct Wal {
     file: File,
     path: PathBuf,
     window: Duration,
-    /// Prints a message.
     say: fn(&str),
     state: Mutex<State>,
     changed: Condvar,
@@ -25,11 +23,11 @@ pub struct Wal {
 
 #[derive(Default)]
 struct State {
-    /// The time of the oldest write that no sync has begun to cover.
+    /// The time of the oldest write after the beginning of the last sync.
     dirty_since: Option<Instant>,
-    /// The same for the writes that a running sync covers.
+    /// The time of the oldest write that the running sync covers.
     syncing_since: Option<Instant>,
-    /// A sync has failed. The data that it covered may be lost, so no write may follow it.
+    /// A sync has failed. Its data may be lost, so no further write is allowed.
     has_failed: bool,
 }
 
@@ -40,7 +38,7 @@ impl State {
 }
 
 impl Wal {
-    /// The log in this file, which is open. `say` prints a message.
+    /// Creates the log of an open file. `say` prints a message.
     pub fn new(path: &Path, window: Duration, say: fn(&str)) -> std::io::Result<Wal> {
         Ok(Wal {
             file: File::open(path)?,
@@ -53,18 +51,18 @@ impl Wal {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // Each change of the state is complete before a panic could happen.
+        // The state is always consistent when a panic can happen.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When it should be synced: after half of the window, so that the sync has the other half. `None` if all
-    /// writes are synced.
+    /// The time of the next sync: after half of the window, to leave the other half for the sync. `None` if
+    /// all writes are synced.
     pub fn due(&self) -> Option<Instant> {
         let state = self.state();
         state.dirty_since.filter(|_| !state.has_failed).map(|since| since + self.window / 2)
     }
 
-    /// Waits until a write may begin; an error of SQLite if a sync has failed.
+    /// Waits until a write may begin. Returns an SQLite error if a sync has failed.
     pub fn before_write(&self) -> c_int {
         let mut state = self.state();
         loop {
@@ -86,7 +84,7 @@ impl Wal {
         }
     }
 
-    /// Notes a write that has happened. Returns whether it is the first one since the last sync.
+    /// Records a write. Returns whether it is the first one since the last sync.
     pub fn wrote(&self) -> bool {
         let mut state = self.state();
         let is_first = state.dirty_since.is_none();
@@ -96,12 +94,12 @@ impl Wal {
         is_first
     }
 
-    /// Notes that SQLite has synced everything that was written.
+    /// Records that SQLite has synced all writes.
     pub fn synced(&self) {
         self.state().dirty_since = None;
     }
 
-    /// Syncs the writes so far, unless another thread does.
+    /// Syncs all writes so far, unless another thread is syncing.
     pub fn sync(&self) {
         let mut state = self.state();
         if state.syncing_since.is_some() || state.has_failed {
@@ -110,7 +108,8 @@ impl Wal {
         let Some(since) = state.dirty_since.take() else { return };
         state.syncing_since = Some(since);
         drop(state);
-        // Calls the kernel directly: the C library's function could be ours, which drops the call.
+        // Calls the kernel directly, because the C library's function may be replaced by ours, which drops
+        // the call.
         let result = rustix::fs::fdatasync(&self.file);
         let mut state = self.state();
         state.syncing_since = None;
@@ -119,14 +118,14 @@ impl Wal {
         self.changed.notify_all();
         if let Err(error) = result {
             (self.say)(&format!(
-                "cannot sync {}: {}. Its commits fail from now on; close the database and open it again once that is repaired.",
+                "cannot sync {}: {}. Its commits fail from now on; solve the problem, then close the database and open it again.",
                 self.path.display(),
                 std::io::Error::from(error)
             ));
         }
     }
 
-    /// Syncs the rest, because the file is about to be closed.
+    /// Syncs the remaining writes before the file is closed.
     pub fn finish(&self) -> c_int {
         self.sync();
         let mut state = self.state();

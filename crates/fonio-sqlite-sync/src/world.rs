@@ -1,8 +1,7 @@
-//! Everything that this library remembers in a process.
+//! The state of this library in a process.
 //!
-//! A child of fork(2) has only the thread that called it, and locks that other threads held stay locked in
-//! it. Therefore, a child begins with a new world; SQLite does not allow it to use the databases that its
-//! parent opened.
+//! A child of fork(2) has only the calling thread, and locks held by other threads stay locked in it. So a
+//! child begins with a new world. SQLite does not allow it to use databases opened by its parent.
 
 use std::path::Path;
 use std::ptr;
@@ -17,11 +16,9 @@ use crate::syncer::Syncer;
 
 pub struct World {
     policy: Mutex<Source>,
-    /// The databases under a policy that this process has open.
     pub databases: OpenDatabases,
     /// Syncs write-ahead logs.
     pub syncer: Syncer,
-    /// The messages that were printed.
     pub said: Said,
 }
 
@@ -33,7 +30,7 @@ impl World {
         static FIRST: Once = Once::new();
         FIRST.call_once(|| {
             WORLD.store(World::new(), Ordering::Release);
-            // SAFETY: both functions are ours and stay there, because this library is never unloaded.
+            // SAFETY: both functions stay valid, because this library is never unloaded.
             unsafe {
                 libc::pthread_atfork(None, None, Some(in_child));
                 libc::atexit(at_exit);
@@ -52,7 +49,7 @@ impl World {
         }))
     }
 
-    /// The policy that is in force now.
+    /// Returns the current policy.
     pub fn policy(&self) -> Arc<Policy> {
         let Ok(mut source) = self.policy.lock() else { return Arc::default() };
         let (policy, error) = source.current();
@@ -65,9 +62,9 @@ impl World {
 }
 
 fn source() -> Source {
-    // SAFETY: it reads a number that the kernel passed to the program.
+    // SAFETY: this reads a number that the kernel passed to the program.
     let is_privileged = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
-    // A user who starts a set-user-ID program must not choose the policy for its databases.
+    // A user who starts a set-user-ID program must not control the policy for its databases.
     match std::env::var_os(VARIABLE).filter(|path| !is_privileged && !path.is_empty()) {
         Some(path) => Source::new(Path::new(&path)),
         None => Source::new(Path::new(DEFAULT)),
@@ -78,7 +75,7 @@ unsafe extern "C" fn in_child() {
     WORLD.store(World::new(), Ordering::Release);
 }
 
-/// Syncs the unsynced writes of a program that ends without closing its databases.
+/// Syncs remaining writes when a program exits without closing its databases.
 extern "C" fn at_exit() {
     crate::guarded(|| World::get().syncer.sync_all(), || ());
 }

@@ -1,10 +1,10 @@
-//! The library in Debian's programs: its effect is counted by the system calls that sync.
+//! Tests the library in Debian's programs, by counting sync system calls.
 
 mod bed;
 
 use bed::{Bed, Loaded};
 
-/// Five commits to an existing database and table, with the settings that many programs make after opening.
+/// Five commits to an existing table, with the settings that many programs choose after opening.
 const COMMITS: &str = "
     PRAGMA synchronous=FULL;
     INSERT INTO t VALUES (1); INSERT INTO t VALUES (2); INSERT INTO t VALUES (3);
@@ -15,7 +15,7 @@ const COMMITS: &str = "
 fn each_class_syncs_as_it_says() {
     let Some(bed) = Bed::new() else { return };
     for loaded in [Loaded::ByPreload, Loaded::AsExtension] {
-        // The window is longer than the test, so only SQLite's own syncs and the last one remain.
+        // The window is longer than the test, so only SQLite's own syncs and the final sync remain.
         for (class, mode, most) in [
             ("class = 'ordered'\nwindow-ms = 30000", "wal", 0),
             ("class = 'cache'", "wal", 0),
@@ -122,7 +122,7 @@ fn what_cannot_be_done_is_said_and_the_database_stays_durable() {
     for (class, expected) in [
         (
             "class = 'fast'",
-            "there is no class `fast`; write durable, ordered, cache or learn. Every database stays durable.",
+            "unknown class `fast`; use durable, ordered, cache or learn. Every database stays durable.",
         ),
         (
             "class = 'ordered'\nwindow-ms = 99999",

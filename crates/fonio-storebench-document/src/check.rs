@@ -1,5 +1,5 @@
-//! Checks a document: units and ranges of figures, lengths of texts, and texts that look like a path, a serial number, a host
-//! name or an address.
+//! Checks a document: units and ranges of figures, lengths of texts, and texts that look private: paths,
+//! serial numbers, host names, addresses.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,14 +18,14 @@ use crate::figures::{self, CatalogueFigure};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[schemars(rename = "Place")]
 pub struct Problem {
-    /// The place in the document: `figures.bandwidth.seq_read.value`; empty for the document itself.
+    /// The field in the document: `figures.bandwidth.seq_read.value`; empty for the document itself.
     pub path: String,
-    /// The problem in a sentence.
+    /// The problem as a sentence.
     pub sentence: String,
 }
 
 impl Problem {
-    /// A problem at a place.
+    /// Creates a problem of a field.
     pub fn new(path: impl Into<String>, sentence: impl Into<String>) -> Problem {
         Problem { path: path.into(), sentence: sentence.into() }
     }
@@ -41,25 +41,23 @@ impl fmt::Display for Problem {
     }
 }
 
-/// Problems beyond this number are not listed.
 const PROBLEMS_MAX: usize = 20;
 
-/// A run has at most ten minutes; a continued one can have a little more.
+/// A run takes at most ten minutes; a continued run can take slightly longer.
 const TOOK_S_MAX: f64 = 3600.0;
 
-/// 2020-01-01: before StoreBench.
+/// 2020-01-01, before StoreBench existed.
 const BEGAN_MIN_UNIX_S: u64 = 1_577_836_800;
 
-/// The largest capacity, and the largest amount written, that are taken for possible: a thousand TB.
+/// Limit of plausible capacities and written amounts: a thousand TB.
 const BYTES_MAX: u64 = 1_000_000_000_000_000;
 
-/// Mount options beyond this number are not listed.
 const OPTIONS_MAX: usize = 32;
-/// Notes beyond this number are not listed.
 const NOTES_MAX: usize = 40;
 
 impl Document {
-    /// Checks ranges, units and lengths; no problem for a document of this version. Serde has already refused unknown keys.
+    /// Checks ranges, units and lengths. Returns no problems for a valid document. Serde has already refused
+    /// unknown keys.
     pub fn check(&self) -> Vec<Problem> {
         let mut checker = Checker { problems: Vec::new() };
         checker.document(self);
@@ -67,11 +65,11 @@ impl Document {
         checker.problems
     }
 
-    /// Reads a document, and refuses what [`Document::check`] finds, and everything above [`JSON_BYTES_MAX`].
+    /// Reads a document. Refuses it if it exceeds [`JSON_BYTES_MAX`] or [`Document::check`] finds problems.
     ///
     /// # Errors
     ///
-    /// The problems: each has the place in the document, and a sentence.
+    /// The problems, each with its field and a sentence.
     pub fn parse(json: &[u8]) -> Result<Document, Vec<Problem>> {
         if json.len() > JSON_BYTES_MAX {
             return Err(vec![Problem::new(
@@ -93,7 +91,10 @@ struct Checker {
 impl Checker {
     fn document(&mut self, document: &Document) {
         if document.schema != SCHEMA {
-            self.refuse("schema", format!("the schema is not {SCHEMA}; this program reads only that"));
+            self.refuse(
+                "schema",
+                format!("the schema is not {SCHEMA}, the only one that this program can read"),
+            );
         }
         self.text("tool", &document.tool);
         self.text("engine", &document.engine);
@@ -114,7 +115,7 @@ impl Checker {
                 ("life_used_percent", health.life_used_percent),
                 ("life_used_b_percent", health.life_used_b_percent),
             ] {
-                // 0x0B means that the device has exceeded its life.
+                // 0x0B: the device has exceeded its lifetime.
                 self.number(&format!("health.{name}"), f64::from(life.unwrap_or(0)), 0.0, 110.0);
             }
             self.optional("health.reserved_blocks", health.reserved_blocks.as_ref());
@@ -132,22 +133,25 @@ impl Checker {
 
     fn key(&mut self, key: &Key, capacity_bytes: u64) {
         if key.test_version == 0 || key.test_version > TEST_VERSION {
-            self.refuse("key.test_version", format!("the versions 1 to {TEST_VERSION} are known"));
+            self.refuse("key.test_version", format!("the test version must be between 1 and {TEST_VERSION}"));
         }
         self.text("key.file_system", &key.file_system);
         let is_word = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
         if key.file_system.is_empty() || key.file_system.len() > 16 || !key.file_system.chars().all(is_word) {
-            self.refuse("key.file_system", "a file system has up to 16 lower-case letters and digits");
+            self.refuse("key.file_system", "a file system name has up to 16 lower-case letters and digits");
         }
         if (key.mode == Mode::Directory) == (key.file_system == "none") {
-            self.refuse("key.file_system", "a directory has a file system, and a raw device has `none`");
+            self.refuse("key.file_system", "a directory needs a file system, and a raw device needs `none`");
         }
         if !key.size_class_gb.is_power_of_two() || key.size_class_gb > SIZE_CLASS_MAX_GB {
-            self.refuse("key.size_class_gb", format!("a class is a power of two up to {SIZE_CLASS_MAX_GB}"));
+            self.refuse(
+                "key.size_class_gb",
+                format!("a size class is a power of two up to {SIZE_CLASS_MAX_GB}"),
+            );
         } else if key.size_class_gb != size_class_gb(capacity_bytes) {
             self.refuse(
                 "key.size_class_gb",
-                format!("the capacity belongs to the class {}", size_class_gb(capacity_bytes)),
+                format!("the capacity belongs to the size class {}", size_class_gb(capacity_bytes)),
             );
         }
     }
@@ -168,7 +172,10 @@ impl Checker {
             self.optional(&format!("device.{name}"), text.as_ref());
         }
         if device.capacity_bytes == 0 || device.capacity_bytes > BYTES_MAX {
-            self.refuse("device.capacity_bytes", format!("a capacity is between 1 and {BYTES_MAX} bytes"));
+            self.refuse(
+                "device.capacity_bytes",
+                format!("a capacity must be between 1 and {BYTES_MAX} bytes"),
+            );
         }
         if let Some(limit) = device.bus_limit_mb_s {
             self.number("device.bus_limit_mb_s", limit, 0.1, 1e6);
@@ -219,7 +226,7 @@ impl Checker {
 
     fn value(&mut self, path: &dyn Fn() -> String, figure: &CatalogueFigure, value: &Value) {
         if value.unit != figure.unit {
-            self.refuse(format!("{}.unit", path()), "the unit differs from that of the catalogue");
+            self.refuse(format!("{}.unit", path()), "the unit differs from the catalogue's");
         }
         for (name, number) in [("value", value.value), ("low", value.low), ("high", value.high)] {
             if !is_within(number, figure.min, figure.max) {
@@ -227,10 +234,10 @@ impl Checker {
             }
         }
         if !(value.low <= value.value && value.value <= value.high) {
-            self.refuse(path(), "the value is not inside of its interval");
+            self.refuse(path(), "the value is outside its interval");
         }
         if value.runs == 0 || value.runs > 10_000 {
-            self.refuse(format!("{}.runs", path()), "a measured figure has 1 to 10000 runs");
+            self.refuse(format!("{}.runs", path()), "a measured figure must have 1 to 10000 runs");
         }
     }
 
@@ -241,7 +248,7 @@ impl Checker {
                 self.refuse("sustained_curve.mb_s", format!("at most {CURVE_POINTS_MAX} points are allowed"));
             }
             for (at, rate) in curve.mb_s.iter().enumerate().take(CURVE_POINTS_MAX) {
-                // Most rates are in order, and need no text of their place.
+                // Formats the field only for a wrong rate, because most rates are valid.
                 if !is_within(*rate, 0.0, 32_000.0) {
                     self.number(&format!("sustained_curve.mb_s[{at}]"), *rate, 0.0, 32_000.0);
                 }
@@ -261,16 +268,16 @@ impl Checker {
         match check {
             CapacityCheck::Genuine { checked_bytes, .. } => {
                 if *checked_bytes == 0 || *checked_bytes > BYTES_MAX {
-                    self.refuse(
-                        "capacity_check.checked_bytes",
-                        "a genuine device was checked with some bytes",
-                    );
+                    self.refuse("capacity_check.checked_bytes", "a genuine device must have checked bytes");
                 }
             }
             CapacityCheck::Fake { reason, checked_bytes, lost_bytes } => {
                 self.sentence("capacity_check.reason", reason, SENTENCE_MAX);
                 if *lost_bytes == 0 || lost_bytes > checked_bytes || *checked_bytes > BYTES_MAX {
-                    self.refuse("capacity_check.lost_bytes", "a fake device lost some of the checked bytes");
+                    self.refuse(
+                        "capacity_check.lost_bytes",
+                        "a fake device must have lost some of the checked bytes",
+                    );
                 }
             }
             CapacityCheck::NotChecked { reason } => {
@@ -302,7 +309,7 @@ impl Checker {
 
     fn number(&mut self, path: &str, value: f64, min: f64, max: f64) {
         if !is_within(value, min, max) {
-            self.refuse(path, format!("{value} is out of range; it is between {min} and {max}"));
+            self.refuse(path, format!("{value} is out of range; it must be between {min} and {max}"));
         }
     }
 
@@ -315,12 +322,12 @@ impl Checker {
     /// A name or a number.
     fn text(&mut self, path: &str, text: &str) {
         if text.trim().is_empty() {
-            self.refuse(path, "the text is empty; leave the key out");
+            self.refuse(path, "the text is empty; omit the key");
         }
         self.sentence(path, text, TEXT_MAX);
     }
 
-    /// A text that other people will read.
+    /// Checks a text for publication.
     fn sentence(&mut self, path: &str, text: &str, chars_max: usize) {
         self.length(path, text, chars_max);
         if let Some(found) = private(text) {
@@ -341,10 +348,10 @@ fn is_within(value: f64, min: f64, max: f64) -> bool {
     value.is_finite() && min <= value && value <= max
 }
 
-/// Digits of a serial number. The longest number without one in a result is a size in bytes.
+/// Minimum digits of a suspected serial number. The longest harmless number in a result is a size in bytes.
 const SERIAL_DIGITS: usize = 16;
 
-/// Finds something that looks like a path, an address, or a serial number.
+/// Finds text that looks like a path, an address, or a serial number.
 pub fn private(text: &str) -> Option<&'static str> {
     let is_separator = |letter: char| {
         letter.is_whitespace() || matches!(letter, ',' | ';' | '(' | ')' | '"' | '\'' | '`' | '=')
@@ -387,7 +394,6 @@ mod tests {
     use crate::models;
     use crate::submission::{DAY_S, Submission};
 
-    /// Returns every place of a leaf in a value.
     fn leaves(value: &serde_json::Value, path: &str, found: &mut Vec<String>) {
         match value {
             serde_json::Value::Object(fields) => {
@@ -417,8 +423,8 @@ mod tests {
     }
 
     proptest! {
-        /// Any value at any place of a document is read, or refused with a sentence. An accepted document
-        /// stays the same when it is written and read again, and a second check finds nothing.
+        /// Puts any value into any field of a document: it is accepted, or refused with a sentence. An
+        /// accepted document stays equal when it is written and read again, and passes a second check.
         #[test]
         fn odd_values_are_read_or_refused(place in any::<prop::sample::Index>(), odd in odd_value()) {
             static MODEL: LazyLock<serde_json::Value> =

@@ -1,4 +1,4 @@
-//! The SD classes, and whether a result reaches their figures.
+//! The SD classes, and whether a result meets their limits.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,8 @@ use fonio_core::Unit;
 
 use crate::document::{ClassVerdict, Measure};
 
-/// The requirements of an SD class (SD Association; application performance classes A1 and A2, speed classes by number).
+/// The requirements of an SD class of the SD Association: application performance classes A1 and A2, and
+/// speed classes.
 #[derive(Clone, Copy, Debug)]
 pub struct Class {
     /// Its name, such as `A1` or `V30`.
@@ -34,10 +35,10 @@ const fn video(name: &'static str, seq_write_mb_s: f64) -> Class {
     Class { name, rand_read_iops: 0.0, rand_write_iops: 0.0, seq_write_mb_s }
 }
 
-/// Bytes of a random request of the classes.
+/// Size of the classes' random requests.
 pub(crate) const REQUEST_BYTES: f64 = 4096.0;
 
-/// Compares the figures with the limits of each SD class.
+/// Compares a result's figures with the limits of each SD class.
 pub fn verdicts(measured: &BTreeMap<String, Measure>) -> BTreeMap<String, ClassVerdict> {
     CLASSES.iter().map(|class| (class.name.to_owned(), of_class(class, measured))).collect()
 }
@@ -46,7 +47,7 @@ fn of_class(class: &Class, measured: &BTreeMap<String, Measure>) -> ClassVerdict
     let limits = [
         ("bandwidth.rand_read", class.rand_read_iops * REQUEST_BYTES / 1e6, "random reads"),
         ("bandwidth.rand_write", class.rand_write_iops * REQUEST_BYTES / 1e6, "random writes"),
-        // The classes ask for sustained writes, after the fast cache.
+        // The classes require sustained writes, so the rate after the fast cache counts.
         ("sustained.last", class.seq_write_mb_s, "sequential writes"),
     ];
     let mut missing = None;
@@ -97,12 +98,12 @@ mod tests {
         let found = verdicts(&a_card);
         assert_eq!(found["A1"], ClassVerdict::NotMet("random writes: 464 IOPS of 500 IOPS".to_owned()));
         assert_eq!(found["V10"], ClassVerdict::Met);
-        // 60 MB/s in the fast cache do not count.
+        // The 60 MB/s in the fast cache are ignored.
         assert_eq!(found["V30"], ClassVerdict::NotMet("sequential writes: 28 MB/s of 30 MB/s".to_owned()));
         let reads_only = measured(&[("bandwidth.rand_read", 7.0)]);
         let found = verdicts(&reads_only);
         assert_eq!(found["A1"], ClassVerdict::NotMeasured("sequential writes were not measured".to_owned()));
-        // A measured requirement that is not met decides, even if other requirements were not measured.
+        // One missed requirement decides, even if other requirements were not measured.
         assert!(matches!(found["A2"], ClassVerdict::NotMet(_)));
     }
 }

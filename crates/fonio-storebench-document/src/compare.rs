@@ -1,11 +1,11 @@
-//! Compares two results, figure by figure. "No difference" is an answer.
+//! Compares two results, figure by figure. "No difference" is a possible outcome.
 //!
-//! A difference is claimed if the means differ by Welch's t and by more than [`SMALLEST`]. All figures are tested together (Holm),
-//! so a comparison of two equal devices claims any difference in at most one of twenty cases. A figure with a single run claims
-//! nothing.
+//! A difference is claimed if the means differ by Welch's t-test and by more than [`SMALLEST`]. Holm's method
+//! covers all figures together, so for two equal devices, at most one of twenty comparisons claims any
+//! difference. Nothing is claimed for a figure with a single run.
 //!
-//! The spread of one run does not include changes from run to run of the same device, such as its
-//! temperature. A difference that matters should appear in a second run, too.
+//! A result does not include changes of the same device between StoreBench runs, for example of its
+//! temperature. An important difference should also appear in a second run.
 
 use fonio_core::Better;
 use fonio_core::statistics::{FAMILY_LEVEL, holm};
@@ -15,55 +15,55 @@ use crate::document::{Document, Key, Measure, Value};
 use crate::figures::{self, CatalogueFigure};
 use crate::values;
 
-/// A smaller difference than this share is not worth a claim: means are known to about this.
+/// Minimum relative difference for a claim; means are known to about this precision.
 pub const SMALLEST: f64 = 0.02;
 
 /// The comparison of two results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The comparison in a sentence.
+    /// The comparison as a sentence.
     pub verdict: String,
-    /// The parts of the keys that differ, in words; empty for equal keys.
+    /// The differing parts of the keys, in words; empty if the keys are equal.
     pub keys_differ: Vec<String>,
-    /// Every figure that at least one result has.
+    /// All figures that at least one result has.
     pub figures: Vec<Compared>,
 }
 
-/// A figure of two results.
+/// The comparison of one figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Compared {
     /// The figure.
     #[serde(flatten)]
     pub figure: CatalogueFigure,
-    /// Its value in the first result, or why there is none.
+    /// The value in the first result, or why it is missing.
     pub first: Measure,
-    /// Its value in the second result, or why there is none.
+    /// The value in the second result, or why it is missing.
     pub second: Measure,
-    /// The second value over the first; absent if one is missing or the first is 0.
+    /// The second value divided by the first; absent if one is missing or the first is 0.
     pub ratio: Option<f64>,
-    /// The answer.
+    /// The outcome.
     pub answer: Answer,
 }
 
-/// The answer of a comparison.
+/// The outcome of comparing a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// The second is better.
+    /// The second result is better.
     Better,
-    /// The second is worse.
+    /// The second result is worse.
     Worse,
-    /// They differ, and the figure has no better direction.
+    /// The results differ, but the figure has no better direction.
     Differs,
     /// No difference was shown.
     NoDifference,
-    /// One of them has only one run, which shows no spread.
+    /// A result has only one run, so its spread is unknown.
     OneRun,
-    /// One of them was not measured.
+    /// A result lacks the figure.
     NotMeasured,
 }
 
-/// The parts in which two keys differ, in words.
+/// Lists the differing parts of two keys, in words.
 pub fn keys_differ(first: &Key, second: &Key) -> Vec<String> {
     let mut words = Vec::new();
     let mut part = |what: &str, left: String, right: String| {
@@ -108,7 +108,7 @@ pub fn compare(first: &Document, second: &Document) -> Comparison {
     let figures: Vec<Compared> = of_both
         .into_iter()
         .map(|(figure, left, right)| {
-            // Figures that were not repeated in both have no level.
+            // Figures without repetitions in both results have no level.
             let level = repeated(left, right).and_then(|_| levels.next());
             of_figure(figure, left, right, level)
         })
@@ -116,12 +116,13 @@ pub fn compare(first: &Document, second: &Document) -> Comparison {
     Comparison { verdict: verdict(&figures), keys_differ: keys_differ(&first.key, &second.key), figures }
 }
 
-/// The values of a figure, if both results have several runs of it.
+/// The values of a figure if both results measured it several times.
 fn repeated<'a>(first: &'a Measure, second: &'a Measure) -> Option<(&'a Value, &'a Value)> {
     first.value().zip(second.value()).filter(|(first, second)| first.runs > 1 && second.runs > 1)
 }
 
-/// The levels at which figures are tested, so that any claim of them is wrong in at most [`FAMILY_LEVEL`].
+/// The significance levels of the figures, so that the probability of any wrong claim is at most
+/// [`FAMILY_LEVEL`].
 fn levels(figures: &[(&Value, &Value)]) -> Vec<f64> {
     holm::levels(FAMILY_LEVEL, &vec![1.0; figures.len()], |at, level| {
         values::differ(figures[at].0, figures[at].1, level)
@@ -162,8 +163,8 @@ fn verdict(figures: &[Compared]) -> String {
         .max_by(|left, right| distance(left.1).total_cmp(&distance(right.1)));
     let Some((compared, ratio)) = largest else {
         return match equal {
-            0 => "The results cannot tell: no figure was measured more than once in both.".to_owned(),
-            1 => "No difference was shown in the figure that both have.".to_owned(),
+            0 => "The results cannot be compared: no figure was measured more than once in both.".to_owned(),
+            1 => "No difference was shown in the only common figure.".to_owned(),
             _ => format!("No difference was shown in any of {equal} figures."),
         };
     };
@@ -178,7 +179,7 @@ fn verdict(figures: &[Compared]) -> String {
     )
 }
 
-/// Returns how far a ratio is from 1, in either direction.
+/// Returns a ratio's distance from 1, in either direction.
 fn distance(ratio: f64) -> f64 {
     ratio.max(1.0 / ratio)
 }
@@ -229,8 +230,8 @@ mod tests {
         );
     }
 
-    /// Equal devices with runs that differ by 5 %: in one of twenty comparisons at most, any of forty figures is claimed. A device
-    /// that is twice as fast in ten of them: most of these are found.
+    /// Equal devices with runs that vary by 5 %: at most one of twenty comparisons claims a difference in any
+    /// of forty figures. If a device is twice as fast in ten of them, most of these are found.
     #[test]
     fn claims_are_rarely_wrong() {
         const COMPARISONS: u64 = 500;
@@ -266,7 +267,7 @@ mod tests {
                 wrong += u64::from(claims(&same).contains(&true));
                 found += claims(&faster)[..FASTER].iter().filter(|claim| **claim).count() as u64;
             }
-            // 5 %, and twice the standard deviation of this share.
+            // 5 % plus twice the standard deviation of this share.
             assert!(wrong * 1000 <= COMPARISONS * 70, "{runs} runs: {wrong} of {COMPARISONS} wrong");
             let all = COMPARISONS * FASTER as u64;
             assert!(found * 100 >= all * of_100_found, "{runs} runs: {found} of {all} found");

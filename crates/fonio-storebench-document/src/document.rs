@@ -1,8 +1,9 @@
-//! The JSON document of a StoreBench result, which the results service stores and ranks.
+//! The JSON document of a StoreBench result. The results service stores and ranks it.
 //!
-//! The schema is published as `docs/storebench.schema.json`. A key may be added within a version of [`SCHEMA`], never removed
-//! or given another meaning; unknown keys are refused. No field can hold a serial number, a host name or a path, and
-//! [`Document::check`] refuses texts that look like one. [`Submission`](crate::Submission) is the part of a document that leaves the machine.
+//! The schema is published as `docs/storebench.schema.json`. Within a version of [`SCHEMA`], keys can be
+//! added, but never removed or redefined. Unknown keys are refused. No field is for serial numbers, host
+//! names or paths, and [`Document::check`] refuses texts that look like one.
+//! [`Submission`](crate::Submission) is the part of a document that leaves the machine.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,23 +17,23 @@ use crate::figures::{CatalogueFigure, UnitOfFigure};
 /// The schema of [`Document`].
 pub const SCHEMA: &str = "fonio.storebench/1";
 
-/// The version of the test. Results of different versions are not compared: it is raised when a figure is measured in
-/// another way.
+/// The version of the test. It is raised when the measurement of a figure changes; results of different
+/// versions are not compared.
 pub const TEST_VERSION: u32 = 1;
 
-/// Largest size of a document in JSON, in bytes.
+/// Maximum size of a document in JSON, in bytes.
 pub const JSON_BYTES_MAX: usize = 64 << 10;
 
-/// Largest number of points of a curve.
+/// Maximum number of points of a curve.
 pub const CURVE_POINTS_MAX: usize = 600;
 
-/// Largest number of launched apps.
+/// Maximum number of launched apps.
 pub const APPS_MAX: usize = 64;
 
-/// Largest length of a text, in characters.
+/// Maximum length of a text, in characters.
 pub const TEXT_MAX: usize = 64;
 
-/// Largest length of a sentence, in characters.
+/// Maximum length of a sentence, in characters.
 pub const SENTENCE_MAX: usize = 400;
 
 /// A result of StoreBench.
@@ -42,52 +43,52 @@ pub const SENTENCE_MAX: usize = 400;
 pub struct Document {
     /// `fonio.storebench/1`.
     pub schema: String,
-    /// The program that measured: `fonio 0.1.0`.
+    /// The program that created the result: `fonio 0.1.0`.
     pub tool: String,
-    /// The measuring program below it: `fio-3.33`; for a model, `model`.
+    /// The program that issued the requests: `fio-3.33`; for a model, `model`.
     pub engine: String,
-    /// The beginning, in seconds since 1970.
+    /// The start time, in seconds since 1970.
     pub began_unix_s: u64,
-    /// The length of the run in seconds, together with its continuations.
+    /// The duration of the run in seconds, including its continuations.
     pub took_s: f64,
-    /// What was measured: a device, an emulated device or a model.
+    /// The measured object: a device, an emulated device or a model.
     pub origin: Origin,
-    /// Results are compared only if their keys are equal.
+    /// The comparison key; only results with equal keys are compared.
     pub key: Key,
     /// The device.
     pub device: DeviceIdentity,
     /// The machine.
     pub machine: Machine,
-    /// Every figure of the catalogue by its name. Figures that were not measured say why.
+    /// All figures of the catalogue, by name. Figures that were not measured have a reason.
     pub figures: BTreeMap<String, Measure>,
     /// The rate of the sustained write over time.
     pub sustained_curve: Option<Curve>,
     /// The launch of each app.
     pub launches: Vec<Launch>,
-    /// Whether the device stores as much as it says.
+    /// Whether the device has its stated capacity.
     pub capacity_check: CapacityCheck,
     /// SD classes by name: A1, A2, V6, V10, V30, V60, V90.
     pub classes: BTreeMap<String, ClassVerdict>,
-    /// The wear that the device reports; absent if it reports none.
+    /// The wear according to the device; absent if the device does not report it.
     pub health: Option<Health>,
     /// Bytes that the run wrote to the device.
     pub written_bytes: u64,
     /// The verdict, in sentences.
     pub verdict: String,
-    /// Remarks on the run. They stay on the machine: a [`Submission`](crate::Submission) has none.
-    #[schemars(description = "Remarks on the run. They stay on the machine: a [`Submission`] has none.")]
+    /// Remarks on the run. They stay on the machine; a [`Submission`](crate::Submission) has none.
+    #[schemars(description = "Remarks on the run. They stay on the machine; a [`Submission`] has none.")]
     pub notes: Vec<String>,
 }
 
-/// What a result was measured on. Generated results are never mixed with measured ones.
+/// The origin of a result. Generated results are never mixed with measured ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
     /// A device.
     Measured,
-    /// A model of a device that is served in real time as a block device.
+    /// An emulated device: a device model, served in real time as a block device.
     Emulated,
-    /// A model of a device in virtual time.
+    /// A device model in virtual time.
     Model,
 }
 
@@ -97,27 +98,27 @@ pub enum Origin {
 pub struct Key {
     /// [`TEST_VERSION`].
     pub test_version: u32,
-    /// Whether it was a quick run, whose figures are less certain.
+    /// The effort of the run; figures of a quick run are less certain.
     pub effort: Effort,
     /// A directory or a raw device.
     pub mode: Mode,
     /// The file system, such as `ext4`; `none` for a raw device.
     pub file_system: String,
-    /// The upper limit of the class of the device's size, in 10⁹ bytes: 1, 2, 4, 8, … 65536.
+    /// The upper limit of the device's size class, in 10⁹ bytes: 1, 2, 4, 8, … 65536.
     pub size_class_gb: u32,
 }
 
-/// How thoroughly a run measured.
+/// The thoroughness of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Effort {
-    /// Each figure was repeated until it was stable, or the time was over.
+    /// Each figure was repeated until it was stable or the time was over.
     Full,
     /// Each figure was measured once, for a short time.
     Quick,
 }
 
-/// Where a run measured.
+/// The kind of target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
@@ -130,7 +131,7 @@ pub enum Mode {
 }
 
 impl fmt::Display for Key {
-    /// Writes the key in one word: `v1.full.directory.ext4.32gb`.
+    /// Formats the key as one word: `v1.full.directory.ext4.32gb`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let effort = match self.effort {
             Effort::Full => "full",
@@ -145,11 +146,11 @@ impl fmt::Display for Key {
     }
 }
 
-/// The largest class of sizes, in 10⁹ bytes.
+/// The largest size class, in 10⁹ bytes.
 pub const SIZE_CLASS_MAX_GB: u32 = 65536;
 
-/// The class of a device's size: the smallest power of two in 10⁹ bytes that is not below it. A device may be up to 8 %
-/// above the class, because some makers count in 2³⁰ bytes.
+/// The size class of a device: its size in 10⁹ bytes, rounded up to a power of two. A device may exceed its
+/// class by up to 8 %, because some manufacturers count in 2³⁰ bytes.
 pub fn size_class_gb(capacity_bytes: u64) -> u32 {
     let mut class = 1;
     while class < SIZE_CLASS_MAX_GB && capacity_bytes as f64 > f64::from(class) * 1.08e9 {
@@ -158,7 +159,7 @@ pub fn size_class_gb(capacity_bytes: u64) -> u32 {
     class
 }
 
-/// The machine of a run, without its name.
+/// The machine of a run, without its host name.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Machine {
@@ -172,25 +173,25 @@ pub struct Machine {
     pub kernel: String,
     /// The distribution: `Debian GNU/Linux 12 (bookworm)`.
     pub distribution: Option<String>,
-    /// Whether it is a virtual machine; absent if that is not known.
+    /// Whether it is a virtual machine; absent if unknown.
     pub virtual_machine: Option<bool>,
-    /// The mount options that change speed; options with paths or names are left out.
+    /// The mount options that affect speed, without options that contain paths or names.
     pub mount_options: Vec<String>,
-    /// The encryption below the file system: `dm-crypt`.
+    /// The encryption layer below the file system: `dm-crypt`.
     pub encryption: Option<String>,
     /// The compression of the file system: `zstd:3`.
     pub compression: Option<String>,
-    /// Whether cached pages were dropped before parts that could use them.
+    /// Whether cached pages were dropped before the parts that could use them.
     pub caches_dropped: bool,
 }
 
-/// The value of a figure, or why there is none.
+/// The value of a figure, or why it is missing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Measure {
     /// It was measured.
     Measured(Value),
-    /// It was not measured; the text says why.
+    /// It was not measured, for this reason.
     NotMeasured(String),
 }
 
@@ -198,29 +199,29 @@ pub enum Measure {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Value {
-    /// The mean over the runs; for a concurrency parameter, the parameter.
+    /// The mean over the runs, or the value of a concurrency parameter.
     pub value: f64,
-    /// The unit, the same as in the catalogue.
+    /// The unit from the catalogue.
     #[schemars(with = "UnitOfFigure")]
     pub unit: Unit,
     /// The number of runs.
     pub runs: u32,
-    /// The lower end of the interval of 95 %; of a single run, the value.
+    /// The lower end of the 95 % confidence interval; for a single run, the value.
     pub low: f64,
-    /// The upper end of the interval of 95 %; of a single run, the value.
+    /// The upper end of the 95 % confidence interval; for a single run, the value.
     pub high: f64,
-    /// Whether the value was known precisely enough when the repetitions ended.
+    /// Whether the value was precise enough when the repetitions ended.
     pub stable: bool,
 }
 
-/// Six significant digits are finer than any measurement.
+/// Rounds to six significant digits, which are finer than any measurement.
 fn rounded(number: f64) -> f64 {
     format!("{number:.5e}").parse().unwrap_or(number)
 }
 
 impl Measure {
-    /// Rounds to six significant digits, and ends the interval at the limits of the figure: a share has at most 100 %. The
-    /// value stays inside of its interval, because the order of numbers stays.
+    /// Rounds to six significant digits, and cuts the interval at the limits of the figure: a share is at
+    /// most 100 %. The value stays within its interval, because rounding preserves the order.
     pub fn put_in_order(&mut self, figure: &CatalogueFigure) {
         if let Measure::Measured(value) = self {
             (value.value, value.low, value.high) =
@@ -230,7 +231,7 @@ impl Measure {
         }
     }
 
-    /// The value, if it was measured.
+    /// The value if it was measured.
     pub fn value(&self) -> Option<&Value> {
         match self {
             Measure::Measured(value) => Some(value),
@@ -243,38 +244,38 @@ impl Measure {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Curve {
-    /// The distance of two points in seconds.
+    /// The time between two points, in seconds.
     pub interval_s: f64,
     /// The mean rates in the intervals, in 10⁶ bytes per second; at most 600.
     pub mb_s: Vec<f64>,
 }
 
-/// The launch of one app.
+/// The launch times of one app.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Launch {
     /// The app's name in the workload, such as `angry_birds`.
     pub app: String,
-    /// The median time of a launch without cached files, in milliseconds.
+    /// The median launch time without cached files, in milliseconds.
     pub cold_ms: f64,
-    /// The median time of a launch with cached files, in milliseconds.
+    /// The median launch time with cached files, in milliseconds.
     pub warm_ms: f64,
 }
 
-/// Whether a device stores as much as it says.
+/// Whether a device has its stated capacity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", tag = "verdict", deny_unknown_fields)]
 pub enum CapacityCheck {
-    /// Everything that was written was read back.
+    /// All written data were read back.
     Genuine {
         /// Bytes that were written and read back.
         checked_bytes: u64,
-        /// Whether the places that were checked are spread over the complete device.
+        /// Whether the checked regions are spread over the complete device.
         complete: bool,
     },
-    /// The device returned other data than was written, twice, without reporting an error.
+    /// The device returned wrong data twice, without reporting an error.
     Fake {
-        /// The finding in a sentence.
+        /// The finding as a sentence.
         reason: String,
         /// Bytes that were written.
         checked_bytes: u64,
@@ -283,21 +284,21 @@ pub enum CapacityCheck {
     },
     /// It was not checked, or the check ended without a verdict.
     NotChecked {
-        /// The reason in a sentence.
+        /// The reason as a sentence.
         reason: String,
     },
 }
 
-/// Whether the limits of an SD class are met. Only the figures are compared; the tests of the classes have their own queue
-/// depth and a fresh card.
+/// Whether a result meets the limits of an SD class. Only the figures are compared; the official tests use
+/// another queue depth and a fresh card.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum ClassVerdict {
     /// Every limit is met.
     Met,
-    /// A limit is missed; the text says which, and by how much.
+    /// A limit is missed. The text gives the limit and the value.
     NotMet(String),
-    /// A figure that it needs was not measured; the text says which.
+    /// A required figure was not measured. The text names it.
     NotMeasured(String),
 }
 
@@ -305,16 +306,16 @@ pub enum ClassVerdict {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Health {
-    /// The used part of the device's life, in steps of 10 %, at most.
+    /// Upper bound of the used share of the device's lifetime, in steps of 10 %.
     pub life_used_percent: Option<u8>,
-    /// The same of its second kind of flash.
+    /// The same for its second type of flash.
     pub life_used_b_percent: Option<u8>,
     /// The state of its reserved blocks: `normal`, `warning`, `urgent`.
     pub reserved_blocks: Option<String>,
 }
 
 impl Document {
-    /// The value of a figure, if it was measured.
+    /// The value of a figure if it was measured.
     pub fn value(&self, figure: &str) -> Option<&Value> {
         self.figures.get(figure)?.value()
     }

@@ -1,5 +1,5 @@
-//! The catalogue of a result's figures: each has one name, one label, one unit, one direction and the range of possible
-//! values. The run, the terminal, comparisons and the results service read it.
+//! The catalogue of a result's figures. Each figure has a name, a label, a unit, a direction and a range of
+//! possible values. Runs, the terminal, comparisons and the results service use it.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -9,7 +9,7 @@ use fonio_core::{Access, Better, Figure, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The units that a document can have; only for its schema. Values have a [`Unit`] whose name is one of these.
+/// The units in a document, for its schema only. The [`Unit`] of a value has one of these names.
 #[derive(JsonSchema)]
 #[schemars(rename = "Unit", description = "The unit of a figure.")]
 #[allow(dead_code, reason = "only its schema is used")]
@@ -26,35 +26,35 @@ pub(crate) enum UnitOfFigure {
     /// A ratio of two values.
     #[serde(rename = "ratio")]
     Ratio,
-    /// A number of things.
+    /// A count.
     #[serde(rename = "count")]
     Count,
     /// Bytes.
     #[serde(rename = "bytes")]
     Bytes,
-    /// Hundredths of a whole.
+    /// Percent.
     #[serde(rename = "%")]
     Percent,
 }
 
-/// The parts of a run, in their order. A part is measured in one piece, and an interrupted run repeats only the parts that
-/// it has not finished.
+/// The parts of a run in their order. A part is measured without interruption; a continued run repeats only
+/// unfinished parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
     /// Sequential and random bandwidth, and response times by size.
     Sizes,
-    /// Slowdown of reads and writes beside each other.
+    /// Slowdown of concurrent reads and writes.
     Slowdown,
     /// Small synchronous writes.
     Sync,
     /// A long sequential write.
     Sustained,
-    /// The launch of forty apps, and the processor time spent in it.
+    /// The launch of forty apps, and its processor time.
     Launch,
     /// Speedup by concurrency and the four parameters.
     Concurrency,
-    /// Whether the device stores as much as it says.
+    /// Whether the device has its stated capacity.
     Capacity,
 }
 
@@ -70,7 +70,7 @@ impl Part {
         Part::Capacity,
     ];
 
-    /// Its words for people.
+    /// The label for people.
     pub fn label(self) -> &'static str {
         match self {
             Part::Sizes => "bandwidth and response times",
@@ -84,7 +84,7 @@ impl Part {
     }
 }
 
-/// A figure of the catalogue: its declaration, its range, and the part that measures it.
+/// A figure of the catalogue.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CatalogueFigure {
     /// Its name, label, unit and direction.
@@ -92,7 +92,7 @@ pub struct CatalogueFigure {
     pub figure: Figure,
     /// The smallest possible value.
     pub min: f64,
-    /// The largest value that is taken for possible.
+    /// The largest plausible value.
     pub max: f64,
     /// The part of the run that measures it.
     pub part: Part,
@@ -106,13 +106,13 @@ impl Deref for CatalogueFigure {
     }
 }
 
-/// Sizes of requests, in bytes, whose response times are measured.
+/// Request sizes, in bytes, for which response times are measured.
 pub const SIZES: [u64; 3] = [4 << 10, 64 << 10, 512 << 10];
 
-/// Numbers of requests at once whose speedup is measured.
+/// Numbers of concurrent requests for which the speedup is measured.
 pub const AT_ONCE: [u32; 5] = [2, 4, 8, 16, 32];
 
-/// Numbers of readers, and of writers at the same time.
+/// Numbers of concurrent readers; the same number of writers runs with them.
 pub const BESIDE: [u32; 2] = [1, 4];
 
 /// Returns every figure, in the order of the parts.
@@ -131,27 +131,26 @@ pub fn catalogue() -> Vec<CatalogueFigure> {
 static BY_NAME: LazyLock<BTreeMap<String, CatalogueFigure>> =
     LazyLock::new(|| catalogue().into_iter().map(|figure| (figure.name.clone(), figure)).collect());
 
-/// The catalogue by names.
+/// The catalogue by name.
 pub fn by_name() -> &'static BTreeMap<String, CatalogueFigure> {
     &BY_NAME
 }
 
-/// The figure of this name.
+/// The figure with this name.
 pub fn find(name: &str) -> Option<CatalogueFigure> {
     by_name().get(name).cloned()
 }
 
-/// The name of a size in figures: `4k`.
+/// Formats a size for the name of a figure: `4k`.
 pub fn size_name(bytes: u64) -> String {
     format!("{}k", bytes >> 10)
 }
 
-/// Faster than every bus of flash storage: a PCIe 6 device with four lanes.
+/// Limit of throughput: a PCIe 6 device with four lanes, the fastest bus of flash storage.
 const MB_S_MAX: f64 = 32_000.0;
-/// A response of ten minutes would exceed a run.
+/// Ten minutes: a longer response would exceed a run.
 const MS_MAX: f64 = 600_000.0;
 
-/// A figure between 0 and `max`.
 fn figure(
     part: Part,
     name: String,
@@ -172,7 +171,7 @@ fn bandwidth(all: &mut Vec<CatalogueFigure>) {
         let (name, label) = (format!("bandwidth.{}", access.name()), format!("{}, {size}", access.words()));
         all.push(figure(Part::Sizes, name, label, Unit::MbPerS, HIGHER, MB_S_MAX));
     }
-    // Figure 6 of Nguyen et al. 2015 ranks models by it.
+    // Figure 6 of Nguyen et al. 2015 ranks phone models by this sum.
     let (name, label) = ("bandwidth.total".to_owned(), "sum of the four bandwidths".to_owned());
     all.push(figure(Part::Sizes, name, label, Unit::MbPerS, HIGHER, 4.0 * MB_S_MAX));
 }

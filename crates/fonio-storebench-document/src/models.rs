@@ -1,5 +1,5 @@
-//! The shipped results of models of devices, with which results of devices are compared. `fonio-bench` computes them
-//! (`cargo studies storebench models`). They are marked as computed, and never mixed with measured ones.
+//! The shipped results of device models, for comparison with results of devices. `fonio-bench` computes them
+//! (`cargo studies storebench models`). They are marked as computed, and never mixed with measured results.
 
 use std::io::{Read, Write};
 
@@ -9,14 +9,14 @@ use flate2::write::GzEncoder;
 
 use crate::document::Document;
 
-/// The data set: documents in JSON, one a line, compressed.
+/// The data set: compressed JSON documents, one per line.
 const SHIPPED: &[u8] = include_bytes!("../data/models.jsonl.gz");
 
 /// Returns the shipped results of models.
 ///
 /// # Panics
 ///
-/// If the data set, which is a part of the program, cannot be read; a test reads it.
+/// If the built-in data set is unreadable; a test ensures that it is readable.
 pub fn shipped() -> Vec<Document> {
     let mut text = String::new();
     GzDecoder::new(SHIPPED).read_to_string(&mut text).expect("the data set is a part of the program");
@@ -24,7 +24,7 @@ pub fn shipped() -> Vec<Document> {
     documents.collect::<Result<_, _>>().expect("the data set is a part of the program")
 }
 
-/// Writes a data set as [`shipped`] reads it.
+/// Writes a data set in the format of [`shipped`].
 pub fn pack(documents: &[Document]) -> std::io::Result<Vec<u8>> {
     let mut packed = GzEncoder::new(Vec::new(), Compression::best());
     for document in documents {

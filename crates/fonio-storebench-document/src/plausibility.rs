@@ -1,19 +1,18 @@
-//! Rules for results that cannot be true, or that do not show a device. A result that breaks one is stored
-//! and has a page with the reason, but no place in rankings, distributions and dumps.
+//! Rules for results that cannot be true, or that do not describe a device. A result that breaks a rule is
+//! stored, and its page shows the reason, but rankings, distributions and dumps omit it.
 //!
-//! A rule states a physical limit or a contradiction with a margin, so that an unusual device is not accused.
+//! A rule is a physical limit or a contradiction, with a margin for unusual devices.
 
 use fonio_core::DeviceKind;
 
 use crate::document::{Document, Origin};
 use crate::figures::{SIZES, size_name};
 
-/// The names of the access patterns in figures.
 const ACCESSES: [&str; 4] = ["seq_read", "seq_write", "rand_read", "rand_write"];
 
 type Rule = fn(&Document, u64) -> Option<String>;
 
-/// The rules in the order in which they are tried.
+/// The rules in the order of their checks.
 const RULES: [Rule; 9] = [
     from_the_future,
     virtual_machine,
@@ -26,12 +25,13 @@ const RULES: [Rule; 9] = [
     median_above_p99,
 ];
 
-/// The reason to hide a document that was received at `now_unix_s`: a sentence that continues "hidden because …".
+/// The reason to hide a document that was received at `now_unix_s`, as the continuation of "hidden because
+/// …".
 pub fn reason_to_hide(document: &Document, now_unix_s: u64) -> Option<String> {
     RULES.iter().find_map(|rule| rule(document, now_unix_s))
 }
 
-/// Clocks and time zones differ by less than this.
+/// Tolerance for wrong clocks and time zones.
 const AHEAD_MAX_S: u64 = 86_400 + 3_600;
 
 fn from_the_future(document: &Document, now_unix_s: u64) -> Option<String> {
@@ -69,7 +69,7 @@ fn interface_mb_s(kind: DeviceKind) -> Option<f64> {
     }
 }
 
-/// The limit of the bus: what the document says, but at most the fastest interface of the kind.
+/// The limit of the bus: the document's value, but at most the fastest interface of the kind.
 fn limit_mb_s(document: &Document) -> Option<f64> {
     let fastest = interface_mb_s(document.device.kind);
     match (document.device.bus_limit_mb_s, fastest) {
@@ -78,7 +78,7 @@ fn limit_mb_s(document: &Document) -> Option<f64> {
     }
 }
 
-/// Limits are nominal, and clocks are a little faster.
+/// Limits are nominal; real clocks can be slightly faster.
 const BUS_MARGIN: f64 = 1.05;
 
 fn above_the_bus(document: &Document, _: u64) -> Option<String> {
@@ -94,14 +94,14 @@ fn above_the_bus(document: &Document, _: u64) -> Option<String> {
     })
 }
 
-/// The median is compared, because a few requests may be answered by a cache on the way.
+/// Compares the median, because a cache may serve a few requests.
 fn faster_than_the_transfer(document: &Document, _: u64) -> Option<String> {
     let limit = limit_mb_s(document)?;
     for access in ACCESSES {
         for bytes in SIZES {
             let name = format!("response.{access}.{}.p50", size_name(bytes));
             let Some(value) = document.value(&name) else { continue };
-            // 10⁶ bytes per second are 1000 bytes per millisecond.
+            // 1 MB/s is 1000 bytes per millisecond.
             let transfer_ms = bytes as f64 / (limit * BUS_MARGIN * 1000.0);
             if value.value < transfer_ms {
                 return Some(format!(
@@ -115,13 +115,13 @@ fn faster_than_the_transfer(document: &Document, _: u64) -> Option<String> {
     None
 }
 
-/// No flash stores a page faster: three quarters of the program time of Z-NAND, 100 µs, which is the shortest that was published
-/// (Cheong et al., A flash memory controller for 15 µs ultra-low-latency SSD, ISSCC 2018), and which no card, eMMC or UFS device
-/// has. Other flash takes 500 to 700 µs.
+/// Minimum time to program a page: three quarters of Z-NAND's 100 µs, the shortest published program time
+/// (Cheong et al., A flash memory controller for 15 µs ultra-low-latency SSD, ISSCC 2018). No card, eMMC or
+/// UFS device uses Z-NAND; other flash takes 500 to 700 µs.
 const PROGRAM_MIN_MS: f64 = 0.075;
 
-/// A synced write that does not wait for flash was answered by a cache. Only cards, eMMC and UFS are judged: NVMe, SATA and USB
-/// drives, and the controllers before disks, may have capacitors or batteries that make their cache safe.
+/// A synchronous write that is faster than flash was only cached. The rule covers only cards, eMMC and UFS.
+/// Capacitors or batteries may protect the cache of NVMe, SATA and USB drives, and of disk controllers.
 fn synced_faster_than_flash(document: &Document, _: u64) -> Option<String> {
     let is_judged = matches!(document.device.kind, DeviceKind::Sd | DeviceKind::Emmc | DeviceKind::Ufs);
     if !is_judged || document.origin != Origin::Measured {
@@ -137,7 +137,8 @@ fn synced_faster_than_flash(document: &Document, _: u64) -> Option<String> {
     })
 }
 
-/// A flash device may read ahead badly, but not by this factor. The sizes of the requests differ in the other direction.
+/// Sequential reads can be slower than random reads if readahead is poor, but not by this factor, because
+/// sequential requests are larger.
 const ORDER_FACTOR: f64 = 4.0;
 
 fn sequential_below_random(document: &Document, _: u64) -> Option<String> {
@@ -203,7 +204,7 @@ mod tests {
         type Change = fn(&mut Document);
         let changes: [Change; 12] = [
             |_| (),
-            // A card of a virtual kind in a virtual machine, but emulated on purpose.
+            // A virtual device in a virtual machine, but emulated on purpose.
             |document| {
                 document.origin = Origin::Emulated;
                 document.device.kind = DeviceKind::Virtual;
@@ -213,7 +214,7 @@ mod tests {
             |document| document.machine.virtual_machine = Some(true),
             |document| document.device.kind = DeviceKind::Virtual,
             |document| set(document, "bandwidth.seq_read", 300.0),
-            // A stated limit above the fastest interface does not help.
+            // A stated limit above the fastest interface is ignored.
             |document| {
                 document.device.kind = DeviceKind::Emmc;
                 document.device.bus_limit_mb_s = Some(9000.0);
@@ -255,7 +256,7 @@ mod tests {
                 assert_eq!(reason.is_some(), hidden && too_fast, "{kind:?} {median}: {reason:?}");
             }
         }
-        // A run that did not measure it, or that an older fonio made, is not accused.
+        // A run that lacks the figure, or that comes from an older fonio, is not hidden.
         let unknown = Some(Measure::NotMeasured("no time left".to_owned()));
         for measure in [unknown, None] {
             let mut document = sample::document();

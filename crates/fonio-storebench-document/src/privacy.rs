@@ -1,22 +1,22 @@
-//! Refuses texts that name a machine or a single device. StoreBench's own check refuses paths, addresses and long numbers; the
-//! service adds names of hosts and words that introduce a serial number, because other programs than `fonio`
-//! can send results.
+//! Refuses texts that identify a machine or a single device. StoreBench's own check refuses paths, addresses
+//! and long numbers. The service also refuses host names and words that introduce a serial number, because
+//! programs other than `fonio` can send results.
 
 use serde_json::Value;
 
 use crate::check::Problem;
 
-/// The last part of names of hosts in local networks and in the most common domains.
+/// Suffixes of host names in local networks and in the most common domains.
 const DOMAINS: &str = "arpa box cloud com corp de dev edu fritz home internal intranet io lan local localdomain \
     localhost net org private test uk";
 
-/// Words after which a serial number follows.
+/// Words before a serial number.
 const SERIAL_WORDS: [&str; 5] = ["serial", "serialno", "s/n", "cid", "hostname"];
 
-/// The same, directly before it.
+/// Prefixes of a word with a serial number.
 const SERIAL_STARTS: [&str; 5] = ["serial=", "serial:", "sn=", "sn:", "hostname="];
 
-/// Finds texts in a document's JSON that must not be published, with their places.
+/// Finds texts in a document's JSON that must not be published, with their fields.
 ///
 /// # Panics
 ///
@@ -30,14 +30,14 @@ pub fn problems(json: &str) -> Vec<Problem> {
     found
 }
 
-/// Returns whether a text of the JSON is private, or hard to read. Nearly every document has no such text,
-/// and needs no tree of its values, which would take as long as all other processing of a submission.
+/// Returns whether the JSON may contain a private text. For nearly all documents, this fast check makes
+/// parsing the JSON again unnecessary. Parsing takes as long as all other processing of a submission.
 fn may_be_private(json: &str) -> bool {
     if json.contains('\\') {
-        // An escaped letter: the text is not that of the JSON.
+        // An escape: the raw JSON differs from the text.
         return true;
     }
-    // Without escapes, every second part between quotation marks is a text: a value, or the name of one.
+    // Without escapes, every second part between quotation marks is a string: a key or a value.
     json.split('"').skip(1).step_by(2).any(|text| private(text).is_some())
 }
 
@@ -148,7 +148,7 @@ mod tests {
     fn every_text_of_a_document_is_looked_at() {
         let clean = serde_json::to_value(crate::sample::document()).unwrap();
         assert_eq!(problems(&clean.to_string()), []);
-        // Each text in turn becomes a host's name.
+        // Replaces each text in turn by a host name.
         let mut texts = 0;
         for at in 0.. {
             let mut document = clean.clone();
@@ -159,7 +159,7 @@ mod tests {
             texts += 1;
             let found = problems(&document.to_string());
             assert_eq!(found.len(), 1, "text {at}");
-            // The same with an escape, which needs the tree of values.
+            // Tests the same with an escape, so that the JSON is parsed.
             document["zzz"] = Value::from("a \"quotation\"");
             assert_eq!(problems(&document.to_string()), found);
         }

@@ -1,4 +1,4 @@
-//! A document for tests and benchmarks: an SD card as StoreBench's first version describes it.
+//! A document for tests and benchmarks: an SD card, in the format of StoreBench's first version.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +14,12 @@ use crate::figures::{self, CatalogueFigure};
 /// 2026-01-01.
 pub const BEGAN_UNIX_S: u64 = 1_767_225_600;
 
-/// A complete document without problems: every figure is measured.
+/// A complete, valid document: all figures are measured.
 pub fn document() -> Document {
     scaled(1.0)
 }
 
-/// The document of a card that is `speed` times as fast.
+/// Creates the document of a card that is faster by the factor `speed`.
 pub fn scaled(speed: f64) -> Document {
     let figures: BTreeMap<String, Measure> = figures::catalogue()
         .into_iter()
@@ -94,7 +94,7 @@ fn measure(figure: &CatalogueFigure, speed: f64) -> Measure {
         Unit::Ms => {
             let (op, rate) = if figure.name.contains("write") { (2.5, 20.0) } else { (0.75, 40.0) };
             let kib = [4.0, 64.0, 512.0].into_iter().find(|kib| figure.name.contains(&format!(".{kib}k.")));
-            // KiB over MB/s are 1.024 milliseconds.
+            // 1 KiB at 1 MB/s takes 1.024 ms.
             let tail = if figure.name.ends_with("p99") { 2.0 } else { 1.0 };
             (op + kib.unwrap_or(4.0) * 1.024 / rate) * tail / speed
         }

@@ -1,4 +1,4 @@
-//! The standing of a result among others: the empirical distribution of a figure.
+//! The standing of a result among others, by the empirical distribution of a figure.
 
 use std::sync::OnceLock;
 
@@ -8,16 +8,16 @@ use crate::document::{Document, Origin};
 use crate::figures;
 use crate::models;
 
-/// The place of a value among others.
+/// The standing of a value among others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Standing {
-    /// Hundredths of the others that are worse; equal ones count half.
+    /// Percentage of the other values that are worse; equal values count half.
     pub better_than_percent: f64,
-    /// The number of others.
+    /// The number of other values.
     pub others: usize,
 }
 
-/// Places `value` among `others`; `None` without others.
+/// Ranks `value` among `others`; `None` if there are no others.
 pub fn among(value: f64, better: Better, others: &[f64]) -> Option<Standing> {
     if others.is_empty() {
         return None;
@@ -28,12 +28,12 @@ pub fn among(value: f64, better: Better, others: &[f64]) -> Option<Standing> {
     Some(Standing { better_than_percent, others: others.len() })
 }
 
-/// Places a figure of `document` among the shipped results of models. The document's own model is not among them.
+/// Ranks a figure of `document` among the shipped results of models, without the document's own model.
 pub fn among_models(document: &Document, figure: &str) -> Option<Standing> {
     among_models_at(document, figure, document.value(figure)?.value)
 }
 
-/// The same, if the document's value was another one.
+/// Works like [`among_models`], but ranks `value` instead of the document's value.
 pub(crate) fn among_models_at(document: &Document, figure: &str, value: f64) -> Option<Standing> {
     static SHIPPED: OnceLock<Vec<Document>> = OnceLock::new();
     let better = figures::find(figure)?.better?;

@@ -1,4 +1,4 @@
-//! The part of a document that leaves the machine, and how a server reads it.
+//! The part of a document that leaves the machine, and its parser for servers.
 
 use std::ops::Deref;
 
@@ -8,16 +8,15 @@ use crate::check::Problem;
 use crate::document::Document;
 use crate::privacy;
 
-/// A document without everything that is only for its owner: it has no notes, and its time is that of the day.
+/// A document without its owner's private data: it has no notes, and its time is rounded down to the day.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Submission(Document);
 
-/// Seconds of a day.
 pub(crate) const DAY_S: u64 = 86_400;
 
 impl Submission {
-    /// Strips a document.
+    /// Removes the private data from a document.
     ///
     /// # Errors
     ///
@@ -29,11 +28,11 @@ impl Submission {
         Submission::accept(stripped)
     }
 
-    /// Takes a document as it was sent. The server calls this.
+    /// Accepts a received document. The server calls this.
     ///
     /// # Errors
     ///
-    /// The problems of the document, and notes, which a submission does not have.
+    /// The problems of the document, including notes, because a submission has none.
     pub fn accept(document: Document) -> Result<Submission, Vec<Problem>> {
         let mut problems = document.check();
         if !document.notes.is_empty() {
@@ -45,12 +44,12 @@ impl Submission {
         if problems.is_empty() { Ok(Submission(document)) } else { Err(problems) }
     }
 
-    /// Reads the bytes that a client sent. Returns also the document's JSON, as it is stored: the text that is searched for
-    /// private words.
+    /// Reads the bytes from a client. Also returns the document's JSON for storage and for the search for
+    /// private texts.
     ///
     /// # Errors
     ///
-    /// The bytes are not a document, or the document is refused.
+    /// If the bytes are not a document, or the document is refused.
     pub fn read(bytes: &[u8]) -> Result<(Submission, String), Refusal> {
         let not_a_document = |sentence: String| Refusal::NotADocument(sentence);
         let text = std::str::from_utf8(bytes).map_err(|error| {
@@ -83,10 +82,10 @@ impl Deref for Submission {
     }
 }
 
-/// Why bytes are not accepted as a submission.
+/// The reason why bytes are refused as a submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// They are not a document of StoreBench, for the reason in the sentence.
+    /// They are not a StoreBench document; the sentence gives the reason.
     NotADocument(String),
     /// The document has these problems.
     Problems(Vec<Problem>),

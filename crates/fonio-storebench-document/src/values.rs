@@ -1,4 +1,4 @@
-//! Values with their intervals of 95 %, from repeated runs.
+//! Values with their 95 % confidence intervals, from repeated runs.
 
 use fonio_core::Unit;
 use fonio_core::statistics::sample::{Spread, is_known};
@@ -7,33 +7,34 @@ use fonio_core::statistics::welch::KnownMean;
 
 use crate::document::{Measure, Value};
 
-/// A value is stable if its mean is known to this share of it, as in the other benchmarks.
+/// A value is stable if its relative standard error is at most this, as in the other benchmarks.
 pub const ERROR_MAX: f64 = 0.02;
 
-/// Intervals hold the true value in all but this share of measurements.
+/// Share of measurements whose interval does not contain the true value.
 const INTERVAL_LEVEL: f64 = 0.05;
 
-/// The point of Student's t for a two-sided interval of 95 %.
+/// The critical value of Student's t for a two-sided 95 % interval.
 fn student(freedom: usize) -> f64 {
     student::two_sided(INTERVAL_LEVEL, freedom as f64)
 }
 
-/// The mean that a value gives, with its variance.
+/// Recovers the mean of a value with its variance.
 ///
-/// Of a sum or a ratio, the degrees of freedom are those of the part with the fewest runs, so claims are rather too rare.
+/// A sum or ratio gets the degrees of freedom of its part with the fewest runs. This is conservative: it
+/// makes claims rarer.
 fn known(value: &Value) -> KnownMean {
     let freedom = f64::from(value.runs.saturating_sub(1).max(1));
-    // Below 0 an interval is cut off, so its upper half has the width.
+    // An interval is cut off at 0, so its upper half gives the width.
     let error = (value.high - value.value) / student::two_sided(INTERVAL_LEVEL, freedom);
     KnownMean { mean: value.value, variance: error * error, freedom }
 }
 
-/// Returns whether the means of two values differ at a level, by Welch's t.
+/// Returns whether the means of two values differ at a significance level, by Welch's t-test.
 pub fn differ(first: &Value, second: &Value, level: f64) -> bool {
     known(first).differs(&known(second), level)
 }
 
-/// The mean of `values`; without values, not measured for that reason.
+/// The mean of `values`; not measured if there are none.
 pub fn mean(values: &[f64], unit: Unit, or: &str) -> Measure {
     let Some(spread) = Spread::of(values) else { return Measure::NotMeasured(or.to_owned()) };
     let half = match values.len() {
@@ -51,7 +52,7 @@ pub fn mean(values: &[f64], unit: Unit, or: &str) -> Measure {
     })
 }
 
-/// The mean of `above` over the mean of `below`, whose runs are independent.
+/// The mean of `above` divided by the mean of `below`. Their runs are independent.
 pub fn ratio(above: &[f64], below: &[f64], or: &str) -> Measure {
     let not_measured = || Measure::NotMeasured(or.to_owned());
     let (Some(up), Some(down)) = (Spread::of(above), Spread::of(below)) else {
@@ -71,12 +72,12 @@ pub fn ratio(above: &[f64], below: &[f64], or: &str) -> Measure {
         runs: runs as u32,
         low: (value - half).max(0.0),
         high: value + half,
-        // A ratio has the errors of both.
+        // A ratio has the errors of both means.
         stable: runs > 1 && relative <= ERROR_MAX * std::f64::consts::SQRT_2,
     })
 }
 
-/// The sum of measured values; not measured if one of them was not.
+/// The sum of values; not measured if a value is missing.
 pub fn sum<'a>(values: impl Iterator<Item = Option<&'a Value>>, or: &str) -> Measure {
     let values: Option<Vec<&Value>> = values.collect();
     let Some(values) = values.filter(|values| !values.is_empty()) else {
@@ -113,7 +114,7 @@ mod tests {
         assert!(known.stable && (known.high - 10.0 - 4.303 * 0.1 / 3f64.sqrt()).abs() < 1e-4, "{known:?}");
     }
 
-    /// Normal errors: the intervals hold the true value in about 95 of 100 measurements.
+    /// With normal errors, the intervals contain the true value in about 95 of 100 measurements.
     #[test]
     fn intervals_hold_the_truth() {
         const MEASUREMENTS: u64 = 2000;
@@ -131,7 +132,8 @@ mod tests {
                 let both = measured(&ratio(&above, &below, ""));
                 ratios += u64::from(both.low <= 3.0 && 3.0 <= both.high);
             }
-            // 95 % of 2000 is 1900, with a standard deviation of 10; the interval of a ratio is a little too wide.
+            // 95 % of 2000 is 1900, with a standard deviation of 10; the interval of a ratio is slightly too
+            // wide.
             assert!((1860..=1940).contains(&means), "{runs} runs: {means}");
             assert!((1860..=1995).contains(&ratios), "{runs} runs: {ratios}");
         }

@@ -1,4 +1,4 @@
-//! The verdict on a result: fake or not, the weak point, the classes.
+//! The verdict on a result: whether it is a fake, its weak points, and its SD classes.
 
 use fonio_core::Unit;
 
@@ -7,7 +7,7 @@ use crate::document::{CapacityCheck, ClassVerdict, Document, Origin};
 use crate::figures;
 use crate::standing::{self, Standing};
 
-/// The figures among which the weak point is searched, with their words at the beginning of a sentence.
+/// The candidate figures for the weak point, with their words at the beginning of a sentence.
 const WEAK: [(&str, &str); 9] = [
     ("bandwidth.rand_write", "Random writes"),
     ("bandwidth.rand_read", "Random reads"),
@@ -20,13 +20,12 @@ const WEAK: [(&str, &str); 9] = [
     ("response.rand_read.4k.p99", "The slowest random reads"),
 ];
 
-/// The share of the models from which upward nothing is called weak.
+/// A figure that is better than this percentage of the models is not weak.
 const WEAK_PERCENTILE: f64 = 50.0;
 
-/// The maximum number of weak points that are listed.
 const WEAK_MAX: usize = 3;
 
-/// The verdict in sentences.
+/// Returns the verdict as sentences.
 pub fn sentence(document: &Document) -> String {
     let mut sentences = Vec::new();
     if let CapacityCheck::Fake { reason, .. } = &document.capacity_check {
@@ -42,13 +41,12 @@ pub fn sentence(document: &Document) -> String {
     sentences.join(" ")
 }
 
-/// A part, and its standing among the models.
 struct Part {
     words: &'static str,
     shown: String,
     standing: Standing,
-    /// The lowest and the highest standing within the value's interval, and one model more on each side: ranks of different
-    /// figures are too coarse to be told apart by less.
+    /// The lowest and highest standing within the value's interval. It is extended by one model on each side,
+    /// because ranks are too coarse for smaller differences.
     range: (f64, f64),
 }
 
@@ -69,7 +67,7 @@ impl Part {
 }
 
 fn weak_point(document: &Document) -> Option<String> {
-    // A model is one of those that others are compared with.
+    // Models are the reference, so they get no weak point.
     if document.origin == Origin::Model {
         return None;
     }
@@ -77,7 +75,7 @@ fn weak_point(document: &Document) -> Option<String> {
     weak_sentence(parts.collect())
 }
 
-/// Names the weakest part, and those that do not differ clearly from it.
+/// Names the weakest figure, and the figures that do not clearly differ from it.
 fn weak_sentence(mut parts: Vec<Part>) -> Option<String> {
     parts.sort_by(|a, b| a.standing.better_than_percent.total_cmp(&b.standing.better_than_percent));
     let weakest = parts.first()?;
@@ -108,7 +106,7 @@ fn weak_sentence(mut parts: Vec<Part>) -> Option<String> {
     Some(format!("{} weak points, not told apart: {}.", weak.len(), listed.join("; ")))
 }
 
-/// Words in the middle of a sentence.
+/// Converts words for the middle of a sentence.
 fn lower(words: &str) -> String {
     let mut letters = words.chars();
     letters.next().map_or_else(String::new, |first| first.to_lowercase().chain(letters).collect())
@@ -150,7 +148,7 @@ fn class_sentence(document: &Document) -> Option<String> {
     Some(text + ".")
 }
 
-/// The words for the origin of a generated result, which come before everything else.
+/// The first sentence of a generated result's verdict: its origin.
 pub fn origin_words(origin: Origin) -> Option<&'static str> {
     match origin {
         Origin::Measured => None,
@@ -188,7 +186,7 @@ mod tests {
             weak(vec![writes, reads]),
             "Random reads are the weak point: 1 MB/s, better than 10 % of 18 models of flash devices."
         );
-        // A part that is better than most devices is not weak, even if its interval reaches below the median.
+        // A figure better than the median is not weak, even if its interval reaches below the median.
         let (writes, reads) =
             (part("Random writes", 51.0, (45.0, 57.0)), part("Random reads", 49.0, (43.0, 55.0)));
         assert!(weak(vec![writes, reads]).starts_with("Random reads are the weak point: "));

@@ -1,4 +1,4 @@
-//! The current boot, and the earlier ones that ended cleanly.
+//! The current boot, and earlier boots that ended cleanly.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -6,15 +6,15 @@ use std::path::{Path, PathBuf};
 
 use crate::error::PolicyError;
 
-/// A number that the kernel draws at each boot.
+/// The random id that the kernel generates at each boot.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// The file in which the unit of systemd records the boots that ended cleanly.
+/// The file in which the systemd unit records boots that ended cleanly.
 pub const CLEAN_BOOTS: &str = "/var/lib/fonio/clean-boots";
-/// The number of boots that are remembered. A database that was not opened for this many boots is removed,
-/// which loses a cache, not data.
+/// The number of recorded boots. A database that was not opened for more boots is removed; this loses a
+/// cache, not data.
 const REMEMBERED: usize = 1000;
 
-/// This boot, and the earlier ones that ended cleanly.
+/// The current boot, and earlier boots that ended cleanly.
 #[derive(Clone, Debug)]
 pub struct Boots {
     current: String,
@@ -23,12 +23,12 @@ pub struct Boots {
 }
 
 impl Boots {
-    /// Reads the kernel's number and the record.
+    /// Reads the boot id and the record.
     ///
     /// # Errors
     ///
-    /// [`PolicyError::System`] if the kernel's number cannot be read. A record that cannot be read counts as
-    /// empty: then, caches are removed that could have been kept, but no stale one is used.
+    /// [`PolicyError::System`] if the boot id cannot be read. An unreadable record counts as empty: then
+    /// valid caches may be removed, but no stale cache is used.
     pub fn read() -> Result<Boots, PolicyError> {
         Boots::read_from(Path::new(BOOT_ID), Path::new(CLEAN_BOOTS))
     }
@@ -43,22 +43,22 @@ impl Boots {
         })
     }
 
-    /// The number of this boot.
+    /// The id of this boot.
     pub fn current(&self) -> &str {
         &self.current
     }
 
-    /// Returns whether everything that was written during the boot `id` is on the disk.
+    /// Returns whether all writes of the boot `id` are on the disk.
     pub fn ended_cleanly(&self, id: &str) -> bool {
         self.clean.iter().any(|clean| clean == id)
     }
 
-    /// Records whether this boot has ended cleanly: true after the last program has ended and everything was synced, false when
-    /// programs may start again.
+    /// Records whether this boot has ended cleanly. Pass true after all programs have ended and all data are
+    /// synced, and false before programs start.
     ///
     /// # Errors
     ///
-    /// [`PolicyError::System`]; the record is then unchanged.
+    /// [`PolicyError::System`] if the record cannot be written; it is then unchanged.
     pub fn record(&mut self, is_clean: bool) -> Result<(), PolicyError> {
         let mut clean: Vec<&str> =
             self.clean.iter().map(String::as_str).filter(|id| *id != self.current).collect();
@@ -76,7 +76,7 @@ impl Boots {
     }
 }
 
-/// Replaces a small file, durably: a power cut leaves the old or the new one.
+/// Replaces a small file durably: after a power cut, the old or the new file is there.
 pub(crate) fn replace(path: &Path, text: &str, like: Option<&fs::Metadata>) -> Result<(), PolicyError> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}", std::process::id()));
@@ -84,13 +84,13 @@ pub(crate) fn replace(path: &Path, text: &str, like: Option<&fs::Metadata>) -> R
     let write = || {
         let mut file = File::options().write(true).create_new(true).open(&new)?;
         if let Some(like) = like {
-            // Other users of the database have to replace it too. Only root can give a file away; other users
-            // need not do it here.
+            // Keeps the owner, because other users of the database must also be able to replace the file.
+            // Only root can and must do this.
             let _ = std::os::unix::fs::fchown(&file, Some(owner(like).0), Some(owner(like).1));
             file.set_permissions(like.permissions())?;
         }
         file.write_all(text.as_bytes())?;
-        // Not `sync_all`: in a program whose fsync is dropped, this one must not be.
+        // Not `sync_all`: this sync must happen even in a program with dropped fsync calls.
         rustix::fs::fsync(&file)?;
         fs::rename(&new, path)?;
         sync_folder(path)
@@ -112,7 +112,6 @@ fn owner(of: &fs::Metadata) -> (u32, u32) {
     (of.uid(), of.gid())
 }
 
-/// Makes the names in the folder of a file durable.
 pub(crate) fn sync_folder(path: &Path) -> std::io::Result<()> {
     let folder = File::open(path.parent().unwrap_or(Path::new("/")))?;
     Ok(rustix::fs::fsync(&folder)?)

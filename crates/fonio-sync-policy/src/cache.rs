@@ -1,13 +1,13 @@
 //! The contract of databases that are never synced.
 //!
-//! Next to the database `x` lies the marker `x-fonio-boot` with the number of the boot in which `x` was last
-//! written without sync.
+//! The marker `x-fonio-boot` is next to the database `x`. It contains the id of the last boot in which `x`
+//! was written without sync.
 //!
-//! Invariant: the marker of a boot is durable before the first unsynced write of that boot. Therefore, if the
-//! marker names an earlier boot, the database may have lost any of its writes since then, unless that boot
-//! ended cleanly; without a marker, every write was synced. The files are removed before the marker: after a
-//! power cut in between, the rest is removed next time. A killed program changes nothing: its writes are in
-//! the page cache, and the marker names the current boot.
+//! Invariant: the marker of a boot is durable before the first unsynced write of that boot. So if the marker
+//! names an earlier boot that did not end cleanly, any writes since then may be lost. Without a marker, every
+//! write was synced. The files are removed before the marker; after a power cut in between, the rest is
+//! removed next time. Killing a program is harmless: its writes are in the page cache, and the marker names
+//! the current boot.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -21,21 +21,19 @@ use rustix::process::{Flock, FlockType, fcntl_getlk};
 use crate::boots::{Boots, replace, sync_folder};
 use crate::error::PolicyError;
 
-/// The endings that SQLite appends to a database's path for its write-ahead log, that log's index, and its
-/// rollback journal.
+/// The suffixes of SQLite's additional files: write-ahead log, its index, and rollback journal.
 pub const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
 
-/// The end of a marker's name.
 pub(crate) const MARKER: &str = "-fonio-boot";
 
-/// The bytes that SQLite locks in a database (`PENDING_BYTE` and what follows, os.h), and in the index of a write-ahead log
-/// (`UNIX_SHM_BASE` to `UNIX_SHM_DMS`, os_unix.c).
+/// The bytes that SQLite locks: in a database from `PENDING_BYTE` on (os.h), and in the index of a
+/// write-ahead log from `UNIX_SHM_BASE` to `UNIX_SHM_DMS` (os_unix.c).
 const LOCKS: [(&str, u64, u64); 2] = [("", 0x4000_0000, 512), ("-shm", 120, 9)];
 
-/// The state of a database, by its marker.
+/// The state of a database according to its marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// There is no marker: every write was synced as its program requested.
+    /// There is no marker: all writes were synced as the program requested.
     Synced,
     /// The marker was written in this boot.
     OfThisBoot,
@@ -52,12 +50,12 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// The database with this absolute path, which need not exist.
+    /// Creates the cache at an absolute path; the database need not exist.
     pub fn at(database: &Path) -> Cache {
         Cache { database: database.to_owned() }
     }
 
-    /// The database of a marker; `None` for other files.
+    /// Returns the database of a marker; `None` for other files.
     pub fn of_marker(marker: &Path) -> Option<Cache> {
         let database = marker.to_str()?.strip_suffix(MARKER)?;
         Some(Cache { database: database.into() })
@@ -74,7 +72,7 @@ impl Cache {
         path.into()
     }
 
-    /// Returns the state that the marker gives.
+    /// Reads the state from the marker.
     pub fn state(&self, boots: &Boots) -> Result<State, PolicyError> {
         let marker = self.with(MARKER);
         match fs::read_to_string(&marker) {
@@ -87,11 +85,12 @@ impl Cache {
         }
     }
 
-    /// Removes the database if it is stale, and returns the removed files. Afterwards it counts as one that was always synced.
+    /// Removes the database if it is stale, and returns the removed files. Afterwards its state is that of a
+    /// database that was always synced.
     ///
     /// # Errors
     ///
-    /// [`PolicyError::InUse`], and [`PolicyError::System`]: then the database must not be read.
+    /// [`PolicyError::InUse`] or [`PolicyError::System`]; the database must then not be read.
     pub fn remove_stale(&self, boots: &Boots) -> Result<Option<Vec<PathBuf>>, PolicyError> {
         if self.state(boots)? != State::Stale {
             return Ok(None);
@@ -117,11 +116,11 @@ impl Cache {
         Ok(Some(removed))
     }
 
-    /// Makes the marker name this boot. From then on, writes need no sync.
+    /// Writes the id of this boot to the marker. From then on, writes need no sync.
     ///
     /// # Errors
     ///
-    /// [`PolicyError::System`], for example on a full disk; then writes need a sync.
+    /// [`PolicyError::System`], for example if the disk is full; writes then need a sync.
     ///
     /// # Panics
     ///
@@ -129,7 +128,7 @@ impl Cache {
     pub fn mark(&self, boots: &Boots) -> Result<(), PolicyError> {
         match self.state(boots)? {
             State::OfThisBoot => return Ok(()),
-            State::Stale => panic!("a stale database would pass as one of this boot"),
+            State::Stale => panic!("a stale database must not be marked with this boot"),
             State::Synced | State::Kept => {}
         }
         let _lock = self.lock()?;
@@ -137,7 +136,7 @@ impl Cache {
         replace(&self.with(MARKER), &format!("{}\n", boots.current()), like.as_ref())
     }
 
-    /// Keeps other processes from removing and marking databases of the same folder at the same time.
+    /// Locks the folder, so that other processes do not remove or mark its databases at the same time.
     fn lock(&self) -> Result<File, PolicyError> {
         let folder = self.database.parent().unwrap_or(Path::new("/"));
         let file = File::open(folder).map_err(PolicyError::system("open", folder))?;
@@ -146,7 +145,7 @@ impl Cache {
         Ok(file)
     }
 
-    /// Refuses a database on which another process holds locks of SQLite.
+    /// Returns an error if another process holds SQLite locks on the database.
     fn check_unused(&self) -> Result<(), PolicyError> {
         for (end, start, length) in LOCKS {
             let path = self.with(end);
@@ -170,7 +169,8 @@ impl Cache {
 mod tests {
     use super::*;
 
-    /// A folder with a database and all its files, and the boots "now" and "then", of which "clean" ended cleanly.
+    /// A folder with a database and all its files, and the boots "now", "then" and "clean". Of these, only
+    /// "clean" ended cleanly.
     struct Bed {
         dir: tempfile::TempDir,
         boots: Boots,

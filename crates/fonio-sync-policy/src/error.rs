@@ -1,35 +1,35 @@
-//! Errors of a policy, and of a database under it.
+//! Errors of a policy and of its databases.
 
 use std::io;
 use std::path::PathBuf;
 
-/// An error: what failed, where, and the way out.
+/// An error that states what failed, where, and what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PolicyError {
     /// A system call failed.
     #[error("cannot {action} {}: {source}", path.display())]
     System {
-        /// A verb.
+        /// The failed action, as a verb.
         action: &'static str,
         /// The file.
         path: PathBuf,
         /// The cause.
         source: io::Error,
     },
-    /// The policy is not one.
+    /// The policy is invalid.
     #[error("{}{}: {reason}", path.display(), at(*line))]
     Syntax {
         /// The file.
         path: PathBuf,
-        /// The line, counted from 1, if it is known.
+        /// The line, counted from 1, if known.
         line: Option<usize>,
         /// The mistake, and the allowed alternatives.
         reason: String,
     },
-    /// The database has to be removed, and another process uses it.
+    /// The database must be removed, but another process uses it.
     #[error(
-        "{} is a cache from a boot that did not end cleanly, and the process {pid} uses it: stop that, and enable fonio-sync-policy.service, which removes such databases before programs start",
+        "{} is a cache from a boot that did not end cleanly, and the process {pid} uses it: stop the process, and enable fonio-sync-policy.service, which removes such databases before programs start",
         path.display()
     )]
     InUse {

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-/// File systems whose data other machines can change or hold, by the numbers of statfs(2). A database there can outlive or precede
-/// the boot of this machine, so a boot says nothing about it.
+/// Network file systems by their statfs(2) numbers. Other machines can write or cache their data, so the
+/// boots of this machine say nothing about a database there.
 const NETWORK: [(u64, &str); 15] = [
     (0x6969, "NFS"),
     (0x517b, "SMB"),
@@ -19,14 +19,15 @@ const NETWORK: [(u64, &str); 15] = [
     (0x7375_7245, "Coda"),
     (0x786f_4256, "a shared folder of VirtualBox"),
     (0x4750_4653, "GPFS"),
-    // Its server can be anything, sshfs for example.
+    // A FUSE file system can be on a network, for example sshfs.
     (0x6573_5546, "FUSE"),
 ];
 
-/// The name of the network file system that has this file, or that can be one; `None` for a local one.
+/// Returns the name of a file's file system if it is, or can be, a network file system; `None` if it is
+/// local.
 pub fn network_filesystem(folder: &Path) -> std::io::Result<Option<&'static str>> {
     let stat = rustix::fs::statfs(folder)?;
-    // The numbers have 32 bits, and their type differs between architectures.
+    // The numbers have 32 bits; their type depends on the architecture.
     let kind = u64::from(stat.f_type as u32);
     Ok(NETWORK.iter().find(|(number, _)| *number == kind).map(|(_, name)| *name))
 }

@@ -1,4 +1,4 @@
-//! Finds the databases of a policy that were written without sync.
+//! Finds the databases under a policy that were written without sync.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,13 +8,14 @@ use crate::cache::Cache;
 use crate::error::PolicyError;
 use crate::policy::{Class, Policy, Rule};
 
-/// The databases with a marker that a rule of the class `cache` matches. Follows no symbolic links and stays on the file system of
-/// the rule's folder. A folder that cannot be read is an error in the second list; the others are searched.
+/// Returns the databases that have a marker and match a rule of the class `cache`. Follows no symbolic links,
+/// and stays on the file system of the rule's folder. The second list has an error for each unreadable
+/// folder; the search continues in the others.
 pub fn caches_below(policy: &Policy, rule: &Rule) -> (Vec<Cache>, Vec<PolicyError>) {
     let (mut found, mut errors) = (Vec::new(), Vec::new());
     let root = rule.root();
     match fs::metadata(&root) {
-        // The rule is for a program that has never run.
+        // The rule's program has never run.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => errors.push(PolicyError::system("search", root)(error)),
         Ok(stat) => search(policy, &root, stat.dev(), &mut found, &mut errors),

@@ -1,10 +1,10 @@
-//! The policy that names the SQLite databases to sync less than their programs ask for, and the effect of a
-//! reboot on them.
+//! The policy for SQLite databases that are synced less often than their programs request, and the effect of
+//! reboots on them.
 //!
-//! [`Policy`] is the file in which users name them. [`Cache`] is the contract of databases that are not
-//! synced at all: before the first unsynced write of a boot, a marker next to the database names the boot;
-//! after a boot that did not end cleanly, the database is removed with all its files. Both the library that
-//! is loaded into programs (`fonio-sqlite-sync`) and the units of systemd use this crate.
+//! [`Policy`] is the file in which users name these databases. [`Cache`] is the contract of databases that
+//! are never synced. Before the first unsynced write of a boot, a marker next to the database names the boot.
+//! If the boot does not end cleanly, the database is removed with all its files. The library in programs
+//! (`fonio-sqlite-sync`) and the systemd units use this crate.
 
 mod boots;
 mod cache;

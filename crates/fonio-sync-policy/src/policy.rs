@@ -1,4 +1,4 @@
-//! The rules, which give each database its class.
+//! The rules that assign a class to each database.
 
 use std::borrow::Cow;
 use std::fs;
@@ -10,27 +10,28 @@ use wildmatch::WildMatch;
 
 use crate::error::PolicyError;
 
-/// The window of `ordered` if the rule names none. About the interval in which an idle app writes its state; our choice.
+/// The default window of `ordered`: about the interval at which an idle app writes its state; our choice.
 const WINDOW_DEFAULT_MS: u64 = 1000;
-/// The longest window: beyond that, the kernel writes back by itself (`dirty_expire_centisecs` is 30 s by default).
+/// The longest window: later, the kernel writes back anyway (`dirty_expire_centisecs` is 30 s by default).
 const WINDOW_MAX_MS: u64 = 30_000;
 
-/// How a database is synced.
+/// The sync class of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// As its program asks for.
+    /// The database is synced as its program requests.
     Durable,
-    /// In write-ahead mode, commits are synced together, at the latest after `window`. A power cut loses at most the transactions
-    /// of that time, and never corrupts the database. With a rollback journal, the database is durable.
+    /// In write-ahead mode, commits are synced in groups, at the latest after `window`. A power cut loses at
+    /// most the transactions of one window, and never corrupts the database. With a rollback journal, the
+    /// database is durable.
     Ordered {
-        /// The longest time span whose transactions can be lost.
+        /// Maximum time span of lost transactions.
         window: Duration,
-        /// Change the database to write-ahead mode when it is opened.
+        /// Whether to change the database to write-ahead mode when it is opened.
         to_wal: bool,
     },
     /// The database is never synced. After a boot that did not end cleanly, it is removed.
     Cache {
-        /// Also drop fsync calls of the program itself, for a program that contains SQLite.
+        /// Whether to drop the program's own fsync calls, for programs that contain SQLite.
         drop_fsync: bool,
     },
     /// The database is synced as its program requests; a class is suggested when it is closed.
@@ -40,12 +41,12 @@ pub enum Class {
 /// A rule of the policy.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// The text of the file: a path, or a pattern with `*` and `?`.
+    /// The path in the file; it can be a pattern with `*` and `?`.
     pub path: String,
-    /// The class of the databases that match.
+    /// The class of matching databases.
     pub class: Class,
     pattern: WildMatch,
-    /// The folder, if the path names one: the rule applies to all databases below.
+    /// The folder if the path is a folder: the rule applies to all databases below it.
     folder: Option<PathBuf>,
 }
 
@@ -57,7 +58,7 @@ impl Rule {
         }
     }
 
-    /// The folder below which all matching databases are.
+    /// A folder that contains all matching databases.
     pub fn root(&self) -> PathBuf {
         if let Some(folder) = &self.folder {
             return folder.clone();
@@ -68,7 +69,7 @@ impl Rule {
     }
 }
 
-/// The rules of a policy. The first one that matches a database gives its class.
+/// The rules of a policy. The first rule that matches a database determines its class.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
     rules: Vec<Rule>,
@@ -109,14 +110,14 @@ impl TryFrom<String> for Name {
             "ordered" => Ok(Name::Ordered),
             "cache" => Ok(Name::Cache),
             "learn" => Ok(Name::Learn),
-            _ => Err(format!("there is no class `{word}`; write durable, ordered, cache or learn")),
+            _ => Err(format!("unknown class `{word}`; use durable, ordered, cache or learn")),
         }
     }
 }
 
 impl Policy {
-    /// Reads the text of the file `from`. One wrong rule makes the complete policy wrong: no user should
-    /// think that it is in force.
+    /// Parses the text of the file `from`. One wrong rule invalidates the complete policy, so that no user
+    /// assumes that the rule is active.
     ///
     /// # Errors
     ///
@@ -138,7 +139,7 @@ impl Policy {
         Ok(Policy { rules })
     }
 
-    /// The class of the database with this absolute path.
+    /// Returns the class of the database with this absolute path.
     pub fn class(&self, database: &Path) -> Class {
         self.rules.iter().find(|rule| rule.matches(database)).map_or(Class::Durable, |rule| rule.class)
     }
@@ -148,17 +149,17 @@ impl Policy {
         &self.rules
     }
 
-    /// Returns whether a rule drops fsync calls of programs.
+    /// Returns whether any rule drops fsync calls of programs.
     pub fn drops_fsync(&self) -> bool {
         self.rules.iter().any(|rule| rule.class == Class::Cache { drop_fsync: true })
     }
 }
 
-/// Checks a rule; the error is a reason.
+/// Checks a rule; the error is the reason.
 fn rule_of(written: Written) -> Result<Rule, String> {
     let Written { path, class, window_ms, to_wal, drop_fsync } = written;
     if !path.starts_with('/') {
-        return Err(format!("the path `{path}` does not begin with `/`; write the complete path"));
+        return Err(format!("the path `{path}` does not begin with `/`; use an absolute path"));
     }
     if class != Name::Ordered && (window_ms.is_some() || to_wal.is_some()) {
         return Err("window-ms and to-wal belong to the class `ordered` only".to_owned());
@@ -184,7 +185,7 @@ fn rule_of(written: Written) -> Result<Rule, String> {
     let plain = Path::new(path.trim_end_matches('/'));
     let is_folder = !is_pattern && (path.ends_with('/') || plain.is_dir());
     let folder = is_folder.then(|| resolved(plain).into_owned());
-    // SQLite resolves symbolic links before it opens a database, so the folders of a rule are resolved too.
+    // Resolves the rule's folders too, because SQLite resolves symbolic links before it opens a database.
     let pattern = match is_pattern {
         false => resolved(plain).to_string_lossy().into_owned(),
         true => {
@@ -199,7 +200,7 @@ fn rule_of(written: Written) -> Result<Rule, String> {
     Ok(Rule { pattern: WildMatch::new(&pattern), path, class, folder })
 }
 
-/// The path without symbolic links, as far as it exists: for a file that does not exist yet, its folder is
+/// Resolves symbolic links in the existing part of a path: if a file does not exist yet, only its folder is
 /// resolved.
 fn resolved(path: &Path) -> Cow<'_, Path> {
     if let Ok(found) = fs::canonicalize(path) {
@@ -262,11 +263,11 @@ mod tests {
         };
         check(
             "[[database]]\npath = '/a'\nclass = 'fast'\n",
-            expect!["policy.toml, line 3: there is no class `fast`; write durable, ordered, cache or learn"],
+            expect!["policy.toml, line 3: unknown class `fast`; use durable, ordered, cache or learn"],
         );
         check(
             "\n[[database]]\npath = 'a'\nclass = 'cache'\n",
-            expect!["policy.toml, line 2: the path `a` does not begin with `/`; write the complete path"],
+            expect!["policy.toml, line 2: the path `a` does not begin with `/`; use an absolute path"],
         );
         check(
             "[[database]]\npath = '/a'\nclass = 'ordered'\nwindow-ms = 0\n",

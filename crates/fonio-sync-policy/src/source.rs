@@ -1,4 +1,4 @@
-//! The file of the policy, read again when it changes.
+//! The policy file; it is read again when it changes.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,21 +8,20 @@ use std::sync::Arc;
 use crate::error::PolicyError;
 use crate::policy::Policy;
 
-/// The file of the policy, unless the caller names another one.
+/// The default policy file.
 pub const DEFAULT: &str = "/etc/fonio/sync-policy.toml";
-/// The environment variable that names another file.
+/// The environment variable for another policy file.
 pub const VARIABLE: &str = "FONIO_SYNC_POLICY";
 
-/// A file of a policy, with the policy that was read from it last.
+/// A policy file, with the policy from its last reading.
 #[derive(Debug)]
 pub struct Source {
     path: PathBuf,
-    /// The version that was read last: `None` before the first look, and `Some(None)` if there was no file.
+    /// The last version read: `None` before the first check, and `Some(None)` if there was no file.
     seen: Option<Option<Seen>>,
     policy: Arc<Policy>,
 }
 
-/// The properties that tell two versions of a file apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Seen {
     device: u64,
@@ -33,7 +32,7 @@ struct Seen {
 }
 
 impl Source {
-    /// The policy in `path`, which is not read yet.
+    /// Creates the source for the file `path`, without reading it.
     pub fn new(path: &Path) -> Source {
         Source { path: path.to_owned(), seen: None, policy: Arc::default() }
     }
@@ -43,10 +42,10 @@ impl Source {
         &self.path
     }
 
-    /// The policy that is in force now. Costs one system call if the file has not changed.
+    /// Returns the current policy. Costs one system call if the file has not changed.
     ///
-    /// The error is reported once for each version of the file; while it lasts, the policy has no rules, so that every database
-    /// is durable.
+    /// An error is reported once per version of the file. Until it is fixed, the policy has no rules, so all
+    /// databases are durable.
     pub fn current(&mut self) -> (Arc<Policy>, Option<PolicyError>) {
         let found = fs::metadata(&self.path);
         let seen = found.as_ref().ok().map(|stat| Seen {
@@ -97,7 +96,7 @@ mod tests {
         fs::write(&file, "[[database]]\npath = '/srv/a.db'\nclass = 'lear'\n").expect("write");
         let (durable, said) = class();
         assert_eq!(durable, Class::Durable);
-        assert!(said.expect("an error").contains("there is no class"));
+        assert!(said.expect("an error").contains("unknown class"));
         assert_eq!(class(), (Class::Durable, None), "said once");
         fs::remove_file(&file).expect("remove");
         assert!(class().1.is_some(), "it went while it was in use");

@@ -1,21 +1,21 @@
-//! The control groups of a process: `/proc/PID/cgroup`.
+//! Reads the control groups of a process (`/proc/PID/cgroup`).
 
-/// The group of a process in each hierarchy.
+/// The control groups of a process, one per hierarchy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cgroups {
-    /// The names of a hierarchy, separated by commas (empty for the unified one), and the path of the group in it.
+    /// Names of a hierarchy, separated by commas (empty for the unified one), and the group's path in it.
     groups: Vec<(String, String)>,
 }
 
 impl Cgroups {
-    /// Reads lines such as `4:cpu,cpuacct:/a/b` and `0::/user.slice`; other lines are skipped.
+    /// Parses lines such as `4:cpu,cpuacct:/a/b` and `0::/user.slice`; other lines are skipped.
     pub fn parse(text: &str) -> Cgroups {
         let groups = text.lines().filter_map(|line| line.split_once(':')?.1.split_once(':'));
         Cgroups { groups: groups.map(|(names, path)| (names.to_owned(), path.to_owned())).collect() }
     }
 
-    /// The path that best distinguishes the process from others: that of the unified hierarchy; if this is the root, as
-    /// on machines that still use version 1, systemd's; otherwise the first that is not the root.
+    /// Returns the path that best distinguishes the process: the path in the unified hierarchy. If that is
+    /// the root, as with version 1, returns systemd's path or the first path that is not the root.
     pub fn telling(&self) -> Option<&str> {
         let (mut unified, mut systemd, mut any) = (None, None, None);
         for (names, path) in self.groups.iter().filter(|(_, path)| path != "/") {
@@ -30,12 +30,12 @@ impl Cgroups {
         unified.or(systemd).or(any).or(first).map(String::as_str)
     }
 
-    /// The path in the hierarchy of a controller such as `cpu` (version 1).
+    /// Returns the path in the hierarchy of a controller such as `cpu` (version 1).
     pub fn of_controller(&self, controller: &str) -> Option<&str> {
         self.find(|names| names.split(',').any(|name| name == controller))
     }
 
-    /// The path in the unified hierarchy.
+    /// Returns the path in the unified hierarchy.
     pub fn unified(&self) -> Option<&str> {
         self.find(str::is_empty)
     }

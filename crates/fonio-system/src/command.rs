@@ -1,4 +1,4 @@
-//! Starts a command of the user as `execvp` does: a script without a `#!` line is run by the shell.
+//! Starts a user's command like `execvp`: the shell runs scripts without a `#!` line.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -9,10 +9,10 @@ use std::process::{Child, Command};
 
 use rustix::io::Errno;
 
-/// The shell that runs a script without a `#!` line.
+/// Shell for scripts without a `#!` line.
 const SHELL: &str = "/bin/sh";
 
-/// A command of the user could not be started.
+/// The user's command could not be started.
 #[derive(Debug, thiserror::Error)]
 #[error("{source}")]
 pub struct NotStarted {
@@ -21,13 +21,13 @@ pub struct NotStarted {
 }
 
 impl NotStarted {
-    /// The exit code, as shells have it: 126 if the program was found, otherwise 127.
+    /// Returns the exit code as in shells: 126 if the program was found, otherwise 127.
     pub fn exit_code(&self) -> u8 {
         if self.is_there || self.source.kind() != io::ErrorKind::NotFound { 126 } else { 127 }
     }
 }
 
-/// How a command of the user failed.
+/// Failure of a user's command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// It ended with this code, which is not 0.
@@ -39,7 +39,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Returns how a command failed that ended with a code or by a signal; `None` if it succeeded or still runs.
+    /// Returns the failure of a command with this exit code or signal; `None` if it succeeded or still runs.
     pub fn of(code: Option<i32>, signal: Option<i32>) -> Option<Failure> {
         match (code, signal) {
             (Some(0), _) | (None, None) => None,
@@ -48,7 +48,7 @@ impl Failure {
         }
     }
 
-    /// The exit code that a shell reports for it: the command's own, or 128 and the signal's number.
+    /// Returns the exit code that a shell reports: the command's own, or 128 plus the signal number.
     pub fn exit_code(self) -> u8 {
         match self {
             Failure::Code(code) => code as u8,
@@ -57,7 +57,7 @@ impl Failure {
     }
 }
 
-/// Starts `program`; `prepare` sets everything else of it, and may be called twice.
+/// Starts `program`. `prepare` sets all other options of the command, and may be called twice.
 ///
 /// # Errors
 /// If the program is not found or cannot be run.
@@ -84,7 +84,7 @@ pub fn start<A: AsRef<OsStr>>(
     outcome.map_err(|source| NotStarted { source, is_there: find(program).is_some() })
 }
 
-/// The file that `execvp` would run.
+/// Returns the file that `execvp` would run.
 fn find(program: &OsStr) -> Option<PathBuf> {
     let file = Path::new(program);
     if file.components().count() > 1 || program.as_encoded_bytes().contains(&b'/') {
@@ -97,7 +97,7 @@ fn find(program: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(program)).find(is_program)
 }
 
-/// Returns whether a file looks like text, as shells look at it: a program for another processor is no
+/// Returns whether a file looks like text, by the rule of shells: a program for another processor is not a
 /// script.
 fn is_text(file: &Path) -> bool {
     let mut start = [0; 128];

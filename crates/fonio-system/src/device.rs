@@ -1,14 +1,14 @@
-//! Numbers of block devices in system calls and in the kernel's texts.
+//! Parses device numbers in system calls and kernel texts.
 
 use fonio_core::DeviceId;
 
-/// The device of a `dev_t`, such as a file's `st_dev` or `st_rdev`.
+/// Converts a `dev_t`, such as a file's `st_dev` or `st_rdev`.
 pub fn from_dev(dev: u64) -> DeviceId {
     DeviceId::new(rustix::fs::major(dev), rustix::fs::minor(dev))
 }
 
-/// Parses `8:1`, the form in sysfs and mount tables. `None` if the text has another form, or a number is too large for
-/// the kernel.
+/// Parses `8:1`, the form in sysfs and mount tables. Returns `None` if the text has another form or a number
+/// is too large for the kernel.
 pub fn parse(text: &str) -> Option<DeviceId> {
     let (major, minor) = text.trim().split_once(':')?;
     let (major, minor) = (major.parse::<u32>().ok()?, minor.parse::<u32>().ok()?);

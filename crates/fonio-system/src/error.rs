@@ -3,20 +3,20 @@
 use std::io;
 use std::path::PathBuf;
 
-/// A system call failed. The message says what failed and on which object; its source is the kernel's error.
+/// A system call failed. The message names the action and its object; the source is the kernel's error.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot {action} {}", path.display())]
 pub struct SystemError {
-    /// The action that failed, as the verb of a sentence: `read`, `listen at`.
+    /// The failed action, as a verb: `read`, `listen at`.
     pub action: &'static str,
-    /// The object of that sentence, usually a file.
+    /// The object of the action, usually a file.
     pub path: PathBuf,
     /// The kernel's error.
     pub source: io::Error,
 }
 
 impl SystemError {
-    /// Makes the error for `map_err`: `.map_err(SystemError::on("read", path))`.
+    /// Returns a closure for `map_err` that makes the error: `.map_err(SystemError::on("read", path))`.
     pub fn on<E: Into<io::Error>>(
         action: &'static str,
         path: impl Into<PathBuf>,

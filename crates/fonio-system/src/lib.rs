@@ -1,8 +1,7 @@
-//! Facts about the running system that several crates need: mount tables, processes, signals, the state folder and the
-//! errors of system calls. It also starts commands of the user, and reports the progress of long work on
-//! standard error.
+//! System facilities that several crates need: mount tables, processes, signals, the state folder and system
+//! call errors. The crate also starts user commands and reports progress on standard error.
 //!
-//! The crate makes no devices and no mounts, so the recorder for small devices can use it without including the test bed.
+//! It creates no devices or mounts, so the recorder for small devices can use it without the test bed.
 
 mod cgroups;
 pub mod command;

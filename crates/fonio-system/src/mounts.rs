@@ -1,6 +1,6 @@
-//! The mount table: `/proc/self/mountinfo`.
+//! Reads the mount table (`/proc/self/mountinfo`).
 //!
-//! The table is read because any access to a mount whose FUSE daemon hangs would block this process too.
+//! Reading the table never blocks; accessing a mount whose FUSE daemon hangs would block this process.
 
 use std::ffi::OsString;
 use std::fs;
@@ -17,21 +17,21 @@ use crate::error::SystemError;
 pub struct MountPoint {
     /// The mount point.
     pub dir: PathBuf,
-    /// `st_dev` of its files. File systems that are not on one device, such as btrfs, have a number that the kernel
-    /// made up, with major 0.
+    /// `st_dev` of its files. File systems without a single device, such as btrfs, have a virtual number with
+    /// major 0.
     pub device: DeviceId,
-    /// The kernel's name of the file system's driver: `ext4`, `fuse.sshfs`.
+    /// Name of the file system driver in the kernel: `ext4`, `fuse.sshfs`.
     pub filesystem: String,
-    /// A device's path, or a name that the file system chose.
+    /// A device path, or a name chosen by the file system.
     pub source: String,
     /// Options of this mount: `rw`, `noatime`.
     pub options: Vec<String>,
-    /// Options of the file system, the same at all its mount points: `rw`, `commit=30`.
+    /// Options of the file system, which are the same at all its mount points: `rw`, `commit=30`.
     pub filesystem_options: Vec<String>,
 }
 
 impl MountPoint {
-    /// The options of the mount, followed by those of the file system, without repetitions.
+    /// Returns the options of the mount, followed by the options of the file system, without repetitions.
     pub fn all_options(&self) -> Vec<String> {
         let mut all: Vec<String> = Vec::new();
         for option in self.options.iter().chain(&self.filesystem_options) {
@@ -43,7 +43,7 @@ impl MountPoint {
     }
 }
 
-/// All mounts that this process can see, the newest last.
+/// All mounts visible to this process, newest last.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MountTable {
     mounts: Vec<MountPoint>,
@@ -58,7 +58,7 @@ impl MountTable {
         MountTable::read_below(Path::new("/proc"))
     }
 
-    /// Reads the table from a procfs at another place.
+    /// Reads the table from a procfs mounted elsewhere.
     ///
     /// # Errors
     /// [`SystemError`] if it cannot be read.
@@ -72,24 +72,24 @@ impl MountTable {
         MountTable { mounts: table.split(|byte| *byte == b'\n').filter_map(parse_line).collect() }
     }
 
-    /// All mounts, the newest last.
+    /// Iterates over all mounts, newest last.
     pub fn iter(&self) -> std::slice::Iter<'_, MountPoint> {
         self.mounts.iter()
     }
 
-    /// The visible mount at `dir`: the newest one, which hides the others.
+    /// Returns the visible mount at `dir`: the newest one, which hides the others.
     pub fn at(&self, dir: &Path) -> Option<&MountPoint> {
         self.iter().rfind(|mount| mount.dir == dir)
     }
 
-    /// The mount that contains `path`, which must be absolute and without symbolic links: the deepest mount whose
-    /// folder contains the path and, among equally deep ones, the newest.
+    /// Returns the mount that contains `path`, which must be absolute and without symbolic links. This is the
+    /// deepest mount whose folder contains the path or, of several at the same depth, the newest.
     pub fn holding(&self, path: &Path) -> Option<&MountPoint> {
         let holding = self.iter().filter(|mount| path.starts_with(&mount.dir));
         holding.max_by_key(|mount| mount.dir.components().count())
     }
 
-    /// The mounts of one kind of file system, the newest last.
+    /// Returns the mounts of one kind of file system, newest last.
     pub fn of_kind<'t>(&'t self, filesystem: &'t str) -> impl DoubleEndedIterator<Item = &'t MountPoint> {
         self.iter().filter(move |mount| mount.filesystem == filesystem)
     }
@@ -119,7 +119,7 @@ fn parse_line(line: &[u8]) -> Option<MountPoint> {
     let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
     let dash = 6 + fields.get(6..)?.iter().position(|field| *field == b"-")?;
     let text = |at: usize| fields.get(at).map(|field| String::from_utf8_lossy(&unescape(field)).into_owned());
-    // Some file systems escape commas in the values of options, so the options are split before unescaping.
+    // Some file systems escape commas in option values, so split the options before unescaping.
     let list = |at: usize| {
         let options = fields.get(at).copied().unwrap_or_default().split(|byte| *byte == b',');
         let options = options.filter(|option| !option.is_empty());
@@ -135,8 +135,8 @@ fn parse_line(line: &[u8]) -> Option<MountPoint> {
     })
 }
 
-/// Undoes the kernel's escaping: it writes blank, tab, newline, backslash and some others as a backslash and three
-/// octal digits.
+/// Decodes the kernel's escapes: blank, tab, newline, backslash and some others are written as a backslash
+/// and three octal digits.
 fn unescape(field: &[u8]) -> Vec<u8> {
     let mut plain = Vec::with_capacity(field.len());
     let mut rest = field;

@@ -1,20 +1,21 @@
-//! Pressure stall information: the time for which tasks waited because a resource was unavailable
+//! Reads pressure stall information: the time in which tasks waited because a resource was unavailable
 //! (`/proc/pressure/io`, and `io.pressure` of a control group).
 
 use std::path::Path;
 use std::time::Duration;
 
-/// Two counters from some origin; use differences.
+/// Two counters with an arbitrary start; use differences.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pressure {
-    /// The time for which at least one task stood still; `None` if the kernel does not say.
+    /// Time in which at least one task was stalled; `None` if the kernel does not report it.
     pub some: Option<Duration>,
-    /// The time for which all tasks that were not idle stood still; `None` if the kernel does not say.
+    /// Time in which all non-idle tasks were stalled; `None` if the kernel does not report it.
     pub full: Option<Duration>,
 }
 
 impl Pressure {
-    /// Reads the file; `None` if it does not exist, or the kernel was started without pressure (`psi=1` enables it).
+    /// Reads the file; `None` if it does not exist, or pressure information is disabled (the boot option
+    /// `psi=1` enables it).
     pub fn read(path: &Path) -> Option<Pressure> {
         Some(Pressure::parse(&std::fs::read_to_string(path).ok()?))
     }

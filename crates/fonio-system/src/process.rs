@@ -1,20 +1,20 @@
-//! Identifies a process, even after its number was given to another one.
+//! Identifies a process, even after its id was reused.
 
 use serde::{Deserialize, Serialize};
 
 use crate::procfs::Task;
 
-/// A process: its number and its start time. The kernel uses numbers again.
+/// A process: its id and its start time, because the kernel reuses ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessId {
-    /// The process's number.
+    /// The process id.
     pub pid: u32,
     /// Start time in clock ticks since boot (`/proc/PID/stat`, field 22).
     pub started_ticks: u64,
 }
 
 impl ProcessId {
-    /// This process.
+    /// Returns this process.
     ///
     /// # Panics
     /// If `/proc` is not mounted.
@@ -22,7 +22,7 @@ impl ProcessId {
         ProcessId::of(std::process::id()).expect("/proc shows this process")
     }
 
-    /// The process that has the number `pid` now; `None` if there is none, or only a zombie.
+    /// Returns the process that now has the id `pid`; `None` if there is none or only a zombie.
     pub fn of(pid: u32) -> Option<ProcessId> {
         let stat = Task::of(pid).stat().filter(|stat| !stat.is_dead())?;
         Some(ProcessId { pid, started_ticks: stat.started_ticks })
@@ -41,7 +41,7 @@ impl ProcessId {
         let Some(pid) = i32::try_from(self.pid).ok().and_then(rustix::process::Pid::from_raw) else {
             return;
         };
-        // This fails if the process has ended by itself, which is fine.
+        // Fails if the process has already ended.
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         for _ in 0..200 {
             if !self.runs() {

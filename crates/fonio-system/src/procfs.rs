@@ -1,6 +1,6 @@
 //! Reads facts about processes, threads and memory from `/proc`.
 //!
-//! A process may end at any moment, so a fact that cannot be read is `None` rather than an error.
+//! A process may end at any moment, so unreadable facts are `None`, not errors.
 
 use std::fs;
 use std::io;
@@ -11,70 +11,70 @@ use fonio_core::ByteCount;
 
 use crate::cgroups::Cgroups;
 
-/// A process or thread, identified by its folder in procfs.
+/// A process or thread, given by its folder in procfs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Task {
     dir: PathBuf,
 }
 
 impl Task {
-    /// The process or thread that has this number now; it may not exist.
+    /// Returns the process or thread that now has this id. It may not exist.
     pub fn of(number: u32) -> Task {
         Task::below(Path::new("/proc"), number)
     }
 
-    /// The process or thread in a procfs at another place.
+    /// Returns the process or thread in a procfs mounted elsewhere.
     pub fn below(proc: &Path, number: u32) -> Task {
         Task { dir: proc.join(number.to_string()) }
     }
 
-    /// The numbers of all processes.
+    /// Returns the ids of all processes.
     pub fn all_below(proc: &Path) -> impl Iterator<Item = u32> {
         let entries = fs::read_dir(proc).into_iter().flatten().flatten();
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
     }
 
-    /// Returns whether it exists; a zombie does.
+    /// Returns whether it exists, also as a zombie.
     pub fn exists(&self) -> bool {
         self.dir.exists()
     }
 
-    /// The path of one of its files.
+    /// Returns the path of one of its files.
     pub fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
 
-    /// Its name: up to 15 bytes of the name of its program or thread.
+    /// Returns its name: up to 15 bytes of the program or thread name.
     pub fn name(&self) -> Option<String> {
         Some(self.read("comm")?.trim_end().to_owned())
     }
 
-    /// Its state, processor time and start time.
+    /// Returns its state, processor time and start time.
     pub fn stat(&self) -> Option<Stat> {
         Stat::parse(&self.read("stat")?)
     }
 
-    /// Returns how long it ran, and how long it waited for a processor; `None` also if the kernel does not
-    /// count this.
+    /// Returns its run time and its wait time for a processor; `None` also if the kernel does not count them.
     pub fn schedule(&self) -> Option<Schedule> {
         Schedule::parse(&self.read("schedstat")?)
     }
 
-    /// Its process and its user.
+    /// Returns its process and its user.
     pub fn owner(&self) -> Option<Owner> {
         Owner::parse(&self.read("status")?)
     }
 
-    /// Its control groups.
+    /// Returns its control groups.
     pub fn cgroups(&self) -> Option<Cgroups> {
         Some(Cgroups::parse(&self.read("cgroup")?))
     }
 
-    /// Bytes that it caused to be written to storage: pages that it dirtied, less those dropped before they were
-    /// written.
+    /// Returns the bytes that it caused to be written to storage: dirtied pages minus pages dropped before
+    /// write-back.
     ///
     /// # Errors
-    /// `PermissionDenied` if only root may read it; `NotFound` if the process has ended or the kernel does not count.
+    /// `PermissionDenied` if only root may read it; `NotFound` if the process has ended or the kernel does
+    /// not count them.
     pub fn written_bytes(&self) -> io::Result<ByteCount> {
         Ok(written_bytes(&fs::read_to_string(self.dir.join("io"))?))
     }
@@ -85,7 +85,7 @@ impl Task {
     }
 }
 
-/// The facts in `/proc/PID/stat` about a process or thread.
+/// Facts about a process or thread from `/proc/PID/stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
     /// `R` runs, `S` sleeps, `D` usually waits for storage, `Z` is a zombie, …
@@ -99,7 +99,7 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Parses the line. The name of the command is in parentheses, and can itself contain blanks and parentheses.
+    /// Parses the line. The command name is in parentheses, and may contain blanks and parentheses.
     pub fn parse(text: &str) -> Option<Stat> {
         let (_, rest) = text.rsplit_once(") ")?;
         let words: Vec<&str> = rest.split_whitespace().collect();
@@ -113,18 +113,18 @@ impl Stat {
         })
     }
 
-    /// Returns whether it has ended, and only its entry in the process table is left.
+    /// Returns whether it has ended and only its entry in the process table remains.
     pub fn is_dead(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
 }
 
-/// The facts in `/proc/PID/schedstat` about a thread.
+/// Facts about a thread from `/proc/PID/schedstat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
-    /// The time for which it ran.
+    /// Run time.
     pub ran: Duration,
-    /// The time for which it was ready and waited for a processor.
+    /// Time for which it was runnable and waited for a processor.
     pub waited: Duration,
 }
 
@@ -137,14 +137,14 @@ impl Schedule {
     }
 }
 
-/// The facts in `/proc/PID/status` about a process, or about the process of a thread.
+/// Facts about a process, or the process of a thread, from `/proc/PID/status`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
-    /// The number of the process, even if the file is a thread's.
+    /// The process id, even if the file is a thread's.
     pub pid: Option<u32>,
     /// Its real user id.
     pub user: Option<u32>,
-    /// The number of the process that started it, or that took it over.
+    /// The id of its parent, or of the process that adopted it.
     pub parent: Option<u32>,
 }
 
@@ -160,12 +160,12 @@ fn written_bytes(io: &str) -> ByteCount {
     ByteCount(number("write_bytes").saturating_sub(number("cancelled_write_bytes")))
 }
 
-/// The value in the line `NAME: VALUE` of a text such as `/proc/meminfo` or `/proc/PID/status`.
+/// Returns the value in the line `NAME: VALUE` of a text such as `/proc/meminfo` or `/proc/PID/status`.
 pub fn field<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }
 
-/// An amount of memory in `/proc/meminfo`, which is in KiB.
+/// Parses an amount of memory in `/proc/meminfo`, which is in KiB.
 pub fn memory(meminfo: &str, name: &str) -> Option<ByteCount> {
     let kib: u64 = field(meminfo, name)?.trim_end_matches("kB").trim_end().parse().ok()?;
     Some(ByteCount(kib.saturating_mul(1024)))

@@ -1,7 +1,7 @@
-//! Reports the progress of long work on standard error: on a terminal in one line that is replaced, otherwise
-//! in a line every ten seconds, so that a log shows that the work continues.
+//! Reports the progress of long work on standard error: on a terminal, in a line that is updated; otherwise,
+//! with a line every ten seconds, so a log shows that the work continues.
 //!
-//! [`say!`](crate::say) prints a sentence without disturbing that line.
+//! [`say!`](crate::say) prints a sentence without disturbing the progress line.
 
 use std::fmt;
 use std::io::{self, IsTerminal, Write};
@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 
 use fonio_core::Unit;
 
-/// Shorter work shows nothing on a terminal: a line that appears briefly only distracts.
+/// Time before a terminal shows progress: a line that appears briefly only distracts.
 const SILENCE: Duration = Duration::from_secs(2);
-/// Time between two states of the line on a terminal.
+/// Time between two updates of the line on a terminal.
 const REDRAW: Duration = Duration::from_millis(500);
-/// Time between two lines elsewhere.
+/// Time between two lines in other outputs.
 const EVERY: Duration = Duration::from_secs(10);
-/// Deletes the line of the progress on a terminal.
+/// Erases the progress line on a terminal.
 const CLEAR: &str = "\r\x1b[K";
 
-/// Whether the terminal shows a line of progress now.
+/// Whether the terminal shows a progress line now.
 static IS_DRAWN: Mutex<bool> = Mutex::new(false);
 
 /// Prints a sentence on standard error, which may be closed.
@@ -35,18 +35,18 @@ pub fn say(text: fmt::Arguments<'_>) {
     let mut is_drawn = lock(&IS_DRAWN);
     let clear = if *is_drawn { CLEAR } else { "" };
     *is_drawn = false;
-    // An error is ignored: standard error may be closed, and the work continues.
+    // Ignore errors: standard error may be closed, but the work continues.
     let _ = writeln!(io::stderr().lock(), "{clear}{text}");
 }
 
-/// Draws the line of progress on the terminal; an empty one removes it.
+/// Draws the progress line on the terminal. An empty line removes it.
 fn draw(line: &str) {
     let mut is_drawn = lock(&IS_DRAWN);
     if line.is_empty() && !*is_drawn {
         return;
     }
     *is_drawn = !line.is_empty();
-    // A line that wraps could not be replaced by the next one.
+    // A wrapped line could not be replaced by the next one.
     let columns = terminal_size::terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
     let shown: String = line.chars().take(columns.saturating_sub(1)).collect();
     let mut err = io::stderr().lock();
@@ -57,7 +57,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Work that is shown until this is dropped.
+/// Progress display of one task, shown until dropped.
 #[derive(Debug)]
 pub struct Progress {
     shared: Arc<Shared>,
@@ -74,21 +74,21 @@ struct Shared {
 struct Work {
     phase: String,
     done: Done,
-    /// The instant since which `done` counts.
+    /// Start time of `done`.
     began: Instant,
     ends_by: Option<Instant>,
 }
 
-/// The part of the work that is done.
+/// Completed part of the work.
 #[derive(Clone, Debug)]
 pub enum Done {
-    /// Only the time that it took so far is known.
+    /// Only the elapsed time is known.
     Unknown,
-    /// Steps that take about the same time, and their total number.
+    /// Completed steps and total steps, of about equal duration.
     Steps(u64, u64),
-    /// Bytes, which other code counts, of a total.
+    /// Bytes, counted by other code, and their total.
     Bytes(Arc<AtomicU64>, Option<u64>),
-    /// It ends after this time.
+    /// The work takes this time.
     Lasting(Duration),
 }
 
@@ -102,12 +102,12 @@ impl Progress {
         Progress { shared, thread: Some(std::thread::spawn(move || follow(&of_thread, is_terminal))) }
     }
 
-    /// Begins to show work whose end is not known.
+    /// Begins to show work of unknown duration.
     pub fn phase(phase: impl Into<String>) -> Progress {
         Progress::of(phase, Done::Unknown)
     }
 
-    /// Shows the next state. If it counts in another way than the last one, time counts anew.
+    /// Shows the next state. If its kind of progress differs from the last one, time restarts.
     pub fn set(&self, phase: impl Into<String>, done: Done) {
         let mut work = lock(&self.shared.work);
         if std::mem::discriminant(&work.done) != std::mem::discriminant(&done) {
@@ -117,7 +117,7 @@ impl Progress {
         work.done = done;
     }
 
-    /// Says that the work ends after this time at the latest.
+    /// Declares that the work ends within this time.
     pub fn ends_within(&self, left: Duration) {
         lock(&self.shared.work).ends_by = Some(Instant::now() + left);
     }
@@ -155,7 +155,7 @@ fn follow(shared: &Shared, is_terminal: bool) {
 }
 
 impl Work {
-    /// The phase, the progress, and the remaining time at the present speed.
+    /// Returns the line: phase, progress, and remaining time at the present speed.
     fn line(&self, now: Instant) -> String {
         let took = now.saturating_duration_since(self.began);
         let bytes = |count: u64| Unit::Bytes.format(count as f64);

@@ -1,9 +1,8 @@
-//! Handles signals that end a program: a flag or a socket asks the program to stop, or a listener counts them for a
-//! while.
+//! Handles signals that end a program: they set a flag, wake a socket, or are counted by a listener.
 //!
-//! [`watch`] and [`wake_on`] take a signal over until the process ends, a [`Listener`] until it is dropped.
-//! After that, a signal has the same effect as before: it ends the process, unless the process ignored it
-//! from its start (`nohup`) or handles it itself.
+//! [`watch`] and [`wake_on`] take over a signal until the process ends, a [`Listener`] until it is dropped.
+//! Afterwards, the signal has its old effect: it ends the process, unless the process has ignored it from the
+//! start (`nohup`) or handles it itself.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -16,13 +15,13 @@ use signal_hook::{SigId, flag, low_level};
 use crate::procfs;
 use crate::procfs::Task;
 
-/// The signals with which users, shells and service managers ask a program to end.
+/// Signals by which users, shells and service managers ask a program to end.
 pub const ENDING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 
 /// Returns a flag. From now on, each of the signals sets the flag instead of ending the process.
 ///
 /// # Errors
-/// Those of the kernel.
+/// Errors of the kernel.
 pub fn watch(signals: &[Signal]) -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let mut fallbacks = Fallbacks::lock();
@@ -34,12 +33,12 @@ pub fn watch(signals: &[Signal]) -> io::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// The number of the last signal of [`ENDING`] that came; 0 before the first.
+/// Number of the last received signal of [`ENDING`]; 0 before the first.
 static LAST: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 /// A bit for each signal of [`ENDING`] that sets [`LAST`].
 static REMEMBERED: AtomicUsize = AtomicUsize::new(0);
 
-/// Makes the signal set [`LAST`] from now on.
+/// From now on, makes the signal set [`LAST`].
 fn remember(signal: Signal) -> io::Result<()> {
     let Some(at) = ENDING.iter().position(|ending| *ending == signal) else { return Ok(()) };
     if REMEMBERED.fetch_or(1 << at, Ordering::Relaxed) & 1 << at == 0 {
@@ -49,17 +48,18 @@ fn remember(signal: Signal) -> io::Result<()> {
     Ok(())
 }
 
-/// The exit code that a shell reports for a process that was ended by the last signal of [`ENDING`] that came: 130 after
-/// Ctrl-C, 143 after SIGTERM. `None` if none has come since something listened.
+/// Returns the exit code that a shell reports for a process ended by the last received signal of [`ENDING`]:
+/// 130 for Ctrl-C, 143 for SIGTERM. `None` if no signal was received since listening began.
 pub fn exit_code() -> Option<u8> {
     let number = LAST.get()?.load(Ordering::Relaxed);
     u8::try_from(128 + number).ok().filter(|_| number > 0)
 }
 
-/// Returns a socket that becomes readable when one of the signals comes. The signals have no other effect from now on.
+/// Returns a socket that becomes readable when one of the signals arrives. From now on, the signals have no
+/// other effect.
 ///
 /// # Errors
-/// Those of the kernel.
+/// Errors of the kernel.
 pub fn wake_on(signals: &[Signal]) -> io::Result<UnixStream> {
     let (wakes, woken) = UnixStream::pair()?;
     let mut fallbacks = Fallbacks::lock();
@@ -77,7 +77,7 @@ pub struct Listener {
     heard: Vec<Heard>,
 }
 
-/// One signal. Its handler only writes a byte into a socket pair, because a handler may not safely do more.
+/// One signal. Its handler only writes a byte to a socket pair, because it must be async-signal-safe.
 #[derive(Debug)]
 struct Heard {
     signal: Signal,
@@ -87,11 +87,11 @@ struct Heard {
 }
 
 impl Listener {
-    /// Begins to count these signals. Until the listener is dropped, they have no other effect except that of the
-    /// program's own handlers.
+    /// Begins to count these signals. Until the listener is dropped, only the program's own handlers have
+    /// another effect.
     ///
     /// # Errors
-    /// Those of the kernel.
+    /// Errors of the kernel.
     pub fn begin(signals: &[Signal]) -> io::Result<Listener> {
         let mut listener = Listener { heard: Vec::new() };
         for &signal in signals {
@@ -108,7 +108,7 @@ impl Listener {
         Ok(listener)
     }
 
-    /// The number of times that `signal` came since this listener began.
+    /// Returns how often `signal` arrived since this listener began.
     pub fn count(&self, signal: Signal) -> usize {
         let Some(heard) = self.heard.iter().find(|heard| heard.signal == signal) else { return 0 };
         let mut bytes = [0; 16];
@@ -130,20 +130,19 @@ impl Drop for Listener {
     fn drop(&mut self) {
         let mut fallbacks = Fallbacks::lock();
         for heard in &self.heard {
-            // With this order, no signal is lost in between.
+            // In this order, no signal is lost in between.
             fallbacks.release(heard.signal);
             low_level::unregister(heard.handler);
         }
     }
 }
 
-/// The effect of signals while nothing listens to them. A handler that was set stays, and has no effect by itself.
+/// Effect of signals while nothing listens to them. An installed handler stays, but has no effect by itself.
 static FALLBACKS: Mutex<Vec<Fallback>> = Mutex::new(Vec::new());
 
 #[derive(Debug)]
 struct Fallback {
     signal: Signal,
-    /// Number of listeners.
     listeners: usize,
     /// Whether the signal ended the process before our first listener.
     ends_process: bool,
@@ -162,7 +161,7 @@ impl Fallbacks {
         self.0.iter_mut().find(|fallback| fallback.signal == signal)
     }
 
-    /// Counts one more listener. `ends_process` matters for the first one only.
+    /// Adds a listener. `ends_process` matters only for the first one.
     fn hold(&mut self, signal: Signal, ends_process: bool) -> io::Result<()> {
         if let Some(fallback) = self.find(signal) {
             fallback.listeners += 1;
@@ -175,7 +174,7 @@ impl Fallbacks {
         Ok(())
     }
 
-    /// Counts a listener that listens until the process ends.
+    /// Adds a listener that listens until the process ends.
     fn hold_for_good(&mut self, signal: Signal) {
         if let Some(fallback) = self.find(signal) {
             fallback.listeners += 1;
@@ -197,15 +196,15 @@ impl Fallback {
     }
 }
 
-/// Returns whether the process neither ignores nor handles the signal. Without `/proc` the answer is yes,
-/// because this is nearly always so.
+/// Returns whether the process neither ignores nor handles the signal. Without `/proc`, returns true, which
+/// is nearly always correct.
 fn has_default_effect(signal: Signal) -> bool {
     let status = std::fs::read_to_string(Task::of(std::process::id()).file("status")).unwrap_or_default();
     !["SigIgn", "SigCgt"].iter().any(|set| is_in_set(&status, set, signal))
 }
 
-/// Returns whether a set in `status` contains the signal. Sets are hexadecimal numbers; the last bit stands
-/// for signal 1.
+/// Returns whether a set in `status` contains the signal. Sets are hexadecimal numbers; the lowest bit is
+/// signal 1.
 fn is_in_set(status: &str, set: &str, signal: Signal) -> bool {
     let bits = procfs::field(status, set).and_then(|digits| u64::from_str_radix(digits, 16).ok());
     bits.is_some_and(|bits| bits >> (signal.as_raw() - 1) & 1 == 1)

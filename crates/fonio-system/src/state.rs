@@ -1,12 +1,12 @@
-//! The state folder, which contains the ledgers, the record of settings and the sockets of mounts.
+//! Finds the state folders, for ledgers, the record of settings, sockets of mounts, and results.
 
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-/// The state folder of this user: `/run/fonio` for root, otherwise `fonio` in `$XDG_RUNTIME_DIR`, or `fonio-UID` in the
-/// temporary folder. All of them are empty after a reboot, when nothing remains to be undone. The folder may not exist
-/// yet.
+/// Returns this user's state folder: `/run/fonio` for root, otherwise `fonio` in `$XDG_RUNTIME_DIR`, or
+/// `fonio-UID` in the temporary folder. A reboot empties all of these, and leaves nothing to undo. The folder
+/// may not exist yet.
 pub fn folder() -> PathBuf {
     let user = rustix::process::geteuid();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR");
@@ -21,9 +21,9 @@ fn folder_of(user: u32, runtime: Option<&Path>, temporary: &Path) -> PathBuf {
     }
 }
 
-/// The folder of data that must outlive a reboot, such as results: `$FONIO_LASTING_STATE` if it is set,
-/// `/var/lib/fonio` for root, otherwise `fonio` in `$XDG_STATE_HOME` or in `~/.local/state`. `None` if the
-/// user has no home. The folder may not exist yet.
+/// Returns the folder for data that must survive a reboot, such as results: `$FONIO_LASTING_STATE` if it is
+/// set, `/var/lib/fonio` for root, otherwise `fonio` in `$XDG_STATE_HOME` or in `~/.local/state`. `None` if
+/// the user has no home. The folder may not exist yet.
 pub fn lasting_folder() -> Option<PathBuf> {
     if let Some(named) = std::env::var_os("FONIO_LASTING_STATE") {
         return Some(named.into());
@@ -34,7 +34,7 @@ pub fn lasting_folder() -> Option<PathBuf> {
 }
 
 fn lasting_folder_of(user: u32, state: Option<&Path>, home: Option<&Path>) -> Option<PathBuf> {
-    // The specification of these variables says to ignore relative paths.
+    // The XDG specification says to ignore relative paths.
     let absolute = |path: &&Path| path.is_absolute();
     match (user, state.filter(absolute), home.filter(absolute)) {
         (0, _, _) => Some("/var/lib/fonio".into()),
@@ -44,10 +44,10 @@ fn lasting_folder_of(user: u32, state: Option<&Path>, home: Option<&Path>) -> Op
     }
 }
 
-/// Creates `dir` and its parents, for this user alone. An existing folder is not changed.
+/// Creates `dir` and its parents, accessible only to this user. Does not change an existing folder.
 ///
 /// # Errors
-/// Those of the kernel.
+/// If a folder cannot be created.
 pub fn make(dir: &Path) -> io::Result<()> {
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(dir)
 }

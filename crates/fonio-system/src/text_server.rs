@@ -1,5 +1,4 @@
-//! A small HTTP server that serves texts: figures for Prometheus and for sensors. It reads nothing and
-//! changes nothing.
+//! A small read-only HTTP server for texts: figures for Prometheus and for sensors.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -26,7 +25,7 @@ impl Text {
     }
 }
 
-/// A running server. It ends when it is dropped.
+/// A running server. Dropping it stops it.
 pub struct TextServer {
     server: Arc<Server>,
     thread: Option<JoinHandle<()>>,
@@ -39,11 +38,11 @@ impl std::fmt::Debug for TextServer {
 }
 
 impl TextServer {
-    /// Listens at an address; port 0 lets the kernel choose one. A thread calls `answer` with the path of each request;
-    /// `None` for a path that does not exist.
+    /// Listens at an address; with port 0, the kernel chooses the port. A thread calls `answer` with the path
+    /// of each request; `None` means that the path does not exist.
     ///
     /// # Errors
-    /// Listening fails.
+    /// If listening fails.
     pub fn start(
         address: SocketAddr,
         answer: impl Fn(&str) -> Option<Text> + Send + 'static,
@@ -59,7 +58,7 @@ impl TextServer {
         Ok(TextServer { server, thread: Some(thread) })
     }
 
-    /// The address at which it listens.
+    /// Returns the address at which it listens.
     pub fn address(&self) -> Option<SocketAddr> {
         self.server.server_addr().to_ip()
     }
@@ -79,9 +78,9 @@ fn respond(request: Request, answer: &impl Fn(&str) -> Option<Text>) {
     let (code, Text { kind, text }) = match request.method() {
         Method::Get | Method::Head => match answer(&path) {
             Some(text) => (200, text),
-            None => (404, Text::plain(format!("there is no {path}; / lists what there is\n"))),
+            None => (404, Text::plain(format!("{path} does not exist; see / for the valid paths\n"))),
         },
-        method => (405, Text::plain(format!("{method} is not possible; use GET\n"))),
+        method => (405, Text::plain(format!("{method} is not supported; use GET\n"))),
     };
     let mut response = Response::from_string(text).with_status_code(code);
     if let Ok(header) = Header::from_bytes("Content-Type", kind) {

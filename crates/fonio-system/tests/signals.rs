@@ -1,4 +1,4 @@
-//! Tests the effect of signals on a process before, while and after something listens to them.
+//! Tests the effect of signals on a process before, during and after listening.
 
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 use fonio_system::signals::{ENDING, Listener, Signal, exit_code, wake_on, watch};
 use signal_hook::low_level::raise;
 
-/// Not a test of its own: each test below starts this as a process that plays one of these parts.
+/// Helper process of the tests below, which plays one of these parts.
 #[test]
 fn as_a_process() {
     let Ok(part) = std::env::var("FONIO_TEST_PART") else { return };
-    // Sends to this thread, so the handler has run when this returns.
+    // `raise` targets this thread, so the handler has run when it returns.
     let send = |signal: Signal| raise(signal.as_raw()).expect("it is sent");
     let listen = || Listener::begin(&[Signal::INT, Signal::TERM]).expect("it listens");
     match part.as_str() {
@@ -59,16 +59,16 @@ fn as_a_process() {
             send(Signal::HUP);
             wakes.read_exact(&mut [0]).expect("a byte was written");
         }
-        other => panic!("there is no part {other:?}"),
+        other => panic!("unknown part {other:?}"),
     }
     std::process::exit(7);
 }
 
-/// Plays a part, and returns how it ended: exit code and signal. If `ignores_interrupts`, SIGINT is ignored from the
+/// Plays a part and returns its exit code and signal. With `ignores_interrupts`, SIGINT is ignored from the
 /// start.
 fn play(part: &str, ignores_interrupts: bool) -> (Option<i32>, Option<i32>) {
     let program = std::env::current_exe().expect("this program has a path");
-    // A test that a script runs in the background inherits ignored signals.
+    // A test in a script's background job inherits ignored signals.
     let interrupts = if ignores_interrupts { "--ignore-signal=INT" } else { "--default-signal=INT" };
     let out = Command::new("env")
         .args(["--default-signal=HUP,TERM", interrupts])

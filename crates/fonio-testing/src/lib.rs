@@ -1,10 +1,10 @@
-//! Skips tests on machines that lack something the tests need, and counts the skips; also reads commands and
-//! tables from documents ([`markdown`]), and cases of tests from files ([`cases`]).
+//! Skips tests on machines without a required feature, and counts the skips. Also parses commands and tables
+//! in documents ([`markdown`]), and cases of tests from files ([`cases`]).
 //!
-//! A test that cannot run calls [`has`], [`skip`] or [`skip_part`]. libtest reports such a test as "ok" and hides its
-//! output. Therefore each skip also adds a line to the file named by [`SKIPS`], which `cargo xtask test` reads and counts.
-//! [`REQUIRE`] lists what a machine must have: for these needs, a test fails instead of being skipped. Continuous
-//! integration sets it, because a test that is skipped everywhere proves nothing.
+//! A test that cannot run calls [`has`], [`skip`] or [`skip_part`]. libtest reports a skipped test as "ok"
+//! and hides its output. So each skip also adds a line to the file named by [`SKIPS`], and `cargo xtask test`
+//! counts the lines. If a need is listed in [`REQUIRE`], the test fails instead. Continuous integration sets
+//! it, because a test that is skipped everywhere proves nothing.
 
 use std::fs::File;
 use std::io::Write;
@@ -14,30 +14,30 @@ use std::path::{Path, PathBuf};
 pub mod cases;
 pub mod markdown;
 
-/// The environment variable that lists the names of needs that this machine must have, separated by commas.
+/// The environment variable with the needs that this machine must have, separated by commas.
 pub const REQUIRE: &str = "FONIO_REQUIRE";
 
-/// The environment variable that names the file to which each skip adds a line.
+/// The environment variable with the path of the file to which each skip adds a line.
 pub const SKIPS: &str = "FONIO_SKIPS";
 
 macro_rules! needs {
     ($($need:ident $name:literal $sentence:literal $presence:ident $(($argument:expr))?)*) => {
-        /// A need of a test that a machine can lack.
+        /// A feature of the machine that tests need.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
         pub enum Need {
             $(#[doc = $sentence] $need,)*
         }
 
         impl Need {
-            /// All of them.
+            /// All needs.
             pub const ALL: &[Need] = &[$(Need::$need),*];
 
-            /// The name in [`REQUIRE`].
+            /// Returns the name in [`REQUIRE`].
             pub fn name(self) -> &'static str {
                 match self { $(Need::$need => $name),* }
             }
 
-            /// One sentence that says what the machine has.
+            /// Returns a sentence about a machine that has it.
             pub fn sentence(self) -> &'static str {
                 match self { $(Need::$need => $sentence),* }
             }
@@ -50,25 +50,25 @@ macro_rules! needs {
 }
 
 needs! {
-    Root "root" "The tests run as root, which may mount, record and make devices." Root
+    Root "root" "The tests run as root, with permission to mount, record and create devices." Root
     Fuse "fuse" "The kernel has FUSE (`/dev/fuse`)." File("/dev/fuse")
-    Loop "loop" "The kernel makes loop devices (`/dev/loop-control`)." File("/dev/loop-control")
-    Ublk "ublk" "The kernel makes ublk devices (`/dev/ublk-control`; Linux 6.5 or later)." File("/dev/ublk-control")
+    Loop "loop" "The kernel supports loop devices (`/dev/loop-control`)." File("/dev/loop-control")
+    Ublk "ublk" "The kernel supports ublk devices (`/dev/ublk-control`; Linux 6.5 or later)." File("/dev/ublk-control")
     Tracefs "tracefs" "The kernel traces block I/O through tracefs instances." Attempt
-    Cgroup "cgroup" "Control groups can be made that limit processors and memory." Attempt
-    Namespace "namespace" "Network namespaces with links of a given rate can be made, and overlay mounts in a mount namespace." Attempt
+    Cgroup "cgroup" "The tests can create control groups that limit CPU and memory." Attempt
+    Namespace "namespace" "The tests can create network namespaces with rate-limited links, and overlay mounts in a mount namespace." Attempt
     Scheduler "scheduler" "The kernel has the I/O scheduler mq-deadline." Attempt
-    IoUring "io_uring" "The kernel serves FUSE over io_uring (Linux 6.14 or later), and lets root allow it." Attempt
-    Passthrough "passthrough" "The kernel passes FUSE files through to the files below (Linux 6.9 or later)." Attempt
+    IoUring "io_uring" "The kernel supports FUSE over io_uring (Linux 6.14 or later), and root can enable it." Attempt
+    Passthrough "passthrough" "The kernel supports FUSE passthrough (Linux 6.9 or later)." Attempt
     Fanotify "fanotify" "The kernel reports opened files through fanotify." Attempt
-    Schedstat "schedstat" "The kernel counts how long a thread ran (CONFIG_SCHED_INFO)." File("/proc/self/schedstat")
-    WakeUp "wake_up" "The kernel takes requests for short wake-up times (`/dev/cpu_dma_latency`)." File("/dev/cpu_dma_latency")
-    Cachestat "cachestat" "The kernel says what its page cache holds of a file (Linux 6.5 or later)." Attempt
-    Disk "disk" "The build directory is on a block device, so that its I/O can be recorded." Attempt
-    DirectIo "direct_io" "The temporary folder's file system has direct I/O." Attempt
-    InodeFlags "inode_flags" "The build directory's file system has inode flags, such as append-only." Attempt
+    Schedstat "schedstat" "The kernel records the run time of threads (CONFIG_SCHED_INFO)." File("/proc/self/schedstat")
+    WakeUp "wake_up" "The kernel accepts limits on CPU wake-up latency (`/dev/cpu_dma_latency`)." File("/dev/cpu_dma_latency")
+    Cachestat "cachestat" "The kernel reports the cached pages of a file (`cachestat`, Linux 6.5 or later)." Attempt
+    Disk "disk" "The build directory is on a block device with recordable I/O." Attempt
+    DirectIo "direct_io" "The temporary folder's file system supports direct I/O." Attempt
+    InodeFlags "inode_flags" "The build directory's file system supports inode flags, such as append-only." Attempt
     Mkfs "mkfs" "The programs of e2fsprogs are installed." Programs(&["mkfs.ext3", "mkfs.ext4"])
-    Filesystems "filesystems" "The kernel has XFS, btrfs, F2FS, NILFS2 and VFAT, and the programs that make them are installed." Attempt
+    Filesystems "filesystems" "The kernel supports XFS, btrfs, F2FS, NILFS2 and VFAT, and their mkfs programs are installed." Attempt
     Sqlite3 "sqlite3" "The program sqlite3 is installed." Programs(&["sqlite3"])
     StaticSqlite "static_sqlite" "A C compiler and SQLite's static library are installed." Attempt
     Python "python" "The program python3 is installed, with its module sqlite3." Programs(&["python3"])
@@ -83,30 +83,30 @@ needs! {
     Mosquitto "mosquitto" "The programs mosquitto and mosquitto_sub are installed." Programs(&["mosquitto", "mosquitto_sub"])
     Openssl "openssl" "The program openssl is installed." Programs(&["openssl"])
     Cc "cc" "A C compiler with the address sanitizer is installed." Programs(&["cc"])
-    Bpf "bpf" "The kernel describes its types and takes BPF programs (Linux 5.15 or later)." File("/sys/kernel/btf/vmlinux")
+    Bpf "bpf" "The kernel supports BPF with type information (Linux 5.15 or later)." File("/sys/kernel/btf/vmlinux")
     Uprobes "uprobes" "The kernel has uprobes (CONFIG_UPROBE_EVENTS)." File("/sys/bus/event_source/devices/uprobe/type")
     Postgres "postgres" "The programs of PostgreSQL 13 or later are installed." Postgres
     Chromium "chromium" "The program chromium is installed." Programs(&["chromium"])
     Duckdb "duckdb" "A Python interpreter has DuckDB's package." Attempt
     Shared "shared" "The real traces lie next to the repository." Attempt
     PhoneTrace "phone_trace" "FONIO_MOBIGEN_TRACE names a trace of a real phone." Variable("FONIO_MOBIGEN_TRACE")
-    Long "long" "FONIO_LONG_TESTS asks for tests that take minutes." Variable("FONIO_LONG_TESTS")
+    Long "long" "FONIO_LONG_TESTS enables tests that take minutes." Variable("FONIO_LONG_TESTS")
 }
 
-/// The way to find out whether a machine has a need.
+/// The way to check a need.
 enum Presence {
-    /// Only an attempt can show it: the tests call [`skip`].
+    /// Only an attempt shows it; the tests then call [`skip`].
     Attempt,
     Root,
     File(&'static str),
     Programs(&'static [&'static str]),
     Postgres,
-    /// An environment variable is set.
+    /// An environment variable must be set.
     Variable(&'static str),
 }
 
 impl Need {
-    /// Returns a sentence on the missing need; `None` if it is present, or only an attempt can show it.
+    /// Returns a message about the missing need; `None` if it is present or only an attempt can show it.
     fn missing(self) -> Option<String> {
         match self.presence() {
             Presence::Attempt => None,
@@ -126,8 +126,8 @@ impl Need {
     }
 }
 
-/// Returns whether the machine has all `needs` that can be checked without an attempt. If not, the calling test is skipped,
-/// and must return.
+/// Returns whether the machine has all `needs` that can be checked without an attempt. If not, skips the
+/// calling test, which must return.
 ///
 /// # Panics
 ///
@@ -145,7 +145,8 @@ pub fn has(needs: &[Need]) -> bool {
     }
 }
 
-/// Skips the calling test, which must return, because the machine lacks `need`; `why` gives the details.
+/// Skips the calling test because the machine lacks `need`; the test must then return. `why` gives the
+/// details.
 ///
 /// # Panics
 ///
@@ -167,11 +168,12 @@ pub fn skip_part(need: Need, why: impl std::fmt::Display) {
 
 fn record(skip: Skip) {
     if check_names().contains(&skip.need) {
-        panic!("{REQUIRE} says that this machine has `{}`, and it does not: {}", skip.need.name(), skip.why);
+        panic!("{REQUIRE} requires `{}` on this machine, but it is missing: {}", skip.need.name(), skip.why);
     }
     eprintln!("skipped: {}", skip.why);
     if let Some(path) = std::env::var_os(SKIPS) {
-        // Tests of many processes do this at the same time: a single write to a file opened for appending is atomic.
+        // Many test processes do this at the same time; a single write to a file opened for appending is
+        // atomic.
         let file = File::options().append(true).create(true).open(&path);
         file.and_then(|mut file| file.write_all(skip.to_line().as_bytes()))
             .unwrap_or_else(|error| panic!("cannot add a line to {}: {error}", path.display()));
@@ -186,14 +188,14 @@ fn check_names() -> Vec<Need> {
 ///
 /// # Errors
 ///
-/// A sentence that names the unknown need, and lists the known ones.
+/// A message with the unknown need and the known needs.
 pub fn required(list: &str) -> Result<Vec<Need>, String> {
     let words = list.split(',').map(str::trim).filter(|word| !word.is_empty());
     words
         .map(|word| {
             Need::ALL.iter().copied().find(|need| need.name() == word).ok_or_else(|| {
                 let names: Vec<&str> = Need::ALL.iter().map(|need| need.name()).collect();
-                format!("{REQUIRE} names `{word}`, which is not one of: {}", names.join(", "))
+                format!("unknown need `{word}` in {REQUIRE}; use some of: {}", names.join(", "))
             })
         })
         .collect()
@@ -202,21 +204,21 @@ pub fn required(list: &str) -> Result<Vec<Need>, String> {
 /// A skipped test, or a skipped part of a test.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Skip {
-    /// The need that the machine lacks.
+    /// The missing need.
     pub need: Need,
     /// The details: a sentence without a full stop.
     pub why: String,
-    /// The source file, from the top of the repository.
+    /// The source file, relative to the repository root.
     pub file: String,
     /// The test's path in its program.
     pub test: String,
-    /// Whether the complete test was skipped. Otherwise it continued with its other cases.
+    /// Whether the complete test was skipped; otherwise it continued with its other cases.
     pub whole: bool,
 }
 
 impl Skip {
     fn new(need: Need, whole: bool, why: &str, at: &Location<'_>) -> Skip {
-        // libtest names the thread of each test; a thread that the test started has no name.
+        // libtest names the thread of each test; threads started by the test have no name.
         let thread = std::thread::current();
         let test = thread.name().map_or_else(|| format!("line {}", at.line()), str::to_owned);
         let on_one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -241,14 +243,14 @@ impl Skip {
     }
 }
 
-/// The path of a program, searched in `PATH` and in root's directories.
+/// Returns the path of a program, searched in `PATH` and in root's directories.
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let system = ["/usr/sbin", "/sbin"].map(PathBuf::from);
     std::env::split_paths(&path).chain(system).map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
-/// The folder of PostgreSQL's programs, which Debian keeps out of `PATH`: the newest version.
+/// Returns the folder with the newest version of PostgreSQL's programs, which Debian does not add to `PATH`.
 pub fn postgres_programs() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
     let version = |path: &Path| path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());
@@ -272,7 +274,7 @@ mod tests {
         assert_eq!(required(" root, io_uring,"), Ok(vec![Need::Root, Need::IoUring]));
         let error = required("root,fusee").expect_err("it is not a need");
         assert!(
-            error.starts_with("FONIO_REQUIRE names `fusee`, which is not one of: root, fuse, "),
+            error.starts_with("unknown need `fusee` in FONIO_REQUIRE; use some of: root, fuse, "),
             "{error}"
         );
     }

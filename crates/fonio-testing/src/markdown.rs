@@ -1,24 +1,26 @@
-//! Finds commands and tables of figures in Markdown, for tests that compare documents with the program.
+//! Finds commands and tables of numbers in Markdown, for tests that compare documents with the program.
 
-/// A command that a document shows.
+/// A command in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
     /// Line number, from 1.
     pub line: usize,
-    /// The words of the command, without quotes, without brackets around optional words, and without the rest of a pipe.
+    /// The words of the command, without quotes, brackets around optional words, and later commands of a
+    /// pipe.
     pub words: Vec<String>,
 }
 
-/// A table of figures: most cells after the first column begin with a number.
+/// A table of numbers: most cells after the first column begin with a number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FigureTable {
-    /// Line number of its head, from 1.
+    /// Line number of its header, from 1.
     pub line: usize,
-    /// Line numbers of the section that contains it, from its heading to the line before the next heading.
+    /// Line numbers of its section, from the heading to the line before the next heading.
     pub section: std::ops::Range<usize>,
 }
 
-/// Finds the commands that begin with one of `programs` (such as `cargo xtask`), in blocks of code and in inline code.
+/// Finds the commands that begin with one of `programs` (such as `cargo xtask`), in code blocks and inline
+/// code.
 #[must_use]
 pub fn commands(text: &str, programs: &[&str]) -> Vec<Command> {
     let mut found = Vec::new();
@@ -45,14 +47,14 @@ pub fn commands(text: &str, programs: &[&str]) -> Vec<Command> {
                 block.pop();
                 continue;
             }
-            // A description follows after several blanks, or as a comment.
+            // A description follows after two spaces or as a comment.
             let command = block.split("  ").next().unwrap_or_default();
             add(at + 1, command.split(" # ").next().unwrap_or_default());
             block.clear();
         } else {
             prose.push_str(line);
         }
-        // Inline code can continue on the next line, but not in the next paragraph.
+        // Inline code can continue on the next line, but not after the paragraph.
         if line.trim().is_empty() || is_fence || line.starts_with('|') {
             let first = at + 1 - prose.matches('\n').count();
             let mut before = 0;
@@ -110,7 +112,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// Finds the tables of figures.
+/// Finds the tables of numbers.
 #[must_use]
 pub fn figure_tables(text: &str) -> Vec<FigureTable> {
     let mut tables = Vec::new();

@@ -1,4 +1,4 @@
-//! Skips as libtest and its caller see them: a test program of its own, started again with other settings.
+//! Tests skips with libtest: this test program starts itself again with other settings.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use fonio_testing::{Need, REQUIRE, SKIPS, Skip, find_program, has, skip, skip_pa
 
 const LACKING: &str = "FONIO_TEST_LACKING";
 
-/// Acts as a test that lacks something; the tests below start it in another process.
+/// Acts as a test with a missing need; the tests below start it in another process.
 fn lack(what: &str) {
     match what {
         "seen" => assert!(!has(&[Need::PhoneTrace]), "it went on"),
@@ -50,20 +50,20 @@ fn a_skip_is_a_line_and_fails_where_it_is_required() {
         assert_eq!(text.lines().count(), if whole { 1 } else { 2 });
 
         for (require, says) in [
-            (format!("qemu,{}", need.name()), format!("and it does not: {why}")),
-            ("qemuu".to_owned(), "FONIO_REQUIRE names `qemuu`, which is not one of: root, ".to_owned()),
+            (format!("qemu,{}", need.name()), format!("but it is missing: {why}")),
+            ("qemuu".to_owned(), "unknown need `qemuu` in FONIO_REQUIRE; use some of: root, ".to_owned()),
         ] {
             let failed = run(&require, &folder.path().join("none"));
             let said = String::from_utf8_lossy(&failed.stdout);
             assert!(!failed.status.success() && said.contains(&says), "{said}");
         }
-        assert!(!folder.path().join("none").exists(), "what failed was not skipped");
+        assert!(!folder.path().join("none").exists(), "the failed test was not skipped");
     }
 }
 
 #[test]
 fn programs_are_found_and_who_needs_nothing_goes_on() {
-    // Every Linux has the first one, and every machine that builds fonio has the second.
+    // Every Linux machine has the first program; every machine that builds fonio has the second.
     assert!(find_program("sh").is_some() && find_program("no-such-program").is_none());
     assert!(has(&[]));
 }

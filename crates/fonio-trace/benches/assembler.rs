@@ -1,5 +1,5 @@
-//! The assembler's time per event, in nanoseconds: Q, G, I, D, C of random 4 KiB reads and writes at several depths,
-//! and the same with a partition's remap and with merges.
+//! Measures the assembler's time per event: Q, G, I, D, C of random 4 KiB reads and writes at several queue
+//! depths, also with a partition's remap and with merges.
 //!
 //! Run `cargo bench -p fonio-trace --bench assembler`; an item is an event.
 
@@ -13,7 +13,7 @@ use fonio_core::{
 };
 use fonio_trace::assembler::{Assembler, AssemblerOptions};
 
-/// The number of I/Os, small enough that the events stay in the cache, like those of one batch of a reader.
+/// Number of I/Os: few enough that the events stay in the cache, like a reader's batch.
 const IOS: u64 = 5_000;
 const BATCH: usize = 4096;
 
@@ -21,7 +21,7 @@ fn main() {
     divan::main();
 }
 
-/// Sums up a part of each row, so that the compiler removes none.
+/// Sums up a part of each row, so the compiler removes none.
 #[derive(Default)]
 struct Sum {
     sum: u64,

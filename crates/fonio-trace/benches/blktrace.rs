@@ -1,5 +1,5 @@
-//! The binary format of blktrace, in records: the files of two processors with the five records of ordinary requests,
-//! merged by time.
+//! Measures reading blktrace's binary format, per record: two processors' files with the five records of
+//! ordinary requests, merged by time.
 
 use std::io::Cursor;
 

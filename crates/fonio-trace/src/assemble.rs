@@ -1,4 +1,4 @@
-//! Converts a reader's events into rows: the one loop for every foreign trace.
+//! Converts a reader's events into rows, for every foreign trace.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -11,12 +11,12 @@ use crate::span::TraceSpan;
 
 /// Reads `reader` to its end, assembles its events, and pushes the rows into `sink`.
 ///
-/// Requests and bios come in the order in which they end, with [`RowSink::settled`] in between: a sink that needs the
-/// tables' order must sort them. The returned [`Meta`] lacks the facts that only a running machine knows; the writer
-/// must fill in its `rows`.
+/// Requests and bios are pushed in completion order, with [`RowSink::settled`] in between: a sink that needs
+/// the tables' order must sort them. The returned [`Meta`] lacks facts that only a running machine knows; the
+/// writer must fill in its `rows`.
 ///
 /// # Errors
-/// Errors of the reader's stream or of the sink. Damage in the input is not an error; it becomes diagnostics.
+/// Errors of the reader's stream or the sink. Damage in the input only causes diagnostics.
 pub fn assemble(
     reader: &mut dyn TraceReader,
     options: AssemblerOptions,
@@ -65,7 +65,7 @@ pub fn assemble(
     })
 }
 
-/// The properties of the complete trace, from its batches.
+/// The properties of the trace, collected from its batches.
 #[derive(Default)]
 struct Seen {
     span: TraceSpan,
@@ -78,7 +78,7 @@ impl Seen {
         self.span.batch(batch);
         let mut previous = None;
         for event in &batch.events {
-            // Nearly all events are on the same device as the event before them.
+            // Nearly all events are on the previous event's device.
             if previous != Some(event.device) {
                 previous = Some(event.device);
                 self.devices.insert(event.device);

@@ -1,17 +1,17 @@
-//! Diagnostics with merged repetitions, so that a badly damaged input cannot fill memory with them.
+//! Collects diagnostics and merges repetitions, so that a badly damaged input cannot fill memory.
 
 use std::collections::BTreeMap;
 
 use fonio_core::{Diagnostic, Severity};
 
-/// The number of diagnostics that are reported with their places for each code and file; the rest are
-/// counted. Three show whether the damage is at one spot or everywhere.
+/// Number of diagnostics with positions for each code and file; the others are only counted. Three show
+/// whether the damage is local or everywhere.
 const PLACES: u64 = 3;
 
-/// A place in an input.
+/// A position in an input.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct InputPlace<'a> {
-    /// The input's name; empty if the place is not in a single input.
+    /// The input's name; empty if the position is not in a single input.
     pub file: &'a str,
     /// Record or line, from 1.
     pub record: Option<u64>,
@@ -26,7 +26,7 @@ struct Merged {
     seen: u64,
 }
 
-/// Collects diagnostics; repetitions of a code in a file beyond the first few are merged into one.
+/// Collects diagnostics, and merges repetitions of a code in a file beyond the first few into one.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints {
     /// The diagnostics for the next batch.
@@ -35,8 +35,8 @@ pub(crate) struct Complaints {
 }
 
 impl Complaints {
-    /// Adds a diagnostic. `message` is one sentence: what was found, and how it was handled. It is called only if the
-    /// message is shown.
+    /// Adds a diagnostic. `message` returns one sentence: the problem and how it was handled. It is called
+    /// only if the message is shown.
     pub fn add(
         &mut self,
         severity: Severity,
@@ -69,19 +69,19 @@ impl Complaints {
         });
     }
 
-    /// The number of diagnostics with `code`, for all files.
+    /// Returns the number of diagnostics with `code` in all files.
     pub fn count(&self, code: &str) -> u64 {
         self.by_code.iter().filter(|((c, _), _)| *c == code).map(|(_, merged)| merged.seen).sum()
     }
 
-    /// Reports, at the end of the input, the repetitions without a diagnostic of their own, one for each code and file.
+    /// Reports the merged repetitions at the end of the input, one diagnostic for each code and file.
     pub fn finish(&mut self) {
         for ((code, file), merged) in std::mem::take(&mut self.by_code) {
             if merged.seen > PLACES {
                 self.ready.push(Diagnostic {
                     severity: merged.severity,
                     code: code.to_owned(),
-                    message: format!("{} And the same elsewhere.", merged.message),
+                    message: format!("{} The same occurs elsewhere.", merged.message),
                     file: (!file.is_empty()).then_some(file),
                     record: None,
                     offset: None,

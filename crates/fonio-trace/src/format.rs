@@ -10,7 +10,7 @@ pub enum Format {
     Blktrace,
     /// blkparse's default text.
     Blkparse,
-    /// ftrace's `trace` or `trace_pipe` as text.
+    /// Text of ftrace's `trace` or `trace_pipe`.
     Ftrace,
     /// systrace or atrace: HTML, or `TRACE:` and the text after it, compressed or not.
     Systrace,
@@ -34,7 +34,7 @@ impl Format {
         Format::Csv,
     ];
 
-    /// The name on the command line and in `meta.json`.
+    /// Returns the name on the command line and in `meta.json`.
     pub fn name(self) -> &'static str {
         match self {
             Format::Blktrace => "blktrace",

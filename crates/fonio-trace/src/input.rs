@@ -1,8 +1,8 @@
-//! An input of a reader: its bytes and its name.
+//! Defines a reader's input: its bytes and its name.
 
 use std::io::{Cursor, Read};
 
-/// A stream of bytes with its name for diagnostics.
+/// A stream of bytes and its name for diagnostics.
 pub struct Input {
     /// The file's name as the user gave it, or `standard input`.
     pub name: String,

@@ -1,4 +1,4 @@
-//! Readers of foreign traces, one file per format, and the assembler that all of them share.
+//! Reads foreign traces, one module per format, and assembles their events.
 //!
 //! This crate reads bytes through [`std::io::Read`]; it opens nothing and reads no clock. A reader turns bytes into
 //! [`Batch`](fonio_core::Batch)es of block events; the [`assembler`] turns block events into rows.

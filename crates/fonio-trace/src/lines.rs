@@ -1,10 +1,10 @@
-//! Lines of a text trace, in bounded memory for any input.
+//! Splits a text trace into lines, in bounded memory for any input.
 
 use std::io::{self, Read};
 
 use memchr::memchr;
 
-/// A longer line is cut. The longest line of the kernel is a page; thousands of columns are not a trace.
+/// Longer lines are cut. The kernel's longest line is a page, and a table with thousands of columns is not a trace.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// Several times the longest line, so that a line in the buffer is usually complete.
@@ -19,7 +19,7 @@ pub struct Line<'a> {
     pub number: u64,
     /// Its start, in bytes from the beginning of the stream.
     pub offset: u64,
-    /// It was longer than [`LINE_BYTES_MAX`]; `bytes` is its beginning, and the rest is dropped.
+    /// Whether it was longer than [`LINE_BYTES_MAX`]; then `bytes` is its start, and the rest is dropped.
     pub cut: bool,
 }
 
@@ -27,19 +27,19 @@ pub struct Line<'a> {
 pub struct Lines<R> {
     source: R,
     buffer: Vec<u8>,
-    /// The start of the buffered bytes that are not yet returned.
+    /// The start of the buffered bytes not yet returned.
     begin: usize,
     end: usize,
     /// Stream offset of `begin`.
     offset: u64,
     number: u64,
-    /// The rest of a cut line must still be skipped.
+    /// Whether the rest of a cut line must still be skipped.
     skipping: bool,
     ended: bool,
 }
 
 impl<R: Read> Lines<R> {
-    /// The lines of `source`.
+    /// Creates the lines of `source`.
     pub fn new(source: R) -> Lines<R> {
         Lines {
             source,
@@ -53,12 +53,12 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// The stream behind the lines. Reading from it removes bytes from them.
+    /// Returns the underlying stream. Bytes read from it are missing in the lines.
     pub fn source_mut(&mut self) -> &mut R {
         &mut self.source
     }
 
-    /// Returns the next line that is not empty, and `None` after the last. The last line need not have a line end.
+    /// Returns the next nonempty line, or `None` after the last. The last line need not have a line end.
     ///
     /// # Errors
     /// Errors of the stream.

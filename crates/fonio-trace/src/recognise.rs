@@ -1,4 +1,4 @@
-//! Recognises the format of a file by its content, and chooses the reader for it.
+//! Recognises a file's format by its content, and chooses the reader.
 
 use std::io::{self, Read};
 use std::str::FromStr;
@@ -18,10 +18,10 @@ use crate::ftrace_text::{self, FtraceReader};
 use crate::input::Input;
 use crate::systrace::{self, SystraceReader};
 
-/// The number of bytes of a file that are examined.
+/// Number of bytes examined at the start of a file.
 pub const HEAD_BYTES: usize = 64 * 1024;
 
-/// An unknown name of a format.
+/// An unknown format name.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("there is no format `{name}`; there are: {}", names())]
 pub struct UnknownFormat {
@@ -46,13 +46,13 @@ impl FromStr for Format {
 /// The user's statements about the input.
 #[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
-    /// The columns of a CSV; it makes the format [`Format::Csv`] unless another is given.
+    /// The columns of a CSV; implies [`Format::Csv`] unless another format is given.
     pub csv: Option<Mapping>,
-    /// The format, if the content must not decide it.
+    /// The format, instead of recognising it by the content.
     pub format: Option<Format>,
 }
 
-/// The reason why no reader was found.
+/// No reader was found.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -64,14 +64,14 @@ pub enum OpenError {
     #[error("{file}: {found}. {way_out}. fonio reads {}.", accepted())]
     Unknown { file: String, found: String, way_out: String },
     #[error(
-        "{file}: a table with the columns {}; say which holds what with a column mapping, as in `{example}`",
+        "{file}: a table with the columns {}; describe them with a column mapping such as `{example}`",
         .columns.join(", ")
     )]
     NeedsMapping { file: String, columns: Vec<String>, example: String },
     #[error("{file}: the column mapping does not fit")]
     Mapping { file: String, source: MappingError },
     #[error(
-        "{second}: a trace in the format {format} is one file, and {first} was given before; read them one by one"
+        "{second}: a trace in the format {format} is a single file; read {first} and this file separately"
     )]
     OneFile { format: Format, first: String, second: String },
 }
@@ -81,7 +81,8 @@ fn accepted() -> String {
     format!("{}, each also compressed with gzip", all.join(", "))
 }
 
-/// The format of a file that begins with `head` (its first 64 KiB, or all of it); `None` if fonio does not read it.
+/// Returns the format of a file that starts with `head` (its first 64 KiB, or all of it); `None` if fonio
+/// cannot read it.
 pub fn recognise(head: &[u8]) -> Option<Format> {
     if blktrace::recognise(head) {
         return Some(Format::Blktrace);
@@ -98,14 +99,14 @@ pub fn recognise(head: &[u8]) -> Option<Format> {
     csv::recognise(head)
 }
 
-/// Chooses a reader for `inputs`, which are one trace: per-processor files of blktrace, or a single file of any other
+/// Chooses a reader for one trace in `inputs`: per-processor files of blktrace, or a single file of any other
 /// format.
 ///
-/// The first input with any content decides the format (an idle processor's file is empty), unless `options` give it;
-/// gzip is unpacked first.
+/// Gzip is unpacked first. The first nonempty input decides the format (an idle processor's file is empty),
+/// unless `options` give it.
 ///
 /// # Errors
-/// If the inputs cannot be read, or have no format that fonio reads.
+/// If the inputs cannot be read, or have an unsupported format.
 pub fn open(inputs: Vec<Input>, options: &ReadOptions) -> Result<Box<dyn TraceReader>, OpenError> {
     let mut damage = Vec::new();
     let mut opened = Vec::new();
@@ -166,7 +167,7 @@ pub fn open(inputs: Vec<Input>, options: &ReadOptions) -> Result<Box<dyn TraceRe
     Ok(if damage.is_empty() { inner } else { Box::new(Compressed { inner, damage }) })
 }
 
-/// Returns the first bytes of an input, and the input, which still contains them.
+/// Returns the first bytes of an input, and the complete input.
 fn peek(mut input: Input) -> io::Result<(Vec<u8>, Input)> {
     let mut head = Vec::with_capacity(HEAD_BYTES);
     (&mut input.bytes).take(HEAD_BYTES as u64).read_to_end(&mut head)?;
@@ -177,7 +178,7 @@ fn peek(mut input: Input) -> io::Result<(Vec<u8>, Input)> {
 /// The code and message of a diagnostic, once decompression has failed.
 type Damage = Arc<Mutex<Option<(&'static str, String)>>>;
 
-/// A gzip stream that ends at the first damage, so that the data before it are kept.
+/// A gzip stream that ends at the first damage and keeps the data before it.
 struct Gunzip<R> {
     decoder: MultiGzDecoder<Counted<R>>,
     unpacked: u64,
@@ -209,7 +210,7 @@ impl<R: Read> Read for Gunzip<R> {
             Err(error) if matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof) => {
                 *damage = Some((
                     "damaged-gzip",
-                    format!("The gzip data is damaged or cut short ({error}); what comes after is not read."),
+                    format!("The gzip data is damaged or cut short ({error}); the rest is not read."),
                 ));
                 Ok(0)
             }
@@ -218,7 +219,7 @@ impl<R: Read> Read for Gunzip<R> {
                 if expansion::is_too_far(self.decoder.get_ref().count, self.unpacked) {
                     let found = expansion::describe("gzip data");
                     let message =
-                        format!("{found}; what comes after is not read. If it is a trace, unpack it first.");
+                        format!("{found}; the rest is not read. If it is a trace, unpack it first.");
                     *damage = Some(("expands-too-far", message));
                     return Ok(0);
                 }
@@ -229,7 +230,7 @@ impl<R: Read> Read for Gunzip<R> {
     }
 }
 
-/// A reader of compressed files; at the end, it reports where the compression was damaged.
+/// A reader of compressed files, which finally reports where the compression was damaged.
 struct Compressed {
     inner: Box<dyn TraceReader>,
     damage: Vec<(String, Damage)>,
@@ -264,7 +265,7 @@ impl TraceReader for Compressed {
     }
 }
 
-/// The error for a table without a given mapping of its columns.
+/// Returns the error for a table without a column mapping.
 fn needs_mapping(file: &str, head: &[u8]) -> OpenError {
     let columns = csv::header(head).unwrap_or_default();
     let like = |words: &[&str], other: &'static str| {
@@ -284,7 +285,7 @@ fn needs_mapping(file: &str, head: &[u8]) -> OpenError {
     OpenError::NeedsMapping { file: file.to_owned(), columns, example }
 }
 
-/// The error for a file that begins with `head`.
+/// Returns the error for a file that starts with `head`.
 fn unknown(file: &str, head: &[u8]) -> OpenError {
     let (found, way_out) = foreign(head);
     OpenError::Unknown { file: file.to_owned(), found, way_out: way_out.to_owned() }
@@ -292,7 +293,7 @@ fn unknown(file: &str, head: &[u8]) -> OpenError {
 
 const CONVERT: &str = "Give fonio a trace in a format that it reads";
 
-/// The apparent kind of a file, and advice on how to use it.
+/// Returns the apparent kind of a file, and advice on how to use it.
 fn foreign(head: &[u8]) -> (String, &'static str) {
     const DECOMPRESS: &str = "Decompress it first";
     let magics: [(&[u8], &str, &str); 15] = [
@@ -302,7 +303,7 @@ fn foreign(head: &[u8]) -> (String, &'static str) {
             "Convert it: trace-cmd report trace.dat > trace.txt",
         ),
         (b"PERFILE2", "it is a perf.data", "Record with tracefs, blktrace or trace-cmd"),
-        (b"PAR1", "it is a Parquet file", "A recording is opened by its directory, not by a file in it"),
+        (b"PAR1", "it is a Parquet file", "Open a recording by its directory, not by a file in it"),
         (b"\x7fELF", "it is an ELF program", CONVERT),
         (b"SQLite format 3\0", "it is a SQLite database", CONVERT),
         (b"\x28\xb5\x2f\xfd", "it is compressed with zstd", DECOMPRESS),
@@ -336,14 +337,14 @@ fn foreign(head: &[u8]) -> (String, &'static str) {
         let line =
             head.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty()).unwrap_or_default();
         let line = String::from_utf8_lossy(&line[..line.len().min(60)]).trim_end().to_owned();
-        (format!("it is text that begins with `{}`, in which no event is seen", line.escape_debug()), CONVERT)
+        (format!("it is text without known events that begins with `{}`", line.escape_debug()), CONVERT)
     } else {
         let bytes: Vec<String> = head.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         (format!("it is binary and begins with the bytes {}", bytes.join(" ")), CONVERT)
     }
 }
 
-/// A `Trace` message is a sequence of length-delimited fields 1; two in a row are not accidental.
+/// A `Trace` message is a sequence of length-delimited fields 1; two in a row are hardly accidental.
 fn looks_like_perfetto(head: &[u8]) -> bool {
     let mut at = 0;
     for packets in 0..4 {

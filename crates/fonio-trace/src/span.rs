@@ -1,20 +1,20 @@
-//! The span of a trace: from its first event to its last, of any kind.
+//! Determines the span of a trace, from its first event to its last.
 //!
-//! One damaged record can have any time, and must not extend the span to a century. A few events (at most eight, and
-//! fewer than a quarter of those known so far) that lie more than thirty days from all others count as damage: they are
-//! left out, and a diagnostic reports them. Larger groups are accepted, so a trace may be silent for any length of
-//! time. The rule considers one batch at a time together with the times accepted before it, so rows never wait for it.
+//! A damaged record can have any time, but must not extend the span to a century. A few events more than
+//! thirty days from all others are treated as damage: at most eight, and fewer than a quarter of the events
+//! so far. They are left out, and a diagnostic reports them. Larger groups are accepted, so a trace may have
+//! gaps of any length. The rule uses one batch and the times accepted before, so rows never wait.
 
 use fonio_core::event::Run;
 use fonio_core::{Batch, Diagnostic, Instants, Severity, Timestamp};
 
-/// More events at one far time are not accidental: a damaged record is one event, a damaged line of a table two
-/// instants.
+/// Maximum number of damaged times: a damaged record has one, and a damaged table line two. More events at a
+/// distant time are not accidental.
 const FEW: u64 = 8;
-/// The number of other events per far event that is required, because the majority decides which times are right.
+/// Minimum number of other events per distant event: the majority decides which times are right.
 const OTHERS: u64 = 3;
 
-/// The span so far, and the times left out of it.
+/// The span so far, and the times left out.
 #[derive(Debug, Default)]
 pub(crate) struct TraceSpan {
     accepted: Option<Run>,
@@ -23,12 +23,12 @@ pub(crate) struct TraceSpan {
 }
 
 impl TraceSpan {
-    /// First and last instant; `None` before any.
+    /// First and last time; `None` before the first event.
     pub(crate) fn ends(&self) -> Option<(Timestamp, Timestamp)> {
         self.accepted.map(|run| (run.first, run.last))
     }
 
-    /// Adds the times of a batch, and removes the rows with absurd times from it.
+    /// Adds the times of a batch, and removes rows with implausible times from it.
     pub(crate) fn batch(&mut self, batch: &mut Batch) {
         let mut seen = std::mem::take(&mut batch.instants);
         seen.see_all(batch.events.iter().map(|event| event.time));
@@ -61,14 +61,14 @@ impl TraceSpan {
         self.first_left_out = self.first_left_out.or(absurd.first().map(|run| run.first));
     }
 
-    /// A diagnostic about the times left out, if there are any.
+    /// Returns a diagnostic if any times were left out.
     pub(crate) fn outliers(&self) -> Option<Diagnostic> {
         let first = self.first_left_out?;
         Some(Diagnostic {
             severity: Severity::Warning,
             code: "absurd-time".to_owned(),
             message: format!(
-                "A time lies more than {} days from nearly all others, the first at {:.3} s of the trace's clock; what carries it was taken for damage and left out.",
+                "A time lies more than {} days from nearly all others, the first at {:.3} s of the trace's clock; its event was treated as damaged and left out.",
                 Instants::FAR.0 / (24 * 3600 * 1_000_000_000),
                 first.0 as f64 / 1e9
             ),
@@ -90,7 +90,7 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
     const DAY: u64 = 24 * 3600 * SECOND;
 
-    /// Adds batches of instants; returns the span, the number of rows that remain, and the number left out.
+    /// Adds batches of times; returns the span, the number of remaining rows, and the number left out.
     fn span(batches: &[&[u64]]) -> ((u64, u64), usize, u64) {
         let (mut span, mut kept) = (TraceSpan::default(), 0);
         for times in batches {
@@ -116,7 +116,7 @@ mod tests {
         for at in [0, 3, 5] {
             assert_eq!(span(&[&with(at, century)]), ((5 * SECOND, 9 * SECOND), 5, 1));
         }
-        // A time far ahead, alone in a batch; then one far before and one far after all others.
+        // A time far ahead, alone in a batch; then one far before and one far after all other times.
         assert_eq!(span(&[&usual, &[century]]), ((5 * SECOND, 9 * SECOND), 5, 1));
         let unix = usual.map(|time| time + century);
         assert_eq!(span(&[&unix, &[0], &unix, &[u64::MAX]]), ((unix[0], unix[4]), 10, 2));
@@ -124,13 +124,13 @@ mod tests {
 
     #[test]
     fn a_long_quiet_trace_is_believed() {
-        // Two events with days between them, and a month of silence between two busy hours.
+        // Two events days apart, and a month without events between two busy hours.
         assert_eq!(span(&[&[0, 20 * DAY]]), ((0, 20 * DAY), 2, 0));
         let busy = |from: u64| (0..20).map(|at| from + at * SECOND).collect::<Vec<u64>>();
         let (before, after) = (busy(0), busy(400 * DAY));
         assert_eq!(span(&[&before, &after]), ((0, after[19]), 40, 0));
         assert_eq!(span(&[&[before, after.clone()].concat()]), ((0, after[19]), 40, 0));
-        // With two times, it is unknown which one is wrong.
+        // With two times, either can be wrong.
         assert_eq!(span(&[&[0, 400 * DAY]]), ((0, 400 * DAY), 2, 0));
         // Each step is short.
         let steps: Vec<u64> = (0..20).map(|at| at * 29 * DAY).collect();

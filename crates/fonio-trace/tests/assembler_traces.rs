@@ -1,4 +1,4 @@
-//! The assembler's results for real traces, in one table each.
+//! Checks the assembler's results for real traces, one table per trace.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -96,8 +96,8 @@ fn sqlite_commits_on_ext4_during_other_jobs() {
     );
 }
 
-/// 220 threads read a virtio disk with room for 85 requests: if the ring was full, the kernel issued the request again
-/// later, from kblockd's worker or another reader. atrace records only issues and completions.
+/// 220 threads read a virtio disk with queue depth 85. If the ring was full, the kernel issued the request
+/// again later, from kblockd's worker or another reader. atrace records only issues and completions.
 #[test]
 fn requests_handed_over_are_the_same_without_requeues() {
     const TRACE: &str = include_str!("data/handed-over-6.18.txt");

@@ -1,4 +1,4 @@
-//! ftrace text of several kernels, from the bytes to the events.
+//! Tests reading ftrace text of several kernels, from bytes to events.
 
 use expect_test::{Expect, expect, expect_file};
 use fonio_core::{Batch, BlockEvent, CollectedRows, EventKind, Op, TraceReader};
@@ -52,7 +52,7 @@ fn show(bytes: &[u8]) -> String {
     text
 }
 
-/// Kernel 3.4 with a column of thread groups, a trace without the latency columns, kernel 6.18 with I/O priorities.
+/// Kernel 3.4 with a thread-group column, a trace without latency columns, kernel 6.18 with I/O priorities.
 #[test]
 fn traces_of_several_kernels() {
     for name in ["ftrace-3.4-tgid", "ftrace-nolatency", "ftrace-6.18"] {
@@ -94,7 +94,7 @@ fn nanoseconds_and_counters() {
             Clock { name: "counter", unix_ns_at_zero: None }
             345 Plug 0:0 other 0x0 0+0 cpu 0 tid 1
             thread 1 from 345 pid None Some("a")
-            Warning counter-clock line Some(1) byte Some(0) ×1: The times are whole numbers, so the trace clock was a counter (`counter`, `x86-tsc`, `uptime`); they are taken as nanoseconds, and every length of time is in its units.
+            Warning counter-clock line Some(1) byte Some(0) ×1: The times are whole numbers, so the trace clock was a counter (`counter`, `x86-tsc`, `uptime`); they are treated as nanoseconds, so all durations are in its units.
         "#]],
     );
 }
@@ -111,15 +111,15 @@ fn damage_is_told_with_its_place_and_the_rest_is_read() {
             Clock { name: "unknown", unix_ns_at_zero: None }
             1500000000 Issue 8:0 read 0x0 1+4096 cpu 0 tid 1
             thread 1 from 1000000000 pid None Some("a")
-            Note no-event line Some(1) byte Some(0) ×1: Lines that are no events of ftrace were passed over; the place is that of the first.
-            Warning unreadable-event line Some(2) byte Some(8) ×1: The text of this `block_rq_issue` is not as any known kernel writes it; it was skipped.
+            Note no-event line Some(1) byte Some(0) ×1: Lines that are not ftrace events were skipped, the first at this position.
+            Warning unreadable-event line Some(2) byte Some(8) ×1: This `block_rq_issue` is in a format that no known kernel writes; it was skipped.
             Warning long-line line Some(3) byte Some(45) ×1: The line is longer than 65536 bytes; it was skipped.
             Warning unreadable-line line Some(4) byte Some(100046) ×1: The line names a block event, but its columns cannot be read; it was skipped.
         "#]],
     );
 }
 
-/// The complete trace whose beginning the golden test above uses.
+/// The complete trace; the golden test above uses its start.
 #[test]
 fn every_line_of_a_real_trace_is_understood() {
     let path =
@@ -149,7 +149,7 @@ mod properties {
 
     use super::*;
 
-    /// Writes an event like the kernels from 6.11 on.
+    /// Writes an event like kernel 6.11 and later.
     fn write(event: &BlockEvent, comm: &str, rwbs: &str) -> String {
         let (seconds, micros) = (event.time.0 / 1_000_000_000, event.time.0 / 1000 % 1_000_000);
         let (tid, cpu) = (event.tid.unwrap_or(0), event.cpu.unwrap_or(0));
@@ -225,7 +225,7 @@ mod properties {
                 ..BlockEvent::new(Timestamp(micros * 1000), kind, DeviceId(device))
             };
             let text = write(&expected, &comm, rwbs);
-            // A name that itself looks like the beginning of an event cannot be distinguished from one.
+            // A name that looks like the start of an event cannot be distinguished from one.
             let (all, _) = read_all(text.as_bytes());
             prop_assert_eq!(&all.events, &[expected], "{}", text);
             prop_assert_eq!(&all.diagnostics, &[]);
@@ -248,7 +248,7 @@ mod properties {
     }
 }
 
-/// Scheduler lines around one read, a second of silence, and one damaged time.
+/// Scheduler lines around one read, a second without events, and one damaged time.
 #[test]
 fn a_trace_spans_all_its_events() {
     let line = |seconds: &str, event: &str| format!("            dd-7     [000] .....  {seconds}: {event}\n");

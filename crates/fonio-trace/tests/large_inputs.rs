@@ -1,6 +1,6 @@
-//! Inputs larger than every buffer: real traces with other bytes in between.
+//! Tests inputs larger than every buffer: real traces with other bytes in between.
 //!
-//! The readers assert that each step makes progress; these inputs contain gaps of every length around the buffer sizes.
+//! The readers assert progress at each step; these inputs contain gaps of all lengths around the buffer sizes.
 
 use std::io::{self, Cursor, Read, Write};
 
@@ -15,7 +15,7 @@ const BLKPARSE: &[u8] = include_bytes!("data/takeoverjp-sample.blkparse.txt");
 const FTRACE: &[u8] = include_bytes!("data/ftrace-6.18.txt");
 const MQSIM: &[u8] = include_bytes!("data/mqsim-tpcc-200.trace");
 
-/// The size of a reader's buffer, and the part of it that one record needs.
+/// The size of a reader's buffer, and the bytes that one record needs.
 const BUFFER: usize = 256 * 1024;
 const WHOLE: usize = 64 + 65_535 + 64;
 
@@ -62,7 +62,7 @@ fn a_gap_of_any_length_between_two_halves() {
     let lengths = [1, 3, 4, 47, 48, 49, 64, 1000]
         .into_iter()
         .chain([WHOLE, BUFFER - WHOLE, BUFFER, 2 * BUFFER - WHOLE].into_iter().flat_map(around))
-        // The end of the gap at every place of the kept window, in steps of a prime.
+        // The gap ends at every position of the kept window, in steps of a prime.
         .chain((0..BUFFER).step_by(20_011).map(|more| BUFFER + more))
         .chain([200 * 1024, 1 << 20]);
     for length in lengths {
@@ -79,7 +79,7 @@ fn what_looks_like_records_and_is_none() {
     let begins = records();
     let half = begins[begins.len() / 2];
     let (whole, _) = read(BLKTRACE.to_vec(), Format::Blktrace);
-    // The magic in either byte order, magics with a payload that reaches far, and halves of magics.
+    // Magics in either byte order, with long payloads, and half magics.
     let patterns: [&[u8]; 5] = [b"\x07tae", b"eat\x07", b"\x07taexxxx", b"ta", b"eat\x09"];
     for pattern in patterns {
         let gap = pattern.repeat((1 << 20) / pattern.len());
@@ -120,7 +120,7 @@ fn text_with_something_else_in_between() {
     }
 }
 
-/// An endless series of line ends, like the output of a decompressor.
+/// An endless series of line ends, like a decompressor's output.
 struct LineEnds(u64);
 
 impl Read for LineEnds {
@@ -144,7 +144,7 @@ fn hundreds_of_millions_of_empty_lines() {
     }
 }
 
-/// `size` bytes of line ends, packed.
+/// Returns `size` packed bytes of line ends.
 fn pack<W: Write>(mut encoder: W, mut size: usize) -> W {
     encoder.write_all(FTRACE).expect("memory writes");
     let ends = vec![b'\n'; 1 << 20];
@@ -169,7 +169,7 @@ fn a_file_that_expands_without_bounds_is_left() {
     let (count, codes) = read(bomb.finish().expect("memory writes"), Format::Systrace);
     assert_eq!((count, codes), (events, vec!["damaged-compression".to_owned()]));
 
-    // Compression within compression is not undone.
+    // Nested compression is not unpacked.
     let inner =
         pack(GzEncoder::new(Vec::new(), Compression::fast()), 1 << 20).finish().expect("memory writes");
     let mut outer = ZlibEncoder::new(b"TRACE:\n".to_vec(), Compression::fast());

@@ -1,4 +1,5 @@
-//! Tests of the readers and the assembler on real traces. One program, because each program is linked with everything.
+//! Tests of the readers and the assembler on real traces. All tests are one program, because each program is
+//! linked with all dependencies.
 
 mod assembler_traces;
 mod ftrace_text;

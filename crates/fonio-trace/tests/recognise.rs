@@ -1,4 +1,4 @@
-//! The choice of a reader for a file, and the messages about files without one.
+//! Tests the choice of a reader for a file, and the messages about unsupported files.
 
 use std::io::Write;
 

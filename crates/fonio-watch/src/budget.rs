@@ -1,4 +1,4 @@
-//! The bytes that a watch has written to the medium in the last 24 hours, and those that it may still write.
+//! Limits the bytes that a watch writes to the medium in 24 hours.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,25 +6,24 @@ use std::time::Duration;
 use fonio_core::ByteCount;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// The bytes that a file system writes in addition to the data of one write: the inode, and its journal's
-/// record of it. Measured on ext4 by `cargo xtask bench watch`.
+/// Bytes that a file system writes in addition to the data of one write: the inode and its journal record.
+/// Measured on ext4 by `cargo xtask bench watch`.
 const FILE_SYSTEM: ByteCount = ByteCount(16 << 10);
 
-/// Counts writes.
+/// Counts the watch's writes against its budget.
 #[derive(Debug)]
 pub struct Budget {
     at_most: u64,
-    /// The beginning of the watch, by the monotonic clock.
     began: Duration,
-    /// The time of each write by the monotonic clock, and its bytes.
+    /// Monotonic time and bytes of each write.
     writes: VecDeque<(Duration, u64)>,
-    /// The bytes that the history needs in a day.
+    /// Bytes that the history needs per day.
     history: u64,
 }
 
 impl Budget {
-    /// Allows at most `at_most` in 24 hours from `began` on. The history takes a write of about
-    /// `history_write` of this each `write_every`.
+    /// Allows at most `at_most` in 24 hours, starting at `began`. The history needs a write of about
+    /// `history_write` of this every `write_every`.
     pub fn new(
         began: Duration,
         at_most: ByteCount,
@@ -36,7 +35,7 @@ impl Budget {
         Budget { at_most: at_most.0, began, writes: VecDeque::new(), history }
     }
 
-    /// Notes a write of the history or of a kept stall.
+    /// Records a write of the history or a kept stall.
     pub fn note(&mut self, now: Duration, bytes: ByteCount) {
         self.forget(now);
         self.writes.push_back((now, bytes.0 + FILE_SYSTEM.0));
@@ -48,22 +47,22 @@ impl Budget {
         }
     }
 
-    /// Returns whether a kept stall of this size may be written now, so that the history can still be written
-    /// all day.
+    /// Returns whether a kept stall of this size may be written now without endangering the history's own
+    /// writes.
     ///
-    /// On its first day, a watch may write the part of `at_most` that belongs to the time since its beginning, so that many short
-    /// ones write no more than one long one.
+    /// On its first day, a watch may write only the part of `at_most` that is proportional to its run time,
+    /// so many short watches write no more than one long one.
     pub fn allows(&mut self, now: Duration, bytes: ByteCount) -> bool {
         self.forget(now);
         let spent: u64 = self.writes.iter().map(|(_, bytes)| bytes).sum();
         let part = (now.saturating_sub(self.began).as_secs_f64() / DAY.as_secs_f64()).min(1.0);
         let of_part = |bytes: u64| (bytes as f64 * part) as u64;
-        // The bytes already spent include the history's own writes; its share is needed in any case.
+        // The spent bytes include the history's writes, so take the larger of both instead of the sum.
         let needed = spent.max(of_part(self.history)).saturating_add(bytes.0 + FILE_SYSTEM.0);
         needed <= of_part(self.at_most)
     }
 
-    /// The bytes written in the last 24 hours, as counted here.
+    /// Returns the recorded bytes of the last 24 hours.
     pub fn spent(&mut self, now: Duration) -> ByteCount {
         self.forget(now);
         ByteCount(self.writes.iter().map(|(_, bytes)| bytes).sum())
@@ -81,7 +80,7 @@ mod tests {
         let mut budget = Budget::new(hour, ByteCount(1 << 20), hour, ByteCount(8 << 10));
         assert!(budget.allows(hour * 25, ByteCount(432 << 10)));
         assert!(!budget.allows(hour * 25, ByteCount(433 << 10)));
-        // A quarter of a day after its beginning, a quarter of the budget is allowed.
+        // After a quarter of a day, a quarter of the budget is allowed.
         assert!(budget.allows(hour * 7, ByteCount((432 / 4 - 12) << 10)));
         assert!(!budget.allows(hour * 7, ByteCount((432 / 4 - 11) << 10)));
         assert!(!budget.allows(hour, ByteCount(1)));

@@ -1,5 +1,5 @@
-//! The wall clock, and when it was set. A Raspberry Pi has no clock of its own: it begins at some time in the past, and the
-//! network sets it minutes later.
+//! Tracks the wall clock and its changes. A Raspberry Pi has no real-time clock: it boots with a time in the
+//! past, and the network sets the clock minutes later.
 
 use fonio_core::Timestamp;
 use rustix::time::{ClockId, clock_gettime};
@@ -9,15 +9,14 @@ use crate::summary::UnixSeconds;
 /// A jump of at least this many seconds is reported; smaller ones are corrections.
 const JUMP_S: i64 = 2;
 
-/// The relation of the wall clock to the monotonic one.
+/// The relation of the wall clock to the monotonic clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WallClock {
-    /// The wall clock at the monotonic instant 0, in nanoseconds.
     unix_ns_at_zero: i64,
 }
 
 impl WallClock {
-    /// The present relation.
+    /// Reads the present relation.
     pub fn now() -> WallClock {
         let (wall, monotonic) = (clock_gettime(ClockId::Realtime), clock_gettime(ClockId::Monotonic));
         let ns = |time: rustix::time::Timespec| time.tv_sec * 1_000_000_000 + time.tv_nsec;
@@ -29,24 +28,24 @@ impl WallClock {
         WallClock { unix_ns_at_zero: seconds * 1_000_000_000 }
     }
 
-    /// The wall clock at an instant.
+    /// Converts a monotonic time to wall-clock time.
     pub fn of(self, at: Timestamp) -> UnixSeconds {
         self.unix_ns_at_zero.saturating_add(i64::try_from(at.0).unwrap_or(i64::MAX)).div_euclid(1_000_000_000)
     }
 
-    /// The wall clock at the monotonic instant 0, in nanoseconds.
+    /// Returns the wall clock at monotonic time 0, in nanoseconds.
     pub fn unix_ns_at_zero(self) -> i64 {
         self.unix_ns_at_zero
     }
 
-    /// The number of seconds by which the clock was set since `before`; `None` if it was not set.
+    /// Returns by how many seconds the clock was set since `before`; `None` if it was not set.
     pub fn set_since(self, before: WallClock) -> Option<i64> {
         let by = (self.unix_ns_at_zero - before.unix_ns_at_zero) / 1_000_000_000;
         (by.abs() >= JUMP_S).then_some(by)
     }
 }
 
-/// The monotonic clock.
+/// Reads the monotonic clock.
 pub fn monotonic() -> Timestamp {
     let time = clock_gettime(ClockId::Monotonic);
     Timestamp(

@@ -1,8 +1,8 @@
-//! The compact encoding of completed requests: in the memory of a watch, and in the file of a kept stall. A request takes 15 to
-//! 25 bytes.
+//! Compact encoding of completed requests, in the memory of a watch and in the file of a kept stall. A
+//! request takes 15 to 25 bytes.
 //!
-//! The columns that a watch sees are encoded with postcard; times and sectors are differences to the request before. The
-//! columns and their order are those of version 1 of the file, so they must not change.
+//! The columns that a watch sees are encoded with postcard; times and sectors are differences to the previous
+//! request. The columns and their order belong to version 1 of the file format, so they must not change.
 
 use fonio_core::{ByteCount, Content, DeviceId, Flags, Op, Request, Sector, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -15,13 +15,13 @@ struct Encoded {
     device: u32,
     op: Op,
     flags: u32,
-    /// The difference to the end of the request before.
+    /// Difference to the end of the previous request.
     sector: Option<i64>,
     bytes: u64,
-    /// The difference to the completion of the request before.
+    /// Difference to the completion of the previous request.
     completed: i64,
     response: u64,
-    /// From queue to issue.
+    /// Time from queueing to issue.
     queue: Option<u64>,
     error: i32,
     tid: Option<u32>,
@@ -30,10 +30,10 @@ struct Encoded {
     content: Content,
 }
 
-/// Encodes or decodes requests one after the other, beginning with the first.
+/// Encodes or decodes requests in sequence, starting with the first.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Codec {
-    /// The completion and the end of the request before.
+    /// Completion time and end of the previous request.
     completed: u64,
     end: u64,
 }
@@ -42,10 +42,10 @@ impl Codec {
     /// Appends a request to `bytes`.
     ///
     /// # Errors
-    /// Never for growing memory.
+    /// Never, because the memory grows as needed.
     ///
     /// # Panics
-    /// If the times of queueing and completion are not known.
+    /// If the queueing or completion time is unknown.
     pub(crate) fn encode(&mut self, request: &Request, bytes: Vec<u8>) -> Result<Vec<u8>, postcard::Error> {
         let (queued, completed) =
             request.queued.zip(request.completed).expect("a watch keeps requests that have completed");
@@ -68,10 +68,10 @@ impl Codec {
         postcard::to_extend(&encoded, bytes)
     }
 
-    /// Takes a request from the beginning of `bytes`, and returns the rest.
+    /// Decodes a request at the start of `bytes`, and returns it with the remaining bytes.
     ///
     /// # Errors
-    /// The bytes are not a request.
+    /// If the bytes are not a request.
     pub(crate) fn decode<'b>(&mut self, bytes: &'b [u8]) -> Result<(Request, &'b [u8]), postcard::Error> {
         let (encoded, rest): (Encoded, &[u8]) = postcard::take_from_bytes(bytes)?;
         let completed = Timestamp(self.completed.wrapping_add(encoded.completed as u64));
@@ -108,7 +108,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Any request that a watch can see.
+    /// Generates any request that a watch can see.
     pub(crate) fn any_request() -> impl Strategy<Value = Request> {
         let numbers = any::<(u32, u32, u64, u64, u64, i32)>();
         (numbers, any::<Option<(u64, u32)>>(), 0..3_usize).prop_map(

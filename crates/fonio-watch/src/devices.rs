@@ -1,4 +1,4 @@
-//! The watched devices: their counters from minute to minute, their wear, and whether they are still there.
+//! Tracks the watched devices: their counters per minute, their wear, and their presence.
 
 use fonio_core::{ByteCount, DeviceId, DeviceKind};
 use fonio_machine::{Health, StorageDevice, storage_devices};
@@ -6,10 +6,10 @@ use rustc_hash::FxHashMap;
 
 use crate::summary::{DeviceFigures, Event, HealthReading, Traffic, UnixSeconds};
 
-/// The devices, as they were at the last look.
+/// The devices, as seen by the last [`Devices::look`].
 #[derive(Debug, Default)]
 pub struct Devices {
-    /// The names that the user chose; if empty, all disks.
+    /// Names chosen by the user; if empty, all disks.
     chosen: Vec<String>,
     known: FxHashMap<DeviceId, Known>,
     looked: bool,
@@ -31,20 +31,20 @@ struct Counters {
 }
 
 impl Devices {
-    /// Watches the devices with these names; if there are none, all disks. Devices that are files, memory or stacked on others
-    /// are left out then: their I/O is seen on the disks below.
+    /// Watches the devices with these names, or all disks if there are none. In that case, devices backed by
+    /// files, memory or other devices are excluded: their I/O is seen on the underlying disks.
     pub fn new(chosen: &[String]) -> Devices {
         let chosen = chosen.iter().map(|name| name.trim_start_matches("/dev/").to_owned()).collect();
         Devices { chosen, ..Devices::default() }
     }
 
-    /// The name of a watched device.
+    /// Returns the name of a watched device.
     pub fn name(&self, id: DeviceId) -> Option<&str> {
         self.known.get(&id).map(|known| known.name.as_str())
     }
 
-    /// Looks at the devices. Returns what their counters counted since the last look, and the devices that
-    /// came and went.
+    /// Reads the devices' counters. Returns their increase since the last call, and the devices that appeared
+    /// or were removed.
     pub fn look(&mut self, at: UnixSeconds) -> (Vec<DeviceFigures>, Vec<Event>) {
         self.take(storage_devices(), at)
     }
@@ -77,8 +77,8 @@ impl Devices {
             if before.is_none() && self.looked {
                 events.push(Event::Added { at, device: known.name.clone() });
             }
-            // A device that came meanwhile counts from its beginning; one that existed before the watch does
-            // not.
+            // Count a device that appeared during the watch from zero, but not one that existed before the
+            // watch.
             let from = match before {
                 Some(old) => old.counters,
                 None if self.looked => Counters::default(),
@@ -114,7 +114,7 @@ impl Devices {
         !kind.is_layer()
     }
 
-    /// The chosen names that no device has now.
+    /// Returns the chosen names that no device has now.
     pub fn missing(&self) -> Vec<&str> {
         let is_there = |name: &&str| self.known.values().any(|known| known.name == *name);
         self.chosen.iter().map(String::as_str).filter(|name| !is_there(name)).collect()
@@ -170,7 +170,7 @@ mod tests {
         let (rows, events) = devices.take(vec![stick(40)], 120);
         assert_eq!(written(&rows), [("sda".into(), 0)]);
         assert_eq!(events, [Event::Removed { at: 120, device: "mmcblk0".into() }]);
-        // Another card in the slot begins at 0.
+        // Another card in the slot starts at 0.
         let (rows, _) = devices.take(vec![card(30), stick(40)], 180);
         assert_eq!(written(&rows), [("mmcblk0".into(), 30), ("sda".into(), 0)]);
         assert_eq!(devices.name(DeviceId::new(179, 0)), Some("mmcblk0"));

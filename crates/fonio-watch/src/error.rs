@@ -1,4 +1,4 @@
-//! The errors of this crate.
+//! Errors of this crate.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// Errors with the files of a watch.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "the message of a variant says what its fields are")]
+#[allow(missing_docs, reason = "the error messages explain the fields")]
 pub enum WatchError {
     /// A file or folder cannot be used.
     #[error("{path} cannot be {doing}: {cause}")]
@@ -16,29 +16,29 @@ pub enum WatchError {
         /// The system's error; the sentence already contains it.
         cause: io::Error,
     },
-    /// The file is not one of a watch.
+    /// The file does not belong to a watch.
     #[error("{path} is not {what}; move it away, or name another folder with --state")]
     NotOurs { path: PathBuf, what: &'static str },
     /// A later version of fonio wrote the file.
     #[error(
-        "{path} was written by a newer fonio (format {found}, this one knows {known}); update fonio, or move the file away"
+        "{path} was written by a newer fonio (format {found}; this version reads {known}); update fonio, or move the file away"
     )]
     Newer { path: PathBuf, found: u32, known: u32 },
-    /// A watch runs already.
-    #[error("a watch runs already (process {pid}); `fonio watch stop` ends it")]
+    /// A watch is already running.
+    #[error("a watch is already running (process {pid}); stop it with `fonio watch stop`")]
     Runs { pid: u32 },
-    /// The settings are wrong.
+    /// The settings are invalid.
     #[error("{path}: {problem}")]
     Settings { path: PathBuf, problem: String },
     /// The kept stall is damaged.
     #[error("{path} is damaged{}: {problem}", at.map(|at| format!(" at byte {at} of its contents")).unwrap_or_default())]
     Damaged {
         path: PathBuf,
-        /// The byte, after decompression.
+        /// Byte offset, after decompression.
         at: Option<u64>,
         problem: String,
     },
-    /// The server of the figures cannot listen.
+    /// The HTTP server cannot listen.
     #[error("cannot listen on {address}: {problem}; choose another address with `listen`")]
     Listen { address: String, problem: String },
 }

@@ -1,12 +1,12 @@
-//! The files of a watch: lasting files on the medium; files that a reboot may remove, in memory.
+//! The files of a watch: permanent files on the medium, and temporary files in memory.
 //!
 //! | file | holds |
 //! |---|---|
 //! | `STATE/rings` | the history ([`rings`](crate::rings)) |
 //! | `STATE/kept/*.stall` | kept stalls, 4 MiB at most |
 //! | `RUN/running` | the process of the watch, locked while it runs |
-//! | `RUN/unwritten` | the minutes that are not in the history yet; renewed each minute |
-//! | `RUN/kept/*.stall` | kept stalls that are not on the medium yet, 4 MiB at most |
+//! | `RUN/unwritten` | the minutes not yet in the history; rewritten each minute |
+//! | `RUN/kept/*.stall` | kept stalls not yet on the medium, 4 MiB at most |
 //!
 //! `STATE` is `/var/lib/fonio/watch` and `RUN` is `/run/fonio/watch`, which is in memory. After `kill -9`,
 //! the next watch reads `unwritten` and continues with it.
@@ -23,15 +23,15 @@ use crate::error::WatchError;
 use crate::rings::{decode, encode};
 use crate::summary::Summary;
 
-/// The maximum number of bytes of kept stalls in each of the two folders.
+/// Maximum bytes of kept stalls in each of the two folders.
 const KEPT_BYTES_MAX: u64 = 4 << 20;
 
 /// The folders of the watch's files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Folders {
-    /// On the medium.
+    /// The folder on the medium.
     pub state: PathBuf,
-    /// In memory.
+    /// The folder in memory.
     pub run: PathBuf,
 }
 
@@ -46,19 +46,17 @@ impl Default for Folders {
 struct Process {
     #[serde(flatten)]
     process: ProcessId,
-    /// It sees everything now.
     is_ready: bool,
 }
 
-/// Keeps other watches with these folders from starting. They can start when this is dropped, or the process
-/// ends.
+/// Lock that prevents other watches with these folders, until it is dropped or the process ends.
 #[derive(Debug)]
 pub struct Running {
     file: File,
 }
 
 impl Folders {
-    /// The history.
+    /// Returns the history file.
     pub fn rings(&self) -> PathBuf {
         self.state.join("rings")
     }
@@ -71,16 +69,16 @@ impl Folders {
         self.run.join("unwritten")
     }
 
-    /// The folders of kept stalls: in memory, then on the medium.
+    /// Returns the folders of kept stalls: in memory, then on the medium.
     pub fn kept(&self) -> [PathBuf; 2] {
         [self.run.join("kept"), self.state.join("kept")]
     }
 
-    /// Makes the folders in memory, and claims them for this watch. The folder on the medium is made at the
-    /// first write, so that an unwritable one does not end the watch.
+    /// Creates the folders in memory and locks them for this watch. The folder on the medium is created at
+    /// the first write, so an unwritable medium does not end the watch.
     ///
     /// # Errors
-    /// [`WatchError::Runs`] if there is a watch already.
+    /// [`WatchError::Runs`] if a watch is already running.
     pub fn begin(&self) -> Result<Running, WatchError> {
         fonio_system::state::make(&self.run.join("kept")).map_err(WatchError::file(&self.run, "made"))?;
         let path = self.running();
@@ -94,12 +92,12 @@ impl Folders {
         Ok(running)
     }
 
-    /// The process of the running watch, if there is one.
+    /// Returns the process of the running watch, if there is one.
     pub fn runs(&self) -> Option<ProcessId> {
         Some(self.process()?.process)
     }
 
-    /// The process of the watch, once it has started completely.
+    /// Returns the process of the watch, once it has started completely.
     pub fn is_ready(&self) -> Option<ProcessId> {
         Some(self.process().filter(|process| process.is_ready)?.process)
     }
@@ -110,27 +108,27 @@ impl Folders {
         process.process.runs().then_some(process)
     }
 
-    /// Stores the minutes that are not in the history yet, in memory.
+    /// Stores in memory the minutes not yet in the history.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn store_unwritten(&self, minutes: &[Summary]) -> io::Result<()> {
         let new = self.run.join("unwritten.new");
         fs::write(&new, encode(minutes, 0))?;
         fs::rename(&new, self.unwritten())
     }
 
-    /// The minutes that are not in the history yet.
+    /// Reads the minutes not yet in the history.
     pub fn read_unwritten(&self) -> Vec<Summary> {
         let bytes = fs::read(self.unwritten()).unwrap_or_default();
         decode(&bytes).map(|(_, minutes)| minutes).unwrap_or_default()
     }
 
-    /// Makes room in a folder of kept stalls: the oldest are removed first.
+    /// Makes room for `bytes` in a folder of kept stalls by removing the oldest.
     pub fn make_room(folder: &Path, bytes: u64) {
         let mut files: Vec<(PathBuf, u64)> = kept_in(folder);
         let mut total: u64 = files.iter().map(|(_, length)| length).sum();
-        // Their names begin with their times.
+        // Names start with timestamps.
         files.sort_unstable();
         for (path, length) in files {
             if total + bytes <= KEPT_BYTES_MAX {
@@ -142,13 +140,13 @@ impl Folders {
         }
     }
 
-    /// The file of a kept stall by its name.
+    /// Returns the file of the kept stall with this name.
     pub fn find_kept(&self, name: &str) -> Option<PathBuf> {
         self.kept().into_iter().map(|folder| folder.join(name)).find(|path| path.exists())
     }
 }
 
-/// The kept stalls in a folder, with their lengths.
+/// Returns the kept stalls in a folder, with their lengths.
 pub fn kept_in(folder: &Path) -> Vec<(PathBuf, u64)> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let stalls = entries.filter(|entry| entry.path().extension().is_some_and(|kind| kind == "stall"));
@@ -159,7 +157,7 @@ impl Running {
     /// Tells other processes that the watch has started completely.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Errors of the file system.
     pub fn ready(&self) -> io::Result<()> {
         self.tell(true)
     }
@@ -173,7 +171,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // No process must take the number of another process for the watch.
+        // Clear the process id, because another process may reuse it.
         let _ = self.file.set_len(0);
     }
 }
@@ -197,7 +195,7 @@ mod tests {
         assert_eq!(folders.is_ready(), Some(ProcessId::own()));
         let second = folders.begin().unwrap_err().to_string();
         assert!(
-            second.starts_with(&format!("a watch runs already (process {})", std::process::id())),
+            second.starts_with(&format!("a watch is already running (process {})", std::process::id())),
             "{second}"
         );
         drop(running);

@@ -1,14 +1,14 @@
-//! A histogram of durations in classes of powers of two: small, exact to merge, and precise enough to show
+//! A histogram of durations in power-of-two classes: small, exactly mergeable, and precise enough to show
 //! slow operations.
 
 use fonio_core::Nanos;
 use fonio_core::statistics::doublings::{Doublings, class_of};
 use serde::{Deserialize, Serialize};
 
-/// The number of classes: the last one begins at 2³⁰ µs, 18 minutes.
+/// Number of classes. The last one starts at 2³⁰ µs, 18 minutes.
 const CLASSES: usize = 32;
 
-/// The number of durations in each class, their sum, and the longest.
+/// Number of durations in each class, their sum, and the longest duration.
 ///
 /// Class 0 is below 1 µs; class *k* is from 2ᵏ⁻¹ to 2ᵏ µs. The last class has no upper end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,13 +27,13 @@ impl Histogram {
         self.longest_us = self.longest_us.max(us);
     }
 
-    /// Adds durations of one class: each shorter than `below`, a power of two of microseconds, and at least
-    /// half of it.
+    /// Adds `count` durations of one class: each at least half of `below`, which is a power of two in
+    /// microseconds, and shorter than `below`.
     pub fn add_counted(&mut self, below: Nanos, count: u64, total: Nanos) {
         let us = (below.0 / 1000).max(1);
         self.add_to(us.ilog2() as usize, count);
         self.total_us = self.total_us.saturating_add(total.0 / 1000);
-        // At least as long as the mean.
+        // The longest is at least the mean.
         self.longest_us = self.longest_us.max(total.0 / 1000 / count.max(1));
     }
 
@@ -48,41 +48,40 @@ impl Histogram {
         self.longest_us = self.longest_us.max(other.longest_us);
     }
 
-    /// The number of durations.
+    /// Returns the number of durations.
     pub fn count(&self) -> u64 {
         self.counts.count()
     }
 
-    /// The sum of the durations.
+    /// Returns the sum of the durations.
     pub fn total(&self) -> Nanos {
         Nanos(self.total_us.saturating_mul(1000))
     }
 
-    /// The longest duration, to the microsecond. Durations that were only counted contribute their mean, a
-    /// lower bound.
+    /// Returns the longest duration, to the microsecond. Durations that were only counted contribute their
+    /// mean, a lower bound.
     pub fn longest(&self) -> Nanos {
         Nanos(self.longest_us.saturating_mul(1000))
     }
 
-    /// The mean; `None` without durations.
+    /// Returns the mean; `None` if there are no durations.
     pub fn mean(&self) -> Option<Nanos> {
         self.total().0.checked_div(self.count()).map(Nanos)
     }
 
-    /// An upper bound of the quantile `thousandths` / 1000: the end of its class, or the longest duration if that is less.
-    /// `None` of nothing.
+    /// Returns an upper bound of the quantile `thousandths` / 1000: the end of its class or the longest
+    /// duration, whichever is less. `None` if there are no durations.
     pub fn quantile_at_most(&self, thousandths: u64) -> Option<Nanos> {
         let class = self.counts.class_of_quantile(thousandths)?;
         Some(end_of(class).min(self.longest().max(Nanos(1000))))
     }
 
-    /// The end of each class, and the number of durations in it.
+    /// Returns the upper end of each class, with its number of durations.
     pub fn upper_bounds(&self) -> impl Iterator<Item = (Nanos, u64)> {
         self.counts.counts().iter().enumerate().map(|(class, count)| (end_of(class), *count))
     }
 }
 
-/// The end of a class.
 fn end_of(class: usize) -> Nanos {
     Nanos(1000_u64 << class.min(CLASSES - 1))
 }
@@ -115,7 +114,6 @@ mod tests {
         assert_eq!(counted.count(), 4);
     }
 
-    /// Rings on media contain histograms in this form.
     #[test]
     fn the_stored_form_stays() {
         let bytes = postcard::to_stdvec(&of(&[0, 999, 1000, 1999, 2000, 5_000_000])).unwrap();

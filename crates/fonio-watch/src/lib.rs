@@ -1,7 +1,8 @@
-//! Watches storage continuously, in bounded memory and with few writes: who was blocked, who wrote what, how
-//! worn the devices are, and what stalled.
+//! Watches storage continuously, in bounded memory and with few writes: blocked threads, written bytes per
+//! party, device wear, and stalls.
 //!
-//! [`Watch`] is the process that runs; [`Rings`] is its history on the medium; [`Kept`] is the minute before a stall.
+//! [`Watch`] is the running process, [`Rings`] its history on the medium, and [`Kept`] the minute before a
+//! stall.
 
 pub mod answers;
 mod budget;

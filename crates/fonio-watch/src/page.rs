@@ -1,4 +1,4 @@
-//! The history of a watch as a page with charts.
+//! Renders the history of a watch as a page with charts.
 
 use fonio_core::quantity::Unit;
 use fonio_core::{ByteCount, Nanos};
@@ -13,16 +13,15 @@ use crate::settings::Settings;
 use crate::summary::{DeviceFigures, OTHERS, Summary, Traffic, UnixSeconds};
 use crate::times;
 
-/// The parties that have a curve of their own.
+/// Maximum number of parties with their own curve.
 const CURVES_MAX: usize = 6;
-/// The stalls that are marked in the chart.
+/// Maximum number of stalls marked in the chart.
 const MARKS_MAX: usize = 5;
-/// The rows of the table of stalls.
+/// Maximum number of rows in the table of stalls.
 const ROWS_MAX: usize = 100;
-/// Two spans with a longer gap were not watched in between.
+/// Maximum gap between spans that counts as watched.
 const GAP_S: i64 = 90;
 
-/// The contents of the page.
 struct About<'a> {
     history: &'a History,
     since: UnixSeconds,
@@ -32,7 +31,7 @@ struct About<'a> {
     load: Summary,
 }
 
-/// Makes the page about the history since an instant.
+/// Creates the page about the history since `since`.
 pub fn document(history: &History, since: UnixSeconds, settings: &Settings) -> Document {
     let about = About {
         history,
@@ -49,7 +48,7 @@ pub fn document(history: &History, since: UnixSeconds, settings: &Settings) -> D
         wear.devices.iter().enumerate().map(|(at, device)| device_section(at, device, load, &curves)),
     );
     Document {
-        title: "What the watch has seen".to_owned(),
+        title: "Storage watch".to_owned(),
         subtitle: format!("{} to {}", times::shown(load.began), times::shown(load.ended)),
         verdict: Verdict {
             tone: if stalls.is_problem { Tone::Bad } else { Tone::Good },
@@ -87,11 +86,11 @@ fn stall_section(about: &About<'_>) -> Section {
     let lasted = |ms: u64| Unit::S.format(ms as f64 / 1000.0);
     let answer = match told.first() {
         None if about.stalls.stalls_in_all == 0 => "Nothing.".to_owned(),
-        None => "The history lists none of the stalls any more.".to_owned(),
+        None => "The history no longer lists any of the stalls.".to_owned(),
         Some(longest) => {
             let together = told.iter().map(|told| told.stall.lasted_ms).sum();
             format!(
-                "{} stalls are listed; the longest lasted {}, all together {}.",
+                "{} stalls are listed; the longest lasted {}, the total is {}.",
                 told.len(),
                 lasted(longest.stall.lasted_ms),
                 lasted(together)
@@ -113,7 +112,7 @@ fn stall_section(about: &About<'_>) -> Section {
         ]
     });
     let table = Table {
-        caption: "Stalls, the longest first".to_owned(),
+        caption: "Stalls, longest first".to_owned(),
         columns: vec![
             Column::new("Began"),
             Column::new("Blocked for"),
@@ -121,7 +120,7 @@ fn stall_section(about: &About<'_>) -> Section {
             Column::new("In"),
             Column::new("File").whose(),
             Column::new("Device"),
-            Column::noted("Why", "By the requests of that time.").wordy(),
+            Column::noted("Why", "Derived from the requests during the stall.").wordy(),
             Column::noted("Kept as", "`fonio report` explains this file in the watch's folder `kept`."),
         ],
         rows: rows.collect(),
@@ -146,7 +145,7 @@ fn wait_section(load: &Summary, stalls: &StallsAnswer, curves: &Curves<'_>) -> S
     let share = |waits: &Histogram| waits.total().0 as f64 / 1e9 / watched;
     let answer = rows.first().map_or("Nobody.".to_owned(), |row| {
         format!(
-            "{} most: its threads waited {} in all, {} of the time.",
+            "{} most: its threads waited for a total of {}, {} of the time.",
             answers::party_name(&row.party),
             Unit::Ns.format(row.waits.total().0 as f64),
             Unit::Share.format(share(&row.waits))
@@ -164,7 +163,7 @@ fn wait_section(load: &Summary, stalls: &StallsAnswer, curves: &Curves<'_>) -> S
     let figure = curves.stacked(
         "blocked",
         "Threads blocked on storage",
-        "Their mean number at each time. Dashed lines are the longest stalls.",
+        "Mean number over time. Dashed lines mark the longest stalls.",
         Axis::linear("Threads", Unit::Number),
         &names,
         &blocked,
@@ -176,7 +175,7 @@ fn wait_section(load: &Summary, stalls: &StallsAnswer, curves: &Curves<'_>) -> S
             Column::new("Who").whose(),
             Column::new("Device"),
             Column::new("Waits"),
-            Column::noted("Waited", "All threads together."),
+            Column::noted("Waited", "Sum of all threads."),
             Column::noted("Share of the time", "More than 100 % if several threads waited at once."),
             Column::new("Longest"),
         ],
@@ -222,7 +221,7 @@ fn device_section(at: usize, device: &WornDevice, load: &Summary, curves: &Curve
         figures.push(curves.stacked(
             &format!("written-{at}"),
             &format!("Written to {name}"),
-            "By the program or unit for which it was written.",
+            "By the program or unit that caused the writes.",
             Axis::linear("Per second", Unit::BytesPerS),
             &parties,
             &written,
@@ -237,7 +236,7 @@ fn device_section(at: usize, device: &WornDevice, load: &Summary, curves: &Curve
     let mut notes = Vec::new();
     if device.file_system_share > 0.0 {
         notes.push(format!(
-            "{} of it are journal and metadata of the file system.",
+            "{} of it is file system journal and metadata.",
             Unit::Share.format(device.file_system_share)
         ));
     }
@@ -265,8 +264,8 @@ fn request_table(figures: &DeviceFigures, watched_s: u64) -> Table {
             Column::new("Number"),
             Column::new("Mean response time"),
             Column::noted(
-                "99 % at most",
-                "99 % of the response times do not exceed it; an upper bound within a factor of two.",
+                "99th percentile, at most",
+                "Upper bound of the 99th percentile, at most a factor of two too high.",
             ),
             Column::new("Longest"),
         ],
@@ -325,7 +324,7 @@ fn written_tables(device: &WornDevice) -> Vec<Table> {
     [parties, files].into_iter().filter(|table| !table.rows.is_empty()).collect()
 }
 
-/// Describes the device's report of its health.
+/// Returns a sentence with the device's health report.
 fn health(device: &WornDevice) -> Option<String> {
     let facts = answers::health_facts(device.health.as_ref()?);
     (!facts.is_empty()).then(|| format!("It reports {}.", facts.join(", ")))
@@ -339,7 +338,7 @@ fn terms(settings: &Settings) -> Vec<Term> {
     );
     [
         ("Stall", stall.as_str()),
-        ("Response time", "The time of a request from its queueing in the kernel to its completion."),
+        ("Response time", "The time of a request from queueing in the kernel to completion."),
     ]
     .map(|(name, definition)| Term { name: name.to_owned(), definition: definition.to_owned() })
     .to_vec()
@@ -348,27 +347,27 @@ fn terms(settings: &Settings) -> Vec<Term> {
 fn provenance(about: &About<'_>) -> Vec<Fact> {
     let History { minutes, hours, days, .. } = about.history;
     let mut facts = vec![Fact::new("Source", Cell::words("`fonio watch`")).note(format!(
-        "{} minutes, {} spans of hours and {} days are in its history",
+        "its history has {} minutes, {} spans of hours and {} days",
         minutes.len(),
         hours.len(),
         days.len()
     ))];
     if about.load.limited_s > 0 {
         facts.push(
-            Fact::new("Only long waits were seen", Cell::count(about.load.limited_s, Unit::S))
+            Fact::new("Only long waits observed", Cell::count(about.load.limited_s, Unit::S))
                 .note("without requests, because BPF could not be used"),
         );
     }
     if about.load.unobserved > 0 {
         let unobserved = Cell::count(about.load.unobserved, Unit::Count);
         facts.push(
-            Fact::new("Not seen", unobserved).note("requests and waits, because there were too many at once"),
+            Fact::new("Not recorded", unobserved)
+                .note("requests and waits, because there were too many at once"),
         );
     }
     facts
 }
 
-/// Keeps the first of equal names.
 fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
     let mut kept: Vec<String> = Vec::new();
     for name in names {
@@ -379,16 +378,16 @@ fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
     kept
 }
 
-/// The history's spans as points of curves.
+/// Turns the history's spans into points of curves.
 struct Curves<'a> {
-    /// In order of time; `None` where nothing was watched.
+    /// In time order; `None` where nothing was watched.
     spans: Vec<(f64, Option<&'a Summary>)>,
-    /// The time of the clock at 0 of the axis.
+    /// Clock time at 0 of the axis.
     zero: i64,
     axis: Axis,
 }
 
-/// A figure of a span, for a party by its name.
+/// Returns a figure of a span for the party with this name.
 type Value<'a> = dyn Fn(&Summary, &str) -> f64 + 'a;
 
 impl<'a> Curves<'a> {
@@ -451,7 +450,7 @@ impl<'a> Curves<'a> {
         }
     }
 
-    /// A curve for each of the first parties, and one for the others together.
+    /// Returns a curve for each of the first parties, and one for the sum of the others.
     fn stacked(
         &self,
         id: &str,
@@ -461,7 +460,7 @@ impl<'a> Curves<'a> {
         parties: &[String],
         value: &Value<'_>,
     ) -> Chart {
-        // The history has a row like this of its own, for the parties that it has no room for.
+        // The history itself may have an "others" row, for parties that did not fit.
         let (rest, named): (Vec<&String>, Vec<&String>) = parties.iter().partition(|party| *party == OTHERS);
         let (own, others) = named.split_at(named.len().min(CURVES_MAX));
         let others: Vec<&String> = others.iter().copied().chain(rest).collect();
@@ -477,7 +476,7 @@ impl<'a> Curves<'a> {
         self.figure(id, title, caption, Plot::StackedArea, y, series)
     }
 
-    /// Response times of a device; `None` if no request was seen.
+    /// Returns the response times of a device; `None` if no request was observed.
     fn responses(&self, at: usize, device: &str) -> Option<Chart> {
         type Kind = fn(&Traffic) -> &Histogram;
         let kinds: [(&str, Role, Kind); 3] = [
@@ -498,7 +497,7 @@ impl<'a> Curves<'a> {
             self.figure(
                 &format!("responses-{at}"),
                 &format!("Response times of {device}"),
-                "99 % of the requests at each time took at most this long; an upper bound within a factor of two.",
+                "Upper bound of the 99th percentile over time, at most a factor of two too high.",
                 Plot::Line,
                 Axis::log("Response time", Unit::Ns),
                 series,
@@ -514,7 +513,7 @@ mod tests {
     use super::*;
     use crate::summary::BlockedFigures;
 
-    /// A minute in which each of these parties was blocked for a number of seconds.
+    /// Returns a minute in which each of these parties was blocked for the given seconds.
     fn minute(began: i64, blocked: &[(&str, u64)]) -> Summary {
         let row = |(name, seconds): &(&str, u64)| {
             let mut waits = Histogram::default();

@@ -1,6 +1,7 @@
-//! The last minute, or the part of it that the memory holds: requests, long waits and counts of short ones.
+//! Holds the last minute, as far as it fits in memory: requests, long waits, and counts of short waits.
 //!
-//! Requests are encoded in chunks, each of which can be decoded alone. A chunk is forgotten when all of its requests are.
+//! Requests are encoded in chunks that can be decoded separately. A chunk is dropped once all its requests
+//! are too old.
 
 use std::collections::VecDeque;
 
@@ -10,30 +11,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::compact::Codec;
 
-/// The time for which requests, waits and counts are held.
 const HELD: Nanos = Nanos(60_000_000_000);
-/// The maximum number of waits and counts, of about 100 bytes each.
+/// Maximum number of waits and of counts, with about 100 bytes each.
 const WAITS_MAX: usize = 8192;
-/// The maximum number of chunks: 3 MiB, which hold about 100,000 requests.
+/// Maximum number of chunks: 3 MiB, which hold about 100,000 requests.
 const CHUNKS_MAX: usize = 48;
-/// The size of a chunk; and the room that is left for the last request in it.
+/// Size of a chunk, and the space reserved for its last request.
 const CHUNK_BYTES: usize = 64 << 10;
 const REQUEST_BYTES_MAX: usize = 128;
 
-/// The data of a request besides its row.
+/// Data of a request in addition to its row.
 #[derive(Serialize, Deserialize)]
 struct Whose {
     party: Option<u32>,
-    /// The number of the file's file system, and its own.
+    /// Device number of the file's file system, and inode number.
     file: Option<(u32, u64)>,
 }
 
-/// Requests one after the other.
+/// A sequence of encoded requests.
 #[derive(Debug)]
 struct Chunk {
     bytes: Vec<u8>,
     codec: Codec,
-    /// The latest completion in it.
+    /// Latest completion in the chunk.
     last: Timestamp,
 }
 
@@ -54,8 +54,11 @@ impl Chunk {
         let before = self.bytes.len();
         let bytes = self.codec.encode(&request.row, std::mem::take(&mut self.bytes));
         let bytes = bytes.and_then(|bytes| postcard::to_extend(&whose, bytes));
-        self.bytes = bytes.expect("memory takes what is written to it");
-        assert!(self.bytes.len() - before <= REQUEST_BYTES_MAX, "a request is longer than its room");
+        self.bytes = bytes.expect("writing to memory cannot fail");
+        assert!(
+            self.bytes.len() - before <= REQUEST_BYTES_MAX,
+            "a request is longer than the space reserved for it"
+        );
         self.last = self.last.max(request.span().1);
     }
 
@@ -74,7 +77,7 @@ impl Chunk {
 /// The waits, counts and requests of the last minute.
 #[derive(Debug)]
 pub struct Recent {
-    /// The instant since which every request is held.
+    /// The time since which every request is held.
     began: Timestamp,
     requests: VecDeque<Chunk>,
     waits: VecDeque<ObservedWait>,
@@ -87,7 +90,7 @@ impl Recent {
         Recent { began, requests: VecDeque::new(), waits: VecDeque::new(), counts: VecDeque::new() }
     }
 
-    /// Takes the observed rows.
+    /// Adds the observed rows.
     pub fn add(&mut self, observed: &Observed) {
         match observed {
             Observed::Request(request) => {
@@ -116,7 +119,7 @@ impl Recent {
         }
     }
 
-    /// Forgets the requests and waits that ended more than a minute before `now`.
+    /// Drops the requests and waits that ended more than a minute before `now`.
     pub fn forget(&mut self, now: Timestamp) {
         let oldest = Timestamp(now.0.saturating_sub(HELD.0));
         self.began = self.began.max(oldest);
@@ -131,22 +134,22 @@ impl Recent {
         }
     }
 
-    /// The earliest instant since which every request was seen and is still held.
+    /// Returns the earliest time since which every request was observed and is still held.
     pub fn complete_since(&self, now: Timestamp) -> Timestamp {
         self.began.max(Timestamp(now.0.saturating_sub(HELD.0)))
     }
 
-    /// The requests that completed since [`Recent::complete_since`], in the order of their completion.
+    /// Returns the requests completed since [`Recent::complete_since`], in completion order.
     pub fn requests(&self) -> impl Iterator<Item = ObservedRequest> + Clone {
         self.requests.iter().flat_map(Chunk::requests).filter(|request| request.span().1 >= self.began)
     }
 
-    /// The long waits in the order of their ends.
+    /// Returns the long waits, ordered by end.
     pub fn waits(&self) -> impl Iterator<Item = &ObservedWait> {
         self.waits.iter()
     }
 
-    /// The counts of short waits.
+    /// Returns the counts of short waits.
     pub fn counts(&self) -> impl Iterator<Item = &ObservedCount> {
         self.counts.iter()
     }
@@ -210,7 +213,7 @@ pub(crate) mod tests {
             (60_001, Some(&at(140_000)), Some(&at(200_000)))
         );
         assert_eq!(recent.complete_since(at(200_000)), at(140_000));
-        // Ten times as many requests do not fit.
+        // Ten times that number of requests does not fit.
         for tenths in 1..=600_000_u64 {
             let mut one = request(200_001 + tenths / 10);
             one.row.completed = Some(Timestamp(200_000_000_000 + tenths * 100_000));

@@ -14,15 +14,15 @@ use crate::error::WatchError;
 use crate::folders::{Folders, kept_in};
 use crate::settings::Settings;
 
-/// The unit's name, where it is packaged, and where [`install`] writes it.
+/// The unit's name, its packaged path, and the path where [`install`] writes it.
 const UNIT: &str = "fonio-watch.service";
 const PACKAGED: &str = "/usr/lib/systemd/system/fonio-watch.service";
 const INSTALLED: &str = "/etc/systemd/system/fonio-watch.service";
-/// The unit as it is packaged.
+/// The packaged unit file.
 const TEXT: &str = include_str!("../fonio-watch.service");
-/// The program in it.
+/// The program in the packaged unit.
 const PROGRAM: &str = "/usr/bin/fonio";
-/// How long the watch may take to begin, and to end: it writes its last minutes then.
+/// Time limits for starting and for stopping, which includes writing the last minutes.
 const BEGINS: Duration = Duration::from_secs(10);
 const ENDS: Duration = Duration::from_secs(30);
 
@@ -33,7 +33,7 @@ pub enum ServiceError {
     /// The files of the watch cannot be used.
     #[error(transparent)]
     Watch(#[from] WatchError),
-    /// The system refused something.
+    /// A system operation failed.
     #[error("cannot {doing}")]
     System {
         /// `write /etc/…`, `start systemctl`, …
@@ -50,30 +50,30 @@ pub enum ServiceError {
         /// Its message.
         said: String,
     },
-    /// Another program starts the services of this machine.
+    /// This machine does not run systemd.
     #[error(
-        "this machine does not run systemd; start `fonio watch run` from its own init, or use `fonio watch start`"
+        "this machine does not run systemd; start `fonio watch run` from its init system, or use `fonio watch start`"
     )]
     NoSystemd,
     /// A folder in memory was named for the service.
-    #[error("the service keeps its folder in /run; leave --run out")]
+    #[error("the service keeps its folder in /run; omit --run")]
     RunNamed,
     /// A path cannot be part of a unit.
-    #[error("systemd cannot take these paths: {words}; use paths in UTF-8 without blanks and quotes")]
+    #[error("systemd does not support these paths: {words}; use UTF-8 paths without blanks and quotes")]
     Paths {
         /// The command line of the service.
         words: String,
     },
-    /// The watch did not begin in time.
-    #[error("the watch did not begin{why}")]
+    /// The watch did not start in time.
+    #[error("the watch did not start{why}")]
     NotBegun {
-        /// The message of the watch, or where it is.
+        /// The message of the watch, or where to find it.
         why: String,
     },
-    /// The watch does not end.
-    #[error("process {pid} does not end; `kill -9 {pid}` ends it, and the next watch takes over what it has")]
+    /// The watch does not stop.
+    #[error("process {pid} does not stop; run `kill -9 {pid}`, and the next watch takes over its data")]
     NotEnded {
-        /// Its process.
+        /// Its process id.
         pid: u32,
     },
 }
@@ -83,7 +83,7 @@ fn system(doing: impl Into<String>) -> impl FnOnce(io::Error) -> ServiceError {
     move |cause| ServiceError::System { doing, cause }
 }
 
-/// The paths that the user named for a watch.
+/// Paths that the user chose for a watch.
 #[derive(Clone, Debug, Default)]
 pub struct Paths {
     /// The file of settings.
@@ -95,7 +95,7 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// Returns the named folders, or the usual ones. The paths are absolute, because the watch has another working
+    /// Returns the chosen or default folders. The paths are absolute, because the watch has another working
     /// directory.
     ///
     /// # Errors
@@ -130,7 +130,7 @@ fn systemctl(words: &[&str]) -> Result<(), ServiceError> {
     Ok(())
 }
 
-/// Makes the watch a service, starts it, and waits until it runs.
+/// Installs the watch as a service, starts it, and waits until it runs.
 ///
 /// # Errors
 ///
@@ -142,7 +142,7 @@ pub fn install(paths: &Paths) -> Result<(), ServiceError> {
     if paths.run.is_some() {
         return Err(ServiceError::RunNamed);
     }
-    // Reports a mistake in the settings now, not in the journal.
+    // Report mistakes in the settings now, not in the journal.
     Settings::read(paths.config.as_deref())?;
     let own = std::env::current_exe().map_err(system("find the own program"))?;
     let is_packaged = Path::new(PACKAGED).exists() && own == Path::new(PROGRAM);
@@ -155,7 +155,7 @@ pub fn install(paths: &Paths) -> Result<(), ServiceError> {
     wait_for_service(&paths.folders()?)
 }
 
-/// The unit with the program and the options of this installation.
+/// Returns the unit with the program and the options of this installation.
 fn unit_text(program: &Path, paths: &Paths) -> Result<String, ServiceError> {
     let mut words = vec![program.display().to_string(), "watch".to_owned(), "run".to_owned()];
     let state = absolute(paths.state.as_deref())?;
@@ -174,7 +174,7 @@ fn unit_text(program: &Path, paths: &Paths) -> Result<String, ServiceError> {
     Ok(text)
 }
 
-/// Starts the watch in the background. Returns the process of a watch that runs already.
+/// Starts the watch in the background, or returns the process of a watch that is already running.
 ///
 /// # Errors
 ///
@@ -195,7 +195,7 @@ pub fn start(paths: &Paths) -> Result<Option<ProcessId>, ServiceError> {
     Ok(None)
 }
 
-/// Starts a process of its own, which the terminal does not end. Its messages go to a file in memory.
+/// Starts a separate process that outlives the terminal. Its messages go to a file in memory.
 fn detached(folders: &Folders, paths: &Paths) -> Result<(), ServiceError> {
     fonio_system::state::make(&folders.run).map_err(system(format!("make {}", folders.run.display())))?;
     let log = folders.run.join("log");
@@ -223,7 +223,7 @@ fn wait_for_service(folders: &Folders) -> Result<(), ServiceError> {
     Err(ServiceError::NotBegun { why: "; `journalctl -u fonio-watch` says why".to_owned() })
 }
 
-/// Waits until a condition holds; returns `false` if it does not within the time.
+/// Waits until a condition holds; returns `false` after a timeout.
 fn waits_for(time: Duration, holds: &mut dyn FnMut() -> bool) -> bool {
     let began = Instant::now();
     while !holds() {
@@ -235,13 +235,13 @@ fn waits_for(time: Duration, holds: &mut dyn FnMut() -> bool) -> bool {
     true
 }
 
-/// Ends the watch; returns whether one ran.
+/// Stops the watch; returns whether one was running.
 ///
 /// # Errors
 ///
 /// See [`ServiceError`].
 pub fn stop(folders: &Folders) -> Result<bool, ServiceError> {
-    // A service that was killed comes back by itself, unless it is stopped.
+    // A killed service restarts automatically unless it is stopped.
     if *folders == Folders::default() && has_systemd() && is_waiting() {
         systemctl(&["stop", UNIT])?;
         return Ok(true);
@@ -261,14 +261,14 @@ pub fn stop(folders: &Folders) -> Result<bool, ServiceError> {
     Err(ServiceError::NotEnded { pid: process.pid })
 }
 
-/// Returns whether the service runs, or waits to be started again.
+/// Returns whether the service runs or waits to be restarted.
 fn is_waiting() -> bool {
     let state = Command::new("systemctl").args(["is-active", UNIT]).output();
     let state = state.map(|out| String::from_utf8_lossy(&out.stdout).trim().to_owned()).unwrap_or_default();
     matches!(state.as_str(), "active" | "activating" | "reloading" | "deactivating")
 }
 
-/// Stops the watch and removes its service; with `purge`, also its history and what it kept.
+/// Stops the watch and removes its service; with `purge`, also its history and kept stalls.
 ///
 /// # Errors
 ///
@@ -286,7 +286,7 @@ pub fn uninstall(folders: &Folders, purge: bool) -> Result<(), ServiceError> {
     }
     for folder in [&folders.state, &folders.run].into_iter().filter(|_| purge) {
         remove(folder)?;
-        // The folder of all of fonio's files, such as /var/lib/fonio; it stays if it holds more.
+        // Remove the parent folder of fonio's files, such as /var/lib/fonio, if it is empty.
         if let Some(parent) = folder.parent().filter(|parent| parent.ends_with("fonio")) {
             let _ = fs::remove_dir(parent);
         }
@@ -294,20 +294,19 @@ pub fn uninstall(folders: &Folders, purge: bool) -> Result<(), ServiceError> {
     Ok(())
 }
 
-/// Removes the files of a watch from a folder, and the folder if nothing else is in it.
+/// Removes the files of a watch from a folder, and the folder if it is then empty.
 fn remove(folder: &Path) -> Result<(), ServiceError> {
     for name in ["rings", "running", "unwritten", "unwritten.new", "log"] {
         remove_file(&folder.join(name))?;
     }
     let kept = folder.join("kept");
     kept_in(&kept).iter().try_for_each(|(path, _)| remove_file(path))?;
-    // Files of others stay, and keep the folder.
+    // Fails if it holds other files.
     let _ = fs::remove_dir(&kept);
     let _ = fs::remove_dir(folder);
     Ok(())
 }
 
-/// Removes a file, if it is there.
 fn remove_file(path: &Path) -> Result<(), ServiceError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {

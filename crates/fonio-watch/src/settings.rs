@@ -1,4 +1,4 @@
-//! The settings of a watch: a TOML file.
+//! Reads the settings of a watch from a TOML file.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,46 +11,46 @@ use serde::{Deserialize, Deserializer};
 
 use crate::error::WatchError;
 
-/// The file of the settings, unless the user names another one.
+/// Default path of the settings file.
 pub const DEFAULT_FILE: &str = "/etc/fonio/watch.toml";
 
-/// The devices to watch, and how to record and report them.
+/// Settings of a watch.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Settings {
-    /// The devices; if empty, all disks.
+    /// Devices to watch; if empty, all disks.
     pub devices: Vec<String>,
-    /// A thread that is blocked on storage for this long is a stall.
+    /// Minimum time blocked on storage that counts as a stall.
     #[serde(deserialize_with = "duration")]
     pub stall: Duration,
-    /// The time between two writes of the history.
+    /// Time between two writes of the history.
     #[serde(deserialize_with = "duration")]
     pub write_every: Duration,
-    /// The maximum number of bytes that are written in 24 hours, kept stalls included.
+    /// Maximum number of bytes written in 24 hours, including kept stalls.
     #[serde(deserialize_with = "bytes")]
     pub write_at_most: ByteCount,
-    /// The address on which figures are served over HTTP; `None` for no server.
+    /// Address on which figures are served over HTTP; `None` for no server.
     pub listen: Option<SocketAddr>,
-    /// The broker to which figures are published; `None` for none.
+    /// Broker to which figures are published; `None` for none.
     pub mqtt: Option<Mqtt>,
-    /// The bytes that can be written to each device until it is worn out, as its maker states it.
+    /// Endurance of each device in written bytes, as stated by its maker.
     #[serde(deserialize_with = "endurances")]
     pub endurance: BTreeMap<String, ByteCount>,
 }
 
-/// A broker of MQTT.
+/// An MQTT broker.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Mqtt {
-    /// `HOST` or `HOST:PORT`; the port is 1883 without one.
+    /// `HOST` or `HOST:PORT`; the default port is 1883.
     pub broker: String,
-    /// The user, if the broker asks for one.
+    /// User name, if the broker needs one.
     pub user: Option<String>,
-    /// The file with the password.
+    /// File with the password.
     pub password_file: Option<PathBuf>,
-    /// The name of the device in Home Assistant; the host's name without one.
+    /// Name of the device in Home Assistant; default: the host name.
     pub name: Option<String>,
-    /// The prefix under which Home Assistant looks for sensors.
+    /// Prefix of Home Assistant's discovery topics.
     #[serde(default = "discovery_prefix")]
     pub discovery_prefix: String,
 }
@@ -74,10 +74,11 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Reads a file. A missing [`DEFAULT_FILE`] gives the defaults, any other missing file is an error.
+    /// Reads a settings file. A missing [`DEFAULT_FILE`] gives the defaults; any other missing file is an
+    /// error.
     ///
     /// # Errors
-    /// [`WatchError::Settings`] names the mistake, its place, and the text to write.
+    /// [`WatchError::Settings`] with the mistake, its position and the correct form.
     pub fn read(file: Option<&Path>) -> Result<Settings, WatchError> {
         let path = file.unwrap_or(Path::new(DEFAULT_FILE));
         let text = match std::fs::read_to_string(path) {
@@ -87,19 +88,17 @@ impl Settings {
         Settings::parse(&text, path)
     }
 
-    /// Reads a text, which errors call `path`.
+    /// Parses settings. Errors name `path`.
     pub fn parse(text: &str, path: &Path) -> Result<Settings, WatchError> {
         let wrong = |problem: String| WatchError::Settings { path: path.to_owned(), problem };
         let settings: Settings =
             toml::from_str(text).map_err(|error| wrong(error.to_string().trim().to_owned()))?;
         if settings.stall < Duration::from_millis(10) {
-            return Err(wrong(
-                "`stall` must be at least 10ms; shorter waits are counted, not told".to_owned(),
-            ));
+            return Err(wrong("`stall` must be at least 10ms; shorter waits are only counted".to_owned()));
         }
         if settings.write_every < Duration::from_secs(60) {
             return Err(wrong(
-                "`write-every` must be at least 1min: a minute is the finest figure".to_owned(),
+                "`write-every` must be at least 1min: minutes are the finest resolution".to_owned(),
             ));
         }
         Ok(settings)
@@ -175,11 +174,11 @@ mod tests {
         );
         check(
             "stall = \"1ms\"",
-            expect!["/etc/w.toml: `stall` must be at least 10ms; shorter waits are counted, not told"],
+            expect!["/etc/w.toml: `stall` must be at least 10ms; shorter waits are only counted"],
         );
         check(
             "write-every = \"5s\"",
-            expect!["/etc/w.toml: `write-every` must be at least 1min: a minute is the finest figure"],
+            expect!["/etc/w.toml: `write-every` must be at least 1min: minutes are the finest resolution"],
         );
     }
 }

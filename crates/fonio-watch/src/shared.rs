@@ -1,4 +1,4 @@
-//! The figures that the servers give to other programs while the watch runs.
+//! Shares the watch's figures with its servers.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -7,7 +7,6 @@ use fonio_core::ByteCount;
 
 use crate::summary::{Bounds, Summary};
 
-/// The bounds of the totals since the beginning.
 const BOUNDS: Bounds = Bounds { parties: 60, files: 20, stalls: 20, events: 20 };
 
 /// The figures of the last minute, and those since the watch began.
@@ -22,11 +21,11 @@ pub struct Shared {
 pub struct Figures {
     /// The last complete minute; `None` in the first one.
     pub minute: Option<Summary>,
-    /// Since the watch began.
+    /// Totals since the watch began.
     pub total: Summary,
-    /// The minutes so far.
+    /// Number of minutes so far.
     pub minutes: u64,
-    /// The bytes that the watch wrote to the medium in the last 24 hours, by its own count.
+    /// Bytes that the watch wrote to the medium in the last 24 hours, by its own count.
     pub written: ByteCount,
 }
 
@@ -49,12 +48,12 @@ impl Shared {
         self.lock().written = bytes;
     }
 
-    /// The present figures.
+    /// Returns the present figures.
     pub fn figures(&self) -> Figures {
         self.lock().clone()
     }
 
-    /// Waits until there are more than `minutes` minutes, but at most for `longest`.
+    /// Waits until there are more than `minutes` minutes, for at most `longest`.
     pub fn wait(&self, minutes: u64, longest: Duration) -> Figures {
         let waited =
             self.renewed.wait_timeout_while(self.lock(), longest, |figures| figures.minutes <= minutes);

@@ -1,8 +1,9 @@
-//! The file of a kept stall: a compact record of the minute before, to be explained later.
+//! The file of a kept stall: a compact record of the minute before it, for later analysis.
 //!
-//! A recording in Parquet would take more memory to write than the watch may use, and ten files. A kept stall
-//! is one file: a magic number and a version, then in gzip the head ([`Head`]) and the requests in the
-//! compact encoding. A request takes about 15 bytes. [`Kept::pour`] gives the rows of a recording.
+//! A Parquet recording would have ten files and take more memory to write than the watch may use. A kept
+//! stall is one file: a magic number and a version, then, compressed with gzip, the head ([`Head`]) and the
+//! requests in the compact encoding. A request takes about 15 bytes. [`Kept::pour`] converts it to the rows
+//! of a recording.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -23,13 +24,13 @@ use crate::summary::Stall;
 
 const MAGIC: &[u8; 12] = b"fonio-stall\n";
 const VERSION: u32 = 1;
-/// The maximum number of bytes that are decompressed: more than any watch holds.
+/// Maximum decompressed size, more than any watch holds.
 const DECODED_MAX: u64 = 32 << 20;
 
-/// The `source.format` of the recording that a kept stall gives.
+/// The `source.format` of a recording from a kept stall.
 pub const SOURCE_WATCH: &str = "watch";
 
-/// All but the requests.
+/// All data except the requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Head {
@@ -42,13 +43,13 @@ pub struct Head {
     pub stall_ended: Timestamp,
     pub threads: Vec<KeptThread>,
     pub files: Vec<KeptFile>,
-    /// Their `file_id` is an index in `files`, as in the requests.
+    /// As in the requests, `file_id` is an index in `files`.
     #[serde(with = "encoded_waits")]
     pub waits: Vec<Wait>,
     pub counts: Vec<BlockedCount>,
-    /// The number of requests since the beginning of the watch that were not seen.
+    /// Number of requests since the start of the watch that were not recorded.
     pub unobserved: u64,
-    /// The reason why only waits were seen.
+    /// The reason why only waits were observed.
     pub limited: Option<String>,
 }
 
@@ -73,7 +74,7 @@ pub struct KeptFile {
     pub content: Content,
 }
 
-/// A long wait as it is encoded. The fields and their order are those of version 1.
+/// An encoded long wait. The fields and their order belong to version 1 of the format.
 #[derive(Serialize, Deserialize)]
 struct EncodedWait {
     tid: u32,
@@ -121,7 +122,7 @@ mod encoded_waits {
 /// Writes the file.
 ///
 /// # Errors
-/// Those of `out`.
+/// Errors of `out`.
 pub fn write(
     head: &Head,
     requests: impl Iterator<Item = Request> + Clone,
@@ -152,7 +153,7 @@ pub struct Kept {
     pub meta: Meta,
 }
 
-/// Returns whether a file begins as a kept stall does.
+/// Returns whether a file begins like a kept stall.
 pub fn is_kept(path: &Path) -> bool {
     let mut magic = [0; MAGIC.len()];
     let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
@@ -160,16 +161,16 @@ pub fn is_kept(path: &Path) -> bool {
 }
 
 impl Kept {
-    /// Reads a file.
+    /// Reads a kept stall.
     ///
     /// # Errors
-    /// [`WatchError`] names the file and its damage.
+    /// [`WatchError`] with the file and the damage.
     pub fn read(path: &Path) -> Result<Kept, WatchError> {
         let bytes = std::fs::read(path).map_err(WatchError::file(path, "read"))?;
         Kept::decode(&bytes, path)
     }
 
-    /// Decodes the bytes of a file, which errors call `path`.
+    /// Decodes the bytes of a file. Errors name `path`.
     pub fn decode(bytes: &[u8], path: &Path) -> Result<Kept, WatchError> {
         let damaged = |at: Option<usize>, problem: String| WatchError::Damaged {
             path: path.to_owned(),
@@ -191,7 +192,7 @@ impl Kept {
             .read_to_end(&mut plain)
             .map_err(|error| damaged(None, error.to_string()))?;
         if plain.len() as u64 > DECODED_MAX {
-            return Err(damaged(Some(DECODED_MAX as usize), "it holds more than a watch keeps".to_owned()));
+            return Err(damaged(Some(DECODED_MAX as usize), "it is larger than any kept stall".to_owned()));
         }
         let at = |rest: &[u8]| Some(plain.len() - rest.len());
         let ((head, length), mut rest): ((Head, u64), &[u8]) =
@@ -206,15 +207,15 @@ impl Kept {
             rest = more;
         }
         if !rest.is_empty() {
-            return Err(damaged(at(rest), "something follows the last request".to_owned()));
+            return Err(damaged(at(rest), "there are extra bytes after the last request".to_owned()));
         }
         Ok(Kept { head, requests, meta })
     }
 
-    /// Passes on the rows of a recording, in the order of its tables.
+    /// Passes the rows of a recording to `sink`, in table order.
     ///
     /// # Errors
-    /// Those of `sink`.
+    /// Errors of `sink`.
     pub fn pour(&self, sink: &mut dyn RowSink) -> io::Result<Meta> {
         let head = &self.head;
         sink.began(head.began)?;
@@ -275,21 +276,25 @@ impl Kept {
         };
         let mut notes = vec![note(
             "kept-by-watch",
-            "`fonio watch` kept this: waits shorter than 8 ms are only counted, and requests show their first bio only"
+            "`fonio watch` kept this: waits shorter than 8 ms are only counted, and requests show only their first bio"
                 .to_owned(),
         )];
         if self.head.unobserved > 0 {
-            let message = format!("{} requests since the watch began were not seen", self.head.unobserved);
+            let message =
+                format!("{} requests since the watch began were not recorded", self.head.unobserved);
             notes.push(note("unobserved-requests", message));
         }
         if let Some(because) = &self.head.limited {
-            notes.push(note("sampled-waits", format!("who waits was sampled from /proc, because {because}")));
+            notes.push(note(
+                "sampled-waits",
+                format!("waiting threads were sampled from /proc, because {because}"),
+            ));
         }
         notes
     }
 }
 
-/// The description of the recording that a kept stall gives.
+/// Returns the metadata of a recording from a kept stall.
 pub fn meta(host: fonio_core::meta::Host, unix_ns_at_zero: i64, limited: bool) -> Meta {
     let mut shows: Vec<String> = ["queue", "issue", "complete"].into_iter().map(str::to_owned).collect();
     if limited {
@@ -337,7 +342,7 @@ mod tests {
             let at = at.min(bytes.len() - 1);
             prop_assume!(bytes[at] != value);
             bytes[at] = value;
-            // gzip's own header has unused fields; all other bytes have a checksum.
+            // gzip's own header has unused fields; all other bytes are covered by a checksum.
             if let Ok(kept) = Kept::decode(&bytes, Path::new("x")) {
                 prop_assert!(at < 26);
                 prop_assert_eq!(kept.head, head());
@@ -392,7 +397,6 @@ mod tests {
         fonio_core::ignore_rows!(bio, link, call, statement, sample, settled);
     }
 
-    /// The first version of this format wrote the file.
     #[test]
     fn files_of_the_first_version_are_read() {
         let bytes = include_bytes!("data/version-1.stall");
@@ -411,9 +415,9 @@ mod tests {
             Request { request_id: 2, device: DeviceId(187695104), op: Flush, flags: Flags(5), flags_known: Flags(31), sector: None, bytes: ByteCount(0), queued: Some(Timestamp(5000100000)), inserted: None, issued: Some(Timestamp(5000500000)), reissued: None, completed: Some(Timestamp(5000800000)), requeues: None, cpu: None, tid: Some(71), cause_tid: None, file_id: None, content: SqliteWal, ioprio: None, error: Some(-5) }
             Request { request_id: 3, device: DeviceId(187695104), op: Write, flags: Flags(5), flags_known: Flags(31), sector: Some(Sector(8)), bytes: ByteCount(8192), queued: Some(Timestamp(6999300000)), inserted: None, issued: Some(Timestamp(6999900000)), reissued: None, completed: Some(Timestamp(7000000000)), requeues: None, cpu: None, tid: Some(71), cause_tid: Some(72), file_id: Some(0), content: SqliteWal, ioprio: None, error: Some(-5) }
             Mark { at: Timestamp(5000000000), until: Some(Timestamp(7100000000)), name: "stall", tid: None }
-            Diagnostic { severity: Warning, code: "kept-by-watch", message: "`fonio watch` kept this: waits shorter than 8 ms are only counted, and requests show their first bio only", file: None, record: None, offset: None, count: 1 }
-            Diagnostic { severity: Warning, code: "unobserved-requests", message: "3 requests since the watch began were not seen", file: None, record: None, offset: None, count: 1 }
-            Diagnostic { severity: Warning, code: "sampled-waits", message: "who waits was sampled from /proc, because the kernel has no types", file: None, record: None, offset: None, count: 1 }
+            Diagnostic { severity: Warning, code: "kept-by-watch", message: "`fonio watch` kept this: waits shorter than 8 ms are only counted, and requests show only their first bio", file: None, record: None, offset: None, count: 1 }
+            Diagnostic { severity: Warning, code: "unobserved-requests", message: "3 requests since the watch began were not recorded", file: None, record: None, offset: None, count: 1 }
+            Diagnostic { severity: Warning, code: "sampled-waits", message: "waiting threads were sampled from /proc, because the kernel has no types", file: None, record: None, offset: None, count: 1 }
         "#]]
         .assert_eq(&rows.0);
         let mut again = Vec::new();

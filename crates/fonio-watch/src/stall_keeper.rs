@@ -1,4 +1,4 @@
-//! Reports a stall, with its parties and its reason, and keeps the minute before it.
+//! Reports a stall with its parties and its reason, and keeps the minute before it.
 
 use std::fs;
 use std::io::{self, BufWriter, Write};
@@ -20,12 +20,12 @@ use crate::summary::{Stall, Why};
 use crate::tally::{Tally, shortened};
 use crate::why::{busiest, why};
 
-/// The maximum number of files whose paths are looked up for a kept stall: those with most bytes.
+/// Maximum number of paths looked up for a kept stall, for the files with most bytes.
 const PATHS_MAX: usize = 200;
-/// The maximum number of requests, of 150 bytes each, that are searched for a reason.
+/// Maximum number of requests, with 150 bytes each, that are searched for a reason.
 const REASONS_MAX: usize = 10_000;
 
-/// A stall, and the data that are kept of it besides the requests.
+/// A stall, with its data to keep except the requests.
 #[derive(Debug)]
 pub struct Told {
     /// The stall.
@@ -34,7 +34,7 @@ pub struct Told {
     files: Files,
 }
 
-/// Tells a stall.
+/// Describes a stall.
 pub fn tell(
     found: &FoundStall,
     (wall, now): (WallClock, Timestamp),
@@ -48,7 +48,6 @@ pub fn tell(
     Told { stall, head, files }
 }
 
-/// The named files, with their indexes.
 #[derive(Debug)]
 struct Files {
     rows: Vec<KeptFile>,
@@ -103,7 +102,7 @@ fn stall(
     let name = |id| observer.party(id).clone();
     let why = match (observer.limited_because(), device) {
         (Some(_), _) => Why::Unknown,
-        // Only the minute before is known.
+        // Earlier requests are no longer held.
         _ if span.0 < recent.complete_since(span.1) => Why::Unknown,
         (None, None) => Why::NoRequest,
         (None, Some(device)) => {
@@ -111,7 +110,7 @@ fn stall(
                 let (queued, completed) = request.span();
                 request.row.device == device && completed > span.0 && queued < span.1
             };
-            // The last ones are enough to show the load of a busy device.
+            // The last requests are enough to show the load of a busy device.
             let skipped = recent.requests().filter(is_met).count().saturating_sub(REASONS_MAX);
             let met: Vec<ObservedRequest> = recent.requests().filter(is_met).skip(skipped).collect();
             let from = met.first().filter(|_| skipped > 0).map_or(span.0, |first| first.span().0.max(span.0));
@@ -183,7 +182,7 @@ fn head(
     }
 }
 
-/// The name of a device, also of one that is not watched, such as a loop device.
+/// Returns the name of a device, even if it is not watched, such as a loop device.
 fn device_name(device: DeviceId, devices: &Devices) -> Option<String> {
     devices.name(device).map(str::to_owned).or_else(|| Machine::here().device(device)?.name)
 }
@@ -200,23 +199,21 @@ fn kept_thread(tid: u32, observer: &Observer) -> Option<KeptThread> {
     })
 }
 
-/// A wait with the index of its file.
 fn wait_in(wait: &ObservedWait, files: &Files) -> Wait {
     Wait { file_id: files.place(wait.file), ..wait.row.clone() }
 }
 
-/// A request with the index of its file.
 fn request_in(request: ObservedRequest, files: &Files) -> Request {
     let file_id = files.place(request.file);
     let content = file_id.and_then(|file| files.rows.get(file as usize)).map(|file| file.content);
     Request { file_id, content: content.unwrap_or(request.row.content), ..request.row }
 }
 
-/// Stores a stall with the requests of the minute before in a folder; returns the name of the file: the time of the stall, so
-/// that names sort by age.
+/// Stores a stall with the requests of the minute before in a folder. Returns the file name, which starts
+/// with the stall's time, so names sort by age.
 ///
 /// # Errors
-/// Those of the file system; then no file is left.
+/// Errors of the file system; no file is left then.
 pub fn store(told: &Told, recent: &Recent, folder: &Path) -> io::Result<String> {
     let name = free_name(told.stall.began, folder);
     let (new, path) = (folder.join(".new"), folder.join(&name));
@@ -243,7 +240,7 @@ fn free_name(began: i64, folder: &Path) -> String {
 /// Copies a kept stall to the medium.
 ///
 /// # Errors
-/// [`WatchError::File`]; then no file is left there.
+/// [`WatchError::File`]; no file is left then.
 pub fn copy(from: &Path, folder: &Path, name: &str) -> Result<(), WatchError> {
     fs::create_dir_all(folder).map_err(WatchError::file(folder, "made"))?;
     let bytes = fs::read(from).map_err(WatchError::file(from, "read"))?;
@@ -263,7 +260,7 @@ pub fn copy(from: &Path, folder: &Path, name: &str) -> Result<(), WatchError> {
     written.map_err(WatchError::file(&path, "written"))
 }
 
-/// The names of the kept stalls in a folder, the oldest first.
+/// Returns the names of the kept stalls in a folder, oldest first.
 pub fn names_in(folder: &Path) -> Vec<String> {
     let name = |path: PathBuf| Some(path.file_name()?.to_string_lossy().into_owned());
     let mut names: Vec<String> = kept_in(folder).into_iter().filter_map(|(path, _)| name(path)).collect();

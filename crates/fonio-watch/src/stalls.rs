@@ -1,7 +1,8 @@
-//! Finds stalls in the waits that end: spans in which threads of programs were blocked on storage for at least a threshold.
+//! Finds stalls in completed waits: spans in which program threads were blocked on storage for at least a
+//! threshold.
 //!
-//! A thread in one fsync is blocked many times, for a page or a request each. These waits count as one if the
-//! thread runs only for a moment in between.
+//! A thread in one fsync is blocked many times, each time for a page or a request. These waits count as one
+//! if the thread runs only briefly in between.
 
 use std::time::Duration;
 
@@ -9,50 +10,48 @@ use fonio_core::{Nanos, Timestamp};
 use fonio_record::observer::{ObservedWait, PartyId};
 use rustc_hash::FxHashMap;
 
-/// Waits of a thread that follow each other this closely count as one, if the thread is blocked for most of
-/// the time.
+/// Maximum pause between waits of a thread that count as one, if the thread is blocked most of the time.
 const PAUSE: Nanos = Nanos(20_000_000);
 const BLOCKED_PERCENT: u64 = 80;
-/// The maximum number of threads whose last waits are held.
+/// Maximum number of threads whose last waits are held.
 const THREADS_MAX: usize = 1024;
-/// Long waits that follow each other this closely count as one stall.
+/// Maximum pause between long waits that count as one stall.
 const GAP: Nanos = Nanos(5_000_000_000);
-/// A stall is reported this long after its end: waits that began in it can end later, and requests arrive
+/// Delay between the end of a stall and its report: waits that began in it can end later, and requests arrive
 /// about once a second.
 const SETTLED: Nanos = Nanos(6_000_000_000);
-/// A stall that goes on is reported after this time.
+/// Time after which a continuing stall is reported.
 const GOES_ON: Nanos = Nanos(60_000_000_000);
-/// The maximum number of parties that are named.
 const PARTIES_MAX: usize = 8;
 
 /// A stall.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FoundStall {
-    /// When the first long wait began.
+    /// Start of the first long wait.
     pub began: Timestamp,
-    /// When the last one ended, or the last instant at which it was seen.
+    /// End of the last long wait, or the last time it was observed.
     pub ended: Timestamp,
     /// The longest wait.
     pub worst: ObservedWait,
     /// The other parties with long waits.
     pub others: Vec<PartyId>,
-    /// It had not ended.
+    /// Whether it had not ended yet.
     pub goes_on: bool,
 }
 
-/// Waits of one thread that follow each other closely.
+/// Waits of one thread with short pauses.
 #[derive(Clone, Debug)]
 struct Chain {
     began: Timestamp,
     ended: Timestamp,
-    /// The time for which it was blocked, and the longest wait.
+    /// Total blocked time, and the longest wait.
     blocked: u64,
     longest: u64,
     wait: ObservedWait,
 }
 
 impl Chain {
-    /// Begins with a wait whose time is not counted yet.
+    /// Starts with a wait whose time is not yet counted.
     fn of(wait: &ObservedWait, ended: Timestamp) -> Chain {
         Chain { began: wait.row.began, ended, blocked: 0, longest: 0, wait: wait.clone() }
     }
@@ -63,19 +62,19 @@ impl Chain {
 pub struct StallFinder {
     threshold: Duration,
     open: Option<FoundStall>,
-    /// The last waits of each thread.
+    /// Last waits of each thread.
     chains: FxHashMap<u32, Chain>,
     /// Waits that were reported before they ended.
     told: Vec<(u32, Timestamp)>,
 }
 
 impl StallFinder {
-    /// Finds waits of at least `threshold`.
+    /// Creates a finder of waits of at least `threshold`.
     pub fn new(threshold: Duration) -> StallFinder {
         StallFinder { threshold, open: None, chains: FxHashMap::default(), told: Vec::new() }
     }
 
-    /// Takes a wait that ended. Returns the previous stall, if this wait begins another one.
+    /// Adds a completed wait. Returns the previous stall if this wait starts another one.
     pub fn see(&mut self, wait: &ObservedWait) -> Option<FoundStall> {
         let ended = wait.row.ended?;
         if !wait.is_for_storage() {
@@ -137,7 +136,7 @@ impl StallFinder {
         None
     }
 
-    /// Takes the waits that have not ended at `now`. Those of a minute and more are reported once.
+    /// Adds the waits that have not ended at `now`. Waits of a minute or more are reported once.
     pub fn see_open(&mut self, waits: &[ObservedWait], now: Timestamp) {
         self.told.retain(|told| waits.iter().any(|wait| (wait.row.tid, wait.row.began) == *told));
         for wait in waits.iter().filter(|wait| wait.is_for_storage()) {
@@ -150,13 +149,13 @@ impl StallFinder {
         }
     }
 
-    /// The stall that has ended, if nothing more will be added to it.
+    /// Returns the ended stall, once no more waits can be added to it.
     pub fn ripe(&mut self, now: Timestamp) -> Option<FoundStall> {
         let is_ripe = self.open.as_ref().is_some_and(|open| now.0 > open.ended.0 + SETTLED.0 || open.goes_on);
         if is_ripe { self.open.take() } else { None }
     }
 
-    /// The last stall, when the watch ends.
+    /// Returns the last stall when the watch ends.
     pub fn finish(&mut self) -> Option<FoundStall> {
         self.open.take()
     }
@@ -210,9 +209,9 @@ pub(crate) mod tests {
     fn waits_of_one_thread_with_short_pauses_are_one() {
         let mut finder = StallFinder::new(Duration::from_secs(1));
         (0..10).for_each(|n| assert_eq!(finder.see(&wait(1, n * 310, n * 310 + 300)), None));
-        // It ran as long as it was blocked, so it was slow but did not stall.
+        // It ran half of the time, so it was slow but did not stall.
         (0..100).for_each(|n| assert_eq!(finder.see(&wait(2, n * 30, n * 30 + 15)), None));
-        // Another thread of the party with pauses that are too long.
+        // Another thread of the party, whose pauses are too long.
         (0..10).for_each(|n| assert_eq!(finder.see(&wait(3, n * 400, n * 400 + 300)), None));
         let stall = finder.ripe(at(30_000)).unwrap();
         assert_eq!(

@@ -1,5 +1,5 @@
-//! The data that a watch keeps of a span of time, whether a minute or a day: the same figures, so spans add
-//! up to longer ones.
+//! Figures of a span of time. They are the same for a minute and a day, so spans can be merged into longer
+//! ones.
 
 use fonio_core::{BlockedIn, ByteCount, Content, Op};
 use fonio_record::observer::{Party, PartyKind};
@@ -7,42 +7,41 @@ use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
 
-/// A second of the wall clock, since 1970.
+/// Wall-clock time in seconds since 1970.
 pub type UnixSeconds = i64;
 
 /// The figures of a span of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
-    /// When the span began, by the wall clock.
+    /// Start of the span on the wall clock.
     pub began: UnixSeconds,
-    /// When it ended.
+    /// End of the span.
     pub ended: UnixSeconds,
-    /// The time for which the machine was watched in it; shorter than the span if the watch or the machine
-    /// was off.
+    /// Time watched within the span; shorter than the span if the watch or the machine was off.
     pub watched_s: u64,
-    /// Each device.
+    /// Figures of each device.
     pub devices: Vec<DeviceFigures>,
-    /// Each party on each device.
+    /// Figures of each party on each device.
     pub parties: Vec<PartyFigures>,
-    /// The times for which the threads of each party were blocked.
+    /// Blocked times of each party's threads.
     pub blocked: Vec<BlockedFigures>,
-    /// The files that were written most.
+    /// The files with the most written bytes.
     pub files: Vec<FileFigures>,
-    /// Pressure stall information of the kernel; `None` if it has none.
+    /// The kernel's pressure stall information; `None` if not available.
     pub pressure: Option<PressureFigures>,
-    /// The number of requests and waits that were not seen, because there was no room for them.
+    /// Number of requests and waits that were not recorded, because the buffers were full.
     pub unobserved: u64,
-    /// The seconds for which only long waits were seen and no requests.
+    /// Seconds in which only long waits were observed and no requests.
     pub limited_s: u64,
-    /// The stalls, in order of time.
+    /// Stalls, in time order.
     pub stalls: Vec<Stall>,
-    /// The number of stalls, also of those that are not listed any more.
+    /// Number of stalls, including those no longer listed.
     pub stalls_in_all: u64,
-    /// The events of the watch itself, in order of time.
+    /// Events of the watch itself, in time order.
     pub events: Vec<Event>,
 }
 
-/// The requests of a device, or of a party on a device.
+/// Requests of a device, or of a party on a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Traffic {
@@ -69,14 +68,14 @@ impl Traffic {
 #[allow(missing_docs)]
 pub struct DeviceFigures {
     pub name: String,
-    /// Distinguishes a card from the previous one in the slot.
+    /// Model, which distinguishes a card from the previous one in the slot.
     pub model: Option<String>,
     pub size: Option<ByteCount>,
-    /// The bytes are those of the kernel's counters, which miss nothing.
+    /// The bytes come from the kernel's counters, which miss nothing.
     pub traffic: Traffic,
-    /// Time for which requests were in flight, by the kernel's counter.
+    /// Time with requests in flight, from the kernel's counter.
     pub busy_ms: u64,
-    /// The last reading.
+    /// Last health reading.
     pub health: Option<HealthReading>,
 }
 
@@ -85,7 +84,7 @@ pub struct DeviceFigures {
 pub struct HealthReading {
     /// Used life in percent: the upper end of a range of 10 %; 110 means "exceeded".
     pub life_used_percent: Option<u32>,
-    /// The same of the second kind of memory.
+    /// The same for the second type of memory.
     pub life_used_b_percent: Option<u32>,
     /// Reserved blocks: `normal`, `warning` or `urgent`.
     pub reserved_blocks: Option<String>,
@@ -96,7 +95,7 @@ pub struct HealthReading {
 }
 
 impl HealthReading {
-    /// The used life in percent of the kind of memory that is used more.
+    /// Returns the used life in percent of the more worn type of memory.
     pub fn used_percent(&self) -> Option<u32> {
         self.life_used_percent.max(self.life_used_b_percent)
     }
@@ -117,18 +116,19 @@ pub struct PartyFigures {
 #[allow(missing_docs)]
 pub struct BlockedFigures {
     pub party: Party,
-    /// The device's name; `None` if it is not known.
+    /// The device's name; `None` if unknown.
     pub device: Option<String>,
     /// Waits for storage.
     pub waits: Histogram,
 }
 
-/// The target of written data: a file, or the kind of data if it is not a file with a name.
+/// The target of written data: a file, or the kind of data if it is not a named file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Target {
     /// A file.
     File(String),
-    /// A file that was deleted before its name was looked up, or whose file system does not find files by numbers.
+    /// A file without a known name: it was deleted before the lookup, or its file system cannot find files by
+    /// inode number.
     Unnamed,
     /// The journal of a file system.
     Journal,
@@ -136,7 +136,7 @@ pub enum Target {
     Metadata,
     /// Swap.
     Swap,
-    /// Data past the page cache, which does not show its file.
+    /// Direct I/O, which does not show its file.
     Direct,
 }
 
@@ -151,7 +151,7 @@ pub struct FileFigures {
     pub written_bytes: ByteCount,
 }
 
-/// The time for which some, or all, tasks were stalled for a resource (`/proc/pressure`).
+/// Time in which some or all tasks were stalled for a resource (`/proc/pressure`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct PressureFigures {
@@ -161,13 +161,13 @@ pub struct PressureFigures {
     pub cpu_some_ms: u64,
 }
 
-/// Something stalled: threads were blocked on storage for at least the threshold.
+/// A stall: threads were blocked on storage for at least the threshold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Stall {
     pub began: UnixSeconds,
     pub lasted_ms: u64,
-    /// It had not ended when it was noted.
+    /// Whether it had not ended when it was recorded.
     pub goes_on: bool,
     /// The party that was blocked longest.
     pub party: Party,
@@ -176,30 +176,31 @@ pub struct Stall {
     pub blocked_in: BlockedIn,
     pub file: Option<String>,
     pub device: Option<String>,
-    /// The other parties that were blocked meanwhile.
+    /// Other parties blocked at the same time.
     pub others: Vec<Party>,
     pub why: Why,
     /// The name of the kept recording.
     pub kept: Option<String>,
 }
 
-/// Why something stalled, by the requests of that time.
+/// Reason for a stall, derived from the requests during it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Why {
-    /// Requests were not seen.
+    /// Requests were not observed.
     Unknown,
-    /// No request was in flight for most of the time, so the device was not the reason.
+    /// Most of the time, no request was in flight, so the device was not the reason.
     NoRequest,
-    /// One request took most of the time in the device.
+    /// One request was in the device for most of the time.
     OneRequest { op: Op, bytes: ByteCount, took_ms: u64, party: Option<Party> },
-    /// Requests of others went through the device meanwhile: those that moved most, and its share of all bytes in thousandths.
+    /// The device served requests of other parties: the party with the most bytes, and its share of all bytes
+    /// in thousandths.
     Behind { party: Party, op: Op, bytes: ByteCount, share_thousandths: u64 },
     /// Its own requests filled the time.
     Own { op: Op, bytes: ByteCount, requests: u64 },
 }
 
-/// An event that a reader of the figures should know.
+/// An event that affects the interpretation of the figures.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum Event {
@@ -211,7 +212,7 @@ pub enum Event {
     NotWritten { at: UnixSeconds, why: String },
 }
 
-/// The maximum number of rows that a summary keeps.
+/// Maximum numbers of rows in a summary.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
 pub struct Bounds {
@@ -221,11 +222,11 @@ pub struct Bounds {
     pub events: usize,
 }
 
-/// A wall clock before this time was not set: 2025-01-01. A machine without a clock begins in 1970, or when
-/// it was made or stopped.
+/// A wall clock before this time, 2025-01-01, was not set yet. A machine without a real-time clock boots with
+/// 1970, its build time, or its last shutdown time.
 const CLOCK_IS_SET: UnixSeconds = 1_735_689_600;
 
-/// The name of the row that adds up all rows for which there is no room.
+/// Name of the row that sums up all rows that did not fit.
 pub const OTHERS: &str = "others";
 
 fn others() -> Party {
@@ -283,7 +284,7 @@ impl Summary {
         }
     }
 
-    /// Adds the rows about blocked threads.
+    /// Adds the rows of blocked threads.
     pub fn blocked_rows(&mut self, more: &Summary) {
         more.blocked.iter().for_each(|row| self.blocked_row(row));
     }
@@ -307,8 +308,8 @@ impl Summary {
         }
     }
 
-    /// Corrects the times of a span that ended before the clock was set for the first time, by `by_s` seconds; `before` is what
-    /// the clock showed then. A clock that was right before is not corrected: people remember the times that they saw.
+    /// Shifts the times of a span that ended before the clock was first set, by `by_s` seconds. `before` is
+    /// the clock's time just before that. If the clock had been set before, times stay as the user saw them.
     pub fn clock_was_set(&mut self, before: UnixSeconds, by_s: i64) {
         if before >= CLOCK_IS_SET || by_s <= 0 || self.began >= CLOCK_IS_SET {
             return;
@@ -318,7 +319,7 @@ impl Summary {
         self.stalls.iter_mut().for_each(|stall| stall.began += by_s);
     }
 
-    /// Keeps the most important rows, and adds the others together. Sums stay the same.
+    /// Keeps the most important rows and merges the others. Sums stay the same.
     pub fn trim(&mut self, bounds: Bounds) {
         self.trim_parties(bounds.parties);
         self.trim_blocked(bounds.parties);
@@ -333,7 +334,7 @@ impl Summary {
                 ..row
             });
         }
-        // The longest stalls, and the last events.
+        // Keep the longest stalls and the last events.
         if self.stalls.len() > bounds.stalls {
             self.stalls.sort_by_key(|stall| std::cmp::Reverse(stall.lasted_ms));
             self.stalls.truncate(bounds.stalls);

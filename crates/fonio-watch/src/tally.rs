@@ -1,4 +1,4 @@
-//! Adds up the events of a minute by number; names are looked up at its end.
+//! Sums up the events of a minute by id; names are looked up at its end.
 
 use fonio_core::{ByteCount, Content, DeviceId, Op};
 use fonio_record::observer::{Inode, Observed, ObservedRequest, Observer, PartyId};
@@ -8,13 +8,12 @@ use crate::devices::Devices;
 use crate::histogram::Histogram;
 use crate::summary::{BlockedFigures, DeviceFigures, FileFigures, PartyFigures, Summary, Target, Traffic};
 
-/// The maximum number of files in a minute, and of files whose paths are looked up.
+/// Maximum number of files in a minute, and of files whose paths are looked up.
 const FILES_MAX: usize = 4096;
 const PATHS_MAX: usize = 20;
-/// The longest path that is kept, in bytes. Longer ones lose their middle.
+/// Maximum length of a kept path, in bytes. The middle of longer paths is cut.
 const PATH_BYTES_MAX: usize = 160;
 
-/// The target of written data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Place {
     File(Inode),
@@ -25,18 +24,18 @@ enum Place {
     Direct,
 }
 
-/// The sums of a minute.
+/// Sums of a minute.
 #[derive(Debug, Default)]
 pub struct Tally {
     parties: FxHashMap<(PartyId, DeviceId), Traffic>,
     blocked: FxHashMap<(PartyId, Option<DeviceId>), Histogram>,
     files: FxHashMap<(Place, PartyId, DeviceId), u64>,
-    /// The disk of each file system, as requests showed it.
+    /// Disk of each file system, learnt from requests.
     disks: FxHashMap<DeviceId, DeviceId>,
 }
 
 impl Tally {
-    /// Takes the observed rows. Requests of devices that are not watched are left out.
+    /// Adds the observed rows. Ignores requests of unwatched devices.
     pub fn add(&mut self, observed: &Observed, devices: &Devices) {
         match observed {
             Observed::Request(request) => {
@@ -64,7 +63,7 @@ impl Tally {
         }
     }
 
-    /// Notes the disk of a request's file system.
+    /// Records the disk of a request's file system.
     fn note_disk(&mut self, request: &ObservedRequest) {
         if let Some(file) = request.file
             && (self.disks.len() < FILES_MAX || self.disks.contains_key(&file.fs))
@@ -97,18 +96,18 @@ impl Tally {
         }
     }
 
-    /// The disk of a file, if a request has shown it.
+    /// Returns the disk of a file, if a request has shown it.
     pub fn disk_of(&self, file: Inode) -> Option<DeviceId> {
         self.disks.get(&file.fs).copied()
     }
 
-    /// Ends the minute: looks up the names of its rows, and begins a new one.
+    /// Ends the minute: looks up the names of its rows and begins a new minute.
     pub fn finish(&mut self, summary: &mut Summary, observer: &mut Observer, devices: &Devices) {
         let name = |id: DeviceId| devices.name(id).map(str::to_owned);
         let mut disks_of: FxHashMap<PartyId, Vec<DeviceId>> = FxHashMap::default();
         for ((party, device), traffic) in std::mem::take(&mut self.parties) {
             disks_of.entry(party).or_default().push(device);
-            // A device that was pulled out meanwhile has no name any more.
+            // A removed device no longer has a name.
             let Some(device) = name(device) else { continue };
             summary.device(&DeviceFigures {
                 name: device.clone(),
@@ -117,14 +116,14 @@ impl Tally {
                     .iter()
                     .find(|row| row.name == device)
                     .and_then(|row| row.model.clone()),
-                // The kernel's counters give its bytes.
+                // The bytes come from the kernel's counters.
                 traffic: Traffic { read_bytes: ByteCount(0), written_bytes: ByteCount(0), ..traffic.clone() },
                 ..DeviceFigures::default()
             });
             summary.party(&PartyFigures { party: observer.party(party).clone(), device, traffic });
         }
         for ((party, device), waits) in std::mem::take(&mut self.blocked) {
-            // A party that used only one device waited for that one.
+            // A party that used only one device waited for that device.
             let only = disks_of.get(&party).filter(|disks| disks.len() == 1).map(|disks| disks[0]);
             let device = device.or(only).and_then(name);
             let party = observer.party(party).clone();
@@ -187,7 +186,7 @@ fn place(request: &ObservedRequest) -> Place {
     }
 }
 
-/// Shortens a path to a bounded length: it keeps the beginning and the end, which say most.
+/// Shortens a path to a bounded length by cutting its middle.
 pub fn shortened(path: &str) -> String {
     if path.len() <= PATH_BYTES_MAX {
         return path.to_owned();

@@ -1,33 +1,33 @@
-//! Writes instants of the wall clock for people, in the machine's time zone, and for file names.
+//! Formats wall-clock times for people, in the machine's time zone, for file names and for programs.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::summary::UnixSeconds;
 
-/// `2026-11-24T02-13-05Z`, which sorts by time and is a file name everywhere.
+/// Formats as `2026-11-24T02-13-05Z`, which sorts by time and is a valid file name everywhere.
 pub fn in_file_name(at: UnixSeconds) -> String {
     formatted(at, TimeZone::UTC, "%Y-%m-%dT%H-%M-%SZ")
 }
 
-/// `2026-11-24 02:13:05` in the machine's time zone.
+/// Formats as `2026-11-24 02:13:05` in the machine's time zone.
 pub fn shown(at: UnixSeconds) -> String {
     formatted(at, TimeZone::system(), "%F %T")
 }
 
-/// `2026-11-24T02:13:05Z` for programs.
+/// Formats as `2026-11-24T02:13:05Z` for programs.
 pub fn rfc3339(at: UnixSeconds) -> String {
     formatted(at, TimeZone::UTC, "%Y-%m-%dT%H:%M:%SZ")
 }
 
-/// The time of the machine's clock at this instant: seconds since 1970, as if its time zone was UTC.
+/// Returns the machine's local time in seconds since 1970, as if its time zone were UTC.
 pub fn on_clock(at: UnixSeconds) -> i64 {
     let offset = Timestamp::from_second(at).map(|instant| TimeZone::system().to_offset(instant).seconds());
     at.saturating_add(offset.unwrap_or(0).into())
 }
 
 fn formatted(at: UnixSeconds, zone: TimeZone, format: &str) -> String {
-    // The calendar ends in the year 9999; a clock that was set to a later time is shown in seconds.
+    // The calendar ends in the year 9999; later times are shown in seconds.
     let time = Timestamp::from_second(at).map(|at| at.to_zoned(zone));
     time.map_or_else(|_| format!("{at} s"), |time| time.strftime(format).to_string())
 }

@@ -1,12 +1,12 @@
-//! The watch itself: one loop. About once a second, it takes the observer's rows; at the end of a minute, it
-//! closes the minute; at longer intervals, it writes to the medium.
+//! The watch itself: one loop. About once a second, it reads the observer's rows. It sums them up every
+//! minute, and writes to the medium at longer intervals.
 //!
-//! Lifecycle: [`Watch::begin`] locks out other watches and reads the files that an earlier one left;
-//! [`Watch::run`] continues until it is stopped; then the minutes so far are written and synced. Memory is
-//! bounded everywhere: 8 MiB for the last minute, a few hundred KiB for the minutes between two writes.
+//! Lifecycle: [`Watch::begin`] locks out other watches and reads the files of an earlier one. [`Watch::run`]
+//! continues until stopped, then writes and syncs the remaining minutes. Memory is bounded: 8 MiB for the
+//! last minute, and a few hundred KiB for the minutes between two writes.
 //!
-//! A failed write ends nothing: the minutes stay in memory, the failure becomes an event, and the next write
-//! tries again.
+//! A failed write does not stop the watch: the minutes stay in memory, the failure becomes an event, and the
+//! next write tries again.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -33,18 +33,16 @@ use crate::stalls::{FoundStall, StallFinder};
 use crate::summary::{Bounds, DeviceFigures, Event, PressureFigures, Summary};
 use crate::tally::Tally;
 
-/// The time for which the loop sleeps, unless the kernel's buffer fills up before.
+/// Sleep time of the loop, unless the kernel's buffer fills up earlier.
 const SLEEP: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
-/// The time between two searches for waits that have not ended.
+/// Time between two searches for unfinished waits.
 const LOOK_FOR_OPEN: Duration = Duration::from_secs(30);
-/// The bounds of a minute's summary.
 const BOUNDS: Bounds = Bounds { parties: 40, files: 30, stalls: 20, events: 20 };
-/// Minutes that could not be written are joined beyond this number, so that memory stays bounded on a full disk.
+/// Maximum number of unwritten minutes. Beyond it, they are merged, so memory stays bounded on a full disk.
 const UNWRITTEN_MAX: usize = 360;
-/// A write of the history, for the budget: a slot of the day and one of the week.
+/// Size of a history write in the budget: a slot of the day and one of the week.
 const HISTORY_WRITE: ByteCount = ByteCount(12 << 10);
-/// The maximum number of stalls in an hour of which a recording is kept.
 const KEPT_PER_HOUR: usize = 12;
 
 /// A running watch.
@@ -56,7 +54,7 @@ pub struct Watch {
     shared: Arc<Shared>,
     observer: Observer,
     devices: Devices,
-    /// The figures of the devices' counters in this minute so far.
+    /// Figures from the devices' counters in this minute so far.
     counted: Vec<DeviceFigures>,
     tally: Tally,
     recent: Recent,
@@ -66,29 +64,30 @@ pub struct Watch {
     wall: WallClock,
     minute: Summary,
     minute_began: Timestamp,
-    /// The minutes that are not in the history yet.
+    /// Minutes not yet in the history.
     unwritten: Vec<Summary>,
     written_at: Timestamp,
     rings: Option<Rings>,
     budget: Budget,
-    /// Kept stalls that are only in memory, in the order in which they came.
+    /// Kept stalls that are only in memory, oldest first.
     only_in_memory: VecDeque<String>,
     kept_at: VecDeque<Timestamp>,
     tell: fn(&str),
 }
 
 impl Watch {
-    /// Begins. `tell` takes sentences for the log.
+    /// Begins to watch. `tell` logs sentences.
     ///
     /// # Errors
-    /// [`WatchError::Runs`] if there is a watch already; others if its folders or its history cannot be used.
+    /// [`WatchError::Runs`] if a watch is already running; other errors if its folders or its history cannot
+    /// be used.
     pub fn begin(settings: Settings, folders: Folders, tell: fn(&str)) -> Result<Watch, WatchError> {
         let running = folders.begin()?;
         let wall = WallClock::now();
         let now = monotonic();
         let at = wall.of(now);
         let path = folders.rings();
-        // A new file is made at the first write: a journal then has both in one transaction.
+        // A new file is created at the first write, so the journal has both in one transaction.
         let rings = match path.exists().then(|| Rings::open(&path)) {
             None | Some(Err(WatchError::File { .. })) => None,
             Some(opened) => Some(opened?),
@@ -99,11 +98,11 @@ impl Watch {
         let mut devices = Devices::new(&settings.devices);
         let (rows, _) = devices.look(at);
         for name in devices.missing() {
-            tell(&format!("there is no device {name}; it is watched as soon as it is there"));
+            tell(&format!("there is no device {name}; it is watched once it appears"));
         }
         let limited = observer.limited_because().map(str::to_owned);
         if let Some(because) = &limited {
-            tell(&format!("only long waits are seen and no requests, because {because}"));
+            tell(&format!("only long waits are observed and no requests, because {because}"));
         }
         let mut minute = Summary { began: at, ..Summary::default() };
         minute.events.push(Event::Started { at, limited });
@@ -137,12 +136,12 @@ impl Watch {
         })
     }
 
-    /// The figures for servers, renewed each minute.
+    /// Returns the figures for servers, updated each minute.
     pub fn shared(&self) -> Arc<Shared> {
         Arc::clone(&self.shared)
     }
 
-    /// The settings.
+    /// Returns the settings.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -150,7 +149,7 @@ impl Watch {
     /// Watches until `stop` is set, then writes the remaining minutes.
     ///
     /// # Errors
-    /// [`WatchError`], if the last minutes cannot be written.
+    /// [`WatchError`] if the last minutes cannot be written.
     pub fn run(mut self, stop: &AtomicBool) -> Result<(), WatchError> {
         let mut looked = monotonic();
         while !stop.load(Ordering::Relaxed) {
@@ -176,7 +175,7 @@ impl Watch {
         self.finish()
     }
 
-    /// Takes the observer's rows. Returns the present instant.
+    /// Reads the observer's rows. Returns the present time.
     fn take(&mut self) -> Timestamp {
         let mut seen = Vec::new();
         let now = self.observer.drain(&mut |observed| seen.push(observed));
@@ -216,11 +215,11 @@ impl Watch {
         self.minute.stalls.push(told.stall);
     }
 
-    /// Notices that the wall clock was set. Minutes from before the clock was first set get their true time.
+    /// Checks whether the wall clock was set. Corrects the times of minutes from before it was first set.
     fn look_at_clock(&mut self, now: Timestamp) {
         let wall = WallClock::now();
         let Some(by_s) = wall.set_since(self.wall) else {
-            // Slow corrections add up.
+            // Slow corrections accumulate.
             self.wall = wall;
             return;
         };
@@ -268,14 +267,14 @@ impl Watch {
         }
     }
 
-    /// Writes the minutes so far to the medium, then the kept stalls that the budget allows.
+    /// Writes the minutes so far to the medium, then kept stalls within the budget.
     fn write(&mut self, now: Timestamp) {
         self.written_at = now;
         match self.write_history(now) {
             Ok(()) => self.write_kept(now),
             Err(error) => {
                 let why = error.to_string();
-                // Once is enough: a full disk stays full for hours.
+                // Report the failure once: a full disk stays full for hours.
                 let is_new = !matches!(self.unwritten.last().and_then(|minute| minute.events.last()), Some(Event::NotWritten { why: known, .. }) if *known == why);
                 if is_new {
                     (self.tell)(&format!("the history stays in memory until the next write, because {why}"));
@@ -292,7 +291,7 @@ impl Watch {
             self.rings = Some(Rings::open(&self.folders.rings())?);
         }
         if let Some(rings) = &mut self.rings {
-            // A card that was pulled out, or a file that was removed, is opened again the next time.
+            // After an error, reopen the file next time: the card or the file may have been removed.
             let written = rings.append(&self.unwritten);
             if written.is_err() || !self.folders.rings().exists() {
                 self.rings = None;
@@ -330,7 +329,6 @@ impl Watch {
         self.only_in_memory = left;
     }
 
-    /// Ends: writes the remaining minutes, and has them on the medium before the end.
     fn finish(mut self) -> Result<(), WatchError> {
         let now = self.take();
         if let Some(stall) = self.stalls.finish() {
@@ -343,7 +341,7 @@ impl Watch {
         self.rings.as_ref().map_or(Ok(()), Rings::sync)
     }
 
-    /// The folder of the history, for messages.
+    /// Returns the folder of the history, for messages.
     pub fn state(&self) -> PathBuf {
         self.folders.state.clone()
     }
@@ -353,7 +351,6 @@ fn passed(from: Timestamp, to: Timestamp) -> Duration {
     Duration::from_nanos(to.0.saturating_sub(from.0))
 }
 
-/// The counters of the kernel.
 fn read_pressure() -> Option<PressureFigures> {
     let read = |resource: &str| Pressure::read(&PathBuf::from("/proc/pressure").join(resource));
     let ms =

@@ -1,4 +1,4 @@
-//! Decides the reason of a stall from the requests of that time.
+//! Determines the reason for a stall from the requests during it.
 
 use fonio_core::{ByteCount, DeviceId, Op, Timestamp};
 use fonio_record::observer::{ObservedRequest, Party, PartyId};
@@ -6,14 +6,14 @@ use rustc_hash::FxHashMap;
 
 use crate::summary::Why;
 
-/// One request is the reason if it was in the device for at least this part of the stall.
+/// One request is the reason if it was in the device for at least this share of the stall.
 const ONE_REQUEST_PERCENT: u64 = 50;
-/// No request is the reason if requests were in flight for less than this part.
+/// No request is the reason if requests were in flight for less than this share.
 const IN_FLIGHT_PERCENT: u64 = 20;
-/// Others are the reason if they moved at least this part of the bytes.
+/// Other parties are the reason if they moved at least this share of the bytes.
 const OTHERS_THOUSANDTHS: u64 = 500;
 
-/// The device on which most of the requests between two instants were in flight, by time.
+/// Returns the device with the most request time in flight between two times.
 pub fn busiest(
     requests: impl Iterator<Item = ObservedRequest>,
     began: Timestamp,
@@ -30,7 +30,7 @@ pub fn busiest(
         .map(|(device, _)| device)
 }
 
-/// The reason why `party` was blocked between two instants. `requests` are those of its device.
+/// Returns the reason why `party` was blocked between two times. `requests` are the requests of its device.
 pub fn why(
     requests: &[ObservedRequest],
     (began, ended): (Timestamp, Timestamp),
@@ -43,7 +43,7 @@ pub fn why(
     if in_flight(&met, began, ended) * 100 < span * IN_FLIGHT_PERCENT {
         return Why::NoRequest;
     }
-    // The time in the device, not in a queue before it: it depends on the device alone.
+    // Count only the time in the device, not in a queue before it.
     let in_device = |request: &ObservedRequest| {
         let (queued, completed) = request.span();
         let from = request.row.issued.unwrap_or(queued).max(began);
@@ -88,7 +88,7 @@ fn overlap(request: &ObservedRequest, began: Timestamp, ended: Timestamp) -> u64
     completed.min(ended).0.saturating_sub(queued.max(began).0)
 }
 
-/// The time for which at least one of the requests was in flight.
+/// Returns the time with at least one request in flight.
 fn in_flight(requests: &[&ObservedRequest], began: Timestamp, ended: Timestamp) -> u64 {
     let mut spans: Vec<(u64, u64)> = requests
         .iter()
@@ -150,7 +150,7 @@ mod tests {
                 r#"OneRequest { op: Write, bytes: ByteCount(4096), took_ms: 1890, party: Some(Party { name: "unit1", kind: Unit }) }"#
             ]],
         );
-        // It waited in the queue for most of the time, so it is not the reason.
+        // It was in the queue for most of the time, so it is not the reason.
         let copy: Vec<_> =
             (0..40).map(|n| one(2, Op::Write, 512, 1000, 1000 + n * 50, 1050 + n * 50)).collect();
         let behind = [&copy[..], &[one(1, Op::Write, 4, 1000, 2950, 3000)]].concat();

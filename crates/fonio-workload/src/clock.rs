@@ -2,7 +2,8 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// `CLOCK_MONOTONIC` in nanoseconds: the clock of a live recording, so that marks and requests share one axis.
+/// Returns `CLOCK_MONOTONIC` in nanoseconds, the clock of live recordings: marks and requests share one time
+/// axis.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);

@@ -1,4 +1,4 @@
-//! The content of files, rows and HTTP bodies: bytes from a seed.
+//! The content of files, rows and HTTP bodies, generated from a seed.
 
 use std::io::Write;
 use std::sync::OnceLock;
@@ -9,16 +9,17 @@ use serde::{Deserialize, Serialize};
 
 use fonio_core::Random;
 
-/// A kind of content. It matters to file systems and devices that compress, and to the work that a thread does on it.
+/// A kind of content. It affects file systems and devices with compression, and the work of threads on the
+/// content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Content {
-    /// Incompressible, as photographs, videos and packages are.
+    /// Incompressible, like photographs, videos and packages.
     #[default]
     Random,
-    /// Words and markup; deflate makes about a third of it.
+    /// Words and markup; deflate reduces it to about a third.
     Text,
-    /// zlib streams of this text, one after another, the last one cut short: a compressed answer of a server.
+    /// A sequence of zlib streams of this text, the last one truncated: a server's compressed response.
     Deflated,
 }
 
@@ -33,7 +34,7 @@ const WORDS: &[&str] = &[
 
 const TAGS: &[&str] = &["p", "div", "span", "li", "a", "td", "h2", "b"];
 
-/// A mebibyte of marked-up words, the same in every run. The seed decides where an object begins in it.
+/// Returns 1 MiB of marked-up words, the same in every run. The seed determines where an object begins in it.
 fn text_pool() -> &'static [u8] {
     static POOL: OnceLock<Vec<u8>> = OnceLock::new();
     POOL.get_or_init(|| {
@@ -63,12 +64,11 @@ fn deflated_pool() -> &'static [u8] {
 }
 
 impl Content {
-    /// The kinds with their names in the paths of the HTTP server.
+    /// The kinds and their names in the HTTP server's paths.
     pub(crate) const NAMES: [(Content, &str); 3] =
         [(Content::Random, "random"), (Content::Text, "text"), (Content::Deflated, "deflated")];
 
-    /// Fills `buffer` with the bytes of the object `seed` from `offset` on. An object can be filled piece by piece, as
-    /// long as every `offset` is a multiple of 8.
+    /// Fills `buffer` with the bytes of the object `seed` from `offset` on. `offset` must be a multiple of 8.
     pub fn fill(self, seed: u64, offset: u64, buffer: &mut [u8]) {
         match self {
             Content::Random => {
@@ -85,7 +85,7 @@ impl Content {
         }
     }
 
-    /// `len` bytes of the object `seed`.
+    /// Returns the first `len` bytes of the object `seed`.
     #[must_use]
     pub fn bytes(self, seed: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
@@ -94,7 +94,7 @@ impl Content {
     }
 }
 
-/// The words of the text pool as a string of exactly `len` bytes.
+/// Returns words of the text pool as a string of exactly `len` bytes.
 pub(crate) fn words(random: &mut Random, len: usize) -> String {
     let bytes = Content::Text.bytes(random.next_u64(), len);
     String::from_utf8(bytes).expect("the pool is ASCII")

@@ -4,30 +4,30 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-/// Why a workload could not be read, prepared or run.
+/// An error of reading, preparing or running a workload.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum WorkloadError {
     /// No shipped workload has this name.
     #[error(
-        "no workload is called `{name}`{nearest}; `fonio run` lists them, or give the path of a TOML file"
+        "there is no workload `{name}`{nearest}; `fonio run` lists them, or give the path of a TOML file"
     )]
     Unknown {
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// [`fonio_core::nearest`] of the shipped names.
+        /// The result of [`fonio_core::nearest`] for the shipped names.
         nearest: String,
     },
-    /// A file that describes a workload or a trace could not be read.
+    /// A workload definition or a trace could not be read.
     #[error("cannot read {}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// The text is not a workload. The cause names the line, the key and the expected value.
+    /// The text is not a workload. The source error names the line, the key and the expected value.
     #[error("{origin}: not a workload")]
     Toml {
         /// The file's path, or the shipped workload's name.
@@ -36,24 +36,24 @@ pub enum WorkloadError {
         #[source]
         source: Box<toml::de::Error>,
     },
-    /// A value is well-formed, but makes no sense.
+    /// A well-formed value is invalid.
     #[error("{origin}: {key} = {value}: {problem}")]
     Value {
         /// The file's path, or the shipped workload's name.
         origin: String,
-        /// Where, as a path of keys.
+        /// The location, as a path of keys.
         key: String,
-        /// The value as it is written there.
+        /// The value as written.
         value: String,
-        /// Why it makes no sense, and the text to write instead.
+        /// The problem and the remedy.
         problem: String,
     },
-    /// A statement or schema that SQLite refuses.
-    #[error("{origin}: {key}: SQLite refuses `{statement}`")]
+    /// SQLite rejects a statement or schema.
+    #[error("{origin}: {key}: SQLite rejects `{statement}`")]
     Statement {
         /// The file's path, or the shipped workload's name.
         origin: String,
-        /// Where, as a path of keys.
+        /// The location, as a path of keys.
         key: String,
         /// The statement.
         statement: String,
@@ -61,14 +61,14 @@ pub enum WorkloadError {
         #[source]
         source: rusqlite::Error,
     },
-    /// An option of Mobibench's command line that has no meaning here.
+    /// An invalid option on Mobibench's command line.
     #[error("mobibench option `{option} {value}`: {problem}")]
     Mobibench {
         /// The option, such as `-y`.
         option: String,
-        /// Its value; empty where there is none.
+        /// Its value; may be empty.
         value: String,
-        /// Why, and the way out.
+        /// The problem and the remedy.
         problem: String,
     },
     /// A line of a system-call trace that cannot be replayed.
@@ -76,14 +76,14 @@ pub enum WorkloadError {
     Trace {
         /// The trace's path.
         origin: String,
-        /// Counted from one.
+        /// The line number, from 1.
         line: usize,
         /// The line, shortened.
         text: String,
-        /// The mistake in the line.
+        /// The problem.
         problem: String,
     },
-    /// The caller gave no directory for a place.
+    /// A place has no directory.
     #[error(
         "workload `{workload}` needs a directory for its place `{place}` ({about}); give one, or a root for all places"
     )]
@@ -95,19 +95,19 @@ pub enum WorkloadError {
         /// A description of the place's contents.
         about: String,
     },
-    /// An override names something that the workload does not have.
+    /// An override has an unknown name.
     #[error("workload `{workload}` has no {kind} `{name}` to override; it has {known}")]
     UnknownOverride {
         /// The workload.
         workload: String,
         /// `place` or `database`.
         kind: &'static str,
-        /// The name asked for.
+        /// The requested name.
         name: String,
-        /// The names there are.
+        /// The known names.
         known: String,
     },
-    /// A number among the options is out of range.
+    /// A numeric option is out of range.
     #[error("{option} = {value} is out of range; {remedy}")]
     Option {
         /// The option's name.
@@ -117,7 +117,7 @@ pub enum WorkloadError {
         /// The allowed values.
         remedy: &'static str,
     },
-    /// The workload fetches over HTTP and no server's address was given.
+    /// The workload fetches over HTTP, but no server address was given.
     #[error(
         "workload `{workload}` fetches over HTTP; start a `fonio_workload::http::Server` and give its address"
     )]
@@ -131,24 +131,24 @@ pub enum WorkloadError {
         /// The workload.
         workload: String,
     },
-    /// A directory of a place holds something already.
-    #[error("{} is not empty; give an empty directory, since the workload makes its own files there", path.display())]
+    /// A place's directory is not empty.
+    #[error("{} is not empty; give an empty directory, because the workload creates its own files there", path.display())]
     NotEmpty {
         /// The directory.
         path: PathBuf,
     },
-    /// A call on a file failed.
+    /// A file operation failed.
     #[error("cannot {operation} {}", path.display())]
     File {
         /// The operation that failed.
         operation: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why it failed.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// A step needs files of a group that has none at that time.
+    /// A step needs files of an empty group.
     #[error(
         "{key}: no file of `{files}` exists to {operation}; write some in `prepare` or in an earlier step"
     )]
@@ -157,7 +157,7 @@ pub enum WorkloadError {
         key: String,
         /// The group of files.
         files: String,
-        /// The operation that the step wanted to do.
+        /// The step's operation.
         operation: &'static str,
     },
     /// SQLite failed.
@@ -174,7 +174,7 @@ pub enum WorkloadError {
         source: rusqlite::Error,
     },
     /// SQLite did not accept a setting.
-    #[error("database `{database}`: asked for {pragma} = {wanted}, SQLite says {got}")]
+    #[error("database `{database}`: {pragma} was set to {wanted}, but SQLite reports {got}")]
     Pragma {
         /// The database's name in the workload.
         database: String,
@@ -182,10 +182,10 @@ pub enum WorkloadError {
         pragma: &'static str,
         /// The value that was set.
         wanted: String,
-        /// SQLite's answer.
+        /// The value reported by SQLite.
         got: String,
     },
-    /// SQLite finds a database damaged.
+    /// A database is damaged.
     #[error("database `{database}` ({}) is damaged: {found}", path.display())]
     Damaged {
         /// The database's name in the workload.
@@ -202,24 +202,26 @@ pub enum WorkloadError {
         address: SocketAddr,
         /// The operation that failed.
         operation: &'static str,
-        /// Why it failed.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// The answer is not from fonio's own server.
+    /// The response does not come from fonio's server.
     #[error("HTTP with {address}: {problem}")]
     HttpAnswer {
         /// The server.
         address: SocketAddr,
-        /// The mistake in the answer.
+        /// The problem.
         problem: String,
     },
-    /// Fetched bytes could not be decoded.
-    #[error("{key}: the bytes at hand cannot be inflated; fetch or read content = \"deflated\" before")]
+    /// Fetched or read bytes could not be decoded.
+    #[error(
+        "{key}: the bytes fetched or read last cannot be inflated; use content = \"deflated\" in the step before"
+    )]
     Decode {
         /// The step, as a path of keys.
         key: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },

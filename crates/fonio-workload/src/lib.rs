@@ -1,7 +1,7 @@
-//! App workloads as data, and the runner: real files, real SQLite, real HTTP.
+//! App workloads as data, and a runner that uses real files, SQLite and HTTP.
 //!
-//! A [`Workload`](definition::Workload) is a TOML file (`docs/workloads.md`); [`definition::shipped`] lists those that
-//! come with fonio. A [`Runner`] runs it in given directories and knows nothing about the device below them.
+//! A [`Workload`](definition::Workload) is a TOML file (`docs/workloads.md`); [`definition::shipped`] lists
+//! the shipped workloads. A [`Runner`] runs a workload in given directories, on any device.
 //!
 //! ```
 //! use fonio_workload::{Options, Places, Runner, definition::Workload};
@@ -27,10 +27,7 @@
 //! # }
 //! ```
 
-#![expect(
-    clippy::result_large_err,
-    reason = "an error ends a run, so what it costs to hand on is of no matter"
-)]
+#![expect(clippy::result_large_err, reason = "an error ends a run, so its size does not affect speed")]
 
 mod clock;
 mod content;

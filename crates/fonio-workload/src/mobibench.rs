@@ -1,6 +1,6 @@
-//! Mobibench's modes under its own option names, as a workload: `-p -f -r -a -y -t -d -n -j -s -T`.
+//! Converts Mobibench's options to a workload: `-p -f -r -a -y -t -d -n -j -s -T`.
 //!
-//! The numbers are those of ESOS-Lab's Mobibench 1.0.8. With `-d` the workload uses SQLite, otherwise files.
+//! The options follow ESOS-Lab's Mobibench 1.0.8. With `-d`, the workload uses SQLite, otherwise files.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use crate::error::WorkloadError;
 /// A command line of Mobibench.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mobibench {
-    /// `-p`: the directory to run in; the caller gives it to the place `data`.
+    /// `-p`: the directory; the caller uses it for the place `data`.
     pub directory: Option<String>,
-    /// The workload that the options describe.
+    /// The workload of the options.
     pub workload: Workload,
 }
 
-/// Longer or more than this is a typing mistake, not a benchmark of a phone.
+/// Maximum size or count; larger values are typing errors.
 const KIB_MAX: u64 = 1 << 30;
 const COUNT_MAX: u64 = 1_000_000_000;
 const THREADS_MAX: u64 = 100;
@@ -29,27 +29,28 @@ struct Given<'a>(BTreeMap<&'a str, &'a str>);
 
 const OPTIONS: &[&str] = &["-p", "-f", "-r", "-a", "-y", "-t", "-d", "-n", "-j", "-s", "-T"];
 
-/// Reads options such as `-a 1 -f 1024 -r 4 -y 2`.
+/// Parses options such as `-a 1 -f 1024 -r 4 -y 2`.
 ///
 /// # Errors
-/// An unknown option, a missing or impossible value, and memory-mapped modes, which are not done here.
+/// If an option is unknown, a value is missing or invalid, or the mode is memory-mapped, which is not
+/// supported.
 pub fn parse(arguments: &[&str]) -> Result<Mobibench, WorkloadError> {
     let mut given = Given(BTreeMap::new());
     let mut rest = arguments.iter();
     while let Some(&option) = rest.next() {
         if !OPTIONS.contains(&option) {
-            return Err(wrong(option, "", format!("is not known; known are {}", OPTIONS.join(" "))));
+            return Err(wrong(option, "", format!("unknown option; use {}", OPTIONS.join(" "))));
         }
-        let value = rest.next().ok_or_else(|| wrong(option, "", "needs a value"))?;
+        let value = rest.next().ok_or_else(|| wrong(option, "", "the value is missing"))?;
         if given.0.insert(option, value).is_some() {
-            return Err(wrong(option, value, "is given twice"));
+            return Err(wrong(option, value, "the option occurs twice"));
         }
     }
     let directory = given.0.get("-p").map(|&path| path.to_owned());
     let sqlite = given.0.contains_key("-d");
     let foreign: &[&str] = if sqlite { &["-a", "-f", "-r", "-y"] } else { &["-n", "-j", "-s", "-T"] };
     if let Some(option) = foreign.iter().find(|&option| given.0.contains_key(option)) {
-        let other = if sqlite { "is for files; leave out -d" } else { "is for SQLite; add -d 0, 1 or 2" };
+        let other = if sqlite { "only for files; remove -d" } else { "only for SQLite; add -d 0, 1 or 2" };
         return Err(wrong(option, given.0[option], other));
     }
     let workload = if sqlite { sql(&given)? } else { file(&given)? };
@@ -133,7 +134,7 @@ fn file(given: &Given<'_>) -> Result<Workload, WorkloadError> {
     )?;
     let Mode::Calls(sync, direct) = mode else {
         let value = given.0.get("-y").copied().unwrap_or("");
-        return Err(wrong("-y", value, "memory-mapped files are not done here; write 0 to 4 or 8"));
+        return Err(wrong("-y", value, "memory-mapped files are not supported; write 0 to 4 or 8"));
     };
     if request > file_bytes {
         return Err(wrong(
@@ -145,7 +146,7 @@ fn file(given: &Given<'_>) -> Result<Workload, WorkloadError> {
     let threads = given.number("-t", 1, THREADS_MAX)?;
     let count = file_bytes / request;
 
-    // Each of Mobibench's threads has a file of its own.
+    // Each of Mobibench's threads has its own file.
     let mut workload =
         empty(&format!("{access_name} of {} by {} each, {mode_name}", Bytes(file_bytes), Bytes(request)));
     let mut phase = Phase { name: "files".to_owned(), threads: Vec::new() };
@@ -253,7 +254,7 @@ fn sql(given: &Given<'_>) -> Result<Workload, WorkloadError> {
         let counter = |number: u64| format!("{database}.{number}");
         let mut steps = Vec::new();
         for number in 1..=tables {
-            // Mobibench leaves the id to SQLite; the counter is only kept where rows are picked later.
+            // In Mobibench, SQLite chooses the ID. The counter is only needed if rows are picked later.
             if name != "insert" {
                 workload.prepare.push(Step::Sql {
                     database: database.clone(),
@@ -289,7 +290,7 @@ fn empty(title: &str) -> Workload {
     Workload {
         name: "mobibench".to_owned(),
         title: title.to_owned(),
-        about: "A mode of ESOS-Lab's Mobibench 1.0.8, from its own options.".to_owned(),
+        about: "A mode of ESOS-Lab's Mobibench 1.0.8, from its options.".to_owned(),
         places: [("data".to_owned(), "the benchmark's files".to_owned())].into(),
         ..Workload::default()
     }
@@ -298,17 +299,24 @@ fn empty(title: &str) -> Workload {
 #[cfg(test)]
 mod tests {
     use std::io::ErrorKind;
+    use std::path::Path;
 
     use proptest::prelude::*;
 
     use super::*;
-    use crate::{Options, Places, Runner};
+    use crate::{Amounts, Options, Places, Runner};
 
-    fn told(line: &str) -> String {
-        match parse(&line.split_whitespace().collect::<Vec<_>>()) {
-            Ok(mobibench) => mobibench.workload.title,
-            Err(error) => error.to_string(),
-        }
+    fn parsed(line: &str) -> Result<Workload, WorkloadError> {
+        Ok(parse(&line.split_whitespace().collect::<Vec<_>>())?.workload)
+    }
+
+    /// Prepares a command line's workload in a directory, runs it, and checks its databases.
+    fn run(line: &str, directory: &Path) -> Result<Amounts, WorkloadError> {
+        let mut runner = Runner::new(&parsed(line)?, &Places::under(directory), Options::default())?;
+        runner.prepare(&mut ())?;
+        let amounts = runner.run(&mut ())?.amounts;
+        runner.verify()?;
+        Ok(amounts)
     }
 
     #[test]
@@ -320,19 +328,20 @@ mod tests {
             ("-d 0 -n 100 -j 1 -s 2", "100 times insert in 3 tables, TRUNCATE, synchronous FULL"),
             ("-d 0", "10 times insert in 3 tables, TRUNCATE, synchronous FULL"),
             ("-d 2 -j 3 -s 1 -T 1", "10 times delete in 1 tables, WAL, synchronous NORMAL"),
-            ("-y 5", "mobibench option `-y 5`: memory-mapped files are not done here; write 0 to 4 or 8"),
+            ("-y 5", "mobibench option `-y 5`: memory-mapped files are not supported; write 0 to 4 or 8"),
             (
                 "-y 9",
                 "mobibench option `-y 9`: write one of: 0 normal, 1 O_SYNC, 2 fsync, 3 O_DIRECT, 4 O_SYNC and O_DIRECT, 5 mmap, 6 mmap with MS_ASYNC, 7 MS_SYNC, 8 fdatasync",
             ),
             ("-f 0", "mobibench option `-f 0`: write a whole number from 1 to 1073741824"),
             ("-f 4 -r 8", "mobibench option `-r 8`: a request is longer than the file (-f)"),
-            ("-n 5", "mobibench option `-n 5`: is for SQLite; add -d 0, 1 or 2"),
-            ("-d 1 -a 1", "mobibench option `-a 1`: is for files; leave out -d"),
-            ("-q 1", "mobibench option `-q `: is not known; known are -p -f -r -a -y -t -d -n -j -s -T"),
-            ("-a", "mobibench option `-a `: needs a value"),
+            ("-n 5", "mobibench option `-n 5`: only for SQLite; add -d 0, 1 or 2"),
+            ("-d 1 -a 1", "mobibench option `-a 1`: only for files; remove -d"),
+            ("-q 1", "mobibench option `-q `: unknown option; use -p -f -r -a -y -t -d -n -j -s -T"),
+            ("-a", "mobibench option `-a `: the value is missing"),
         ] {
-            assert_eq!(told(line), expected.replace("7 MS_SYNC", "7 mmap with MS_SYNC"), "{line}");
+            let told = parsed(line).map_or_else(|error| error.to_string(), |workload| workload.title);
+            assert_eq!(told, expected.replace("7 MS_SYNC", "7 mmap with MS_SYNC"), "{line}");
         }
     }
 
@@ -348,13 +357,8 @@ mod tests {
             ("-d 1 -n 5 -j 2 -t 2", 0, 10),
             ("-d 2 -n 5 -j 1 -T 2", 0, 5),
         ] {
-            let workload = parse(&line.split_whitespace().collect::<Vec<_>>()).unwrap().workload;
             let directory = tempfile::tempdir().unwrap();
-            let mut runner =
-                Runner::new(&workload, &Places::under(directory.path()), Options::default()).unwrap();
-            runner.prepare(&mut ()).unwrap();
-            let amounts = runner.run(&mut ()).unwrap_or_else(|error| panic!("{line}: {error}")).amounts;
-            runner.verify().unwrap();
+            let amounts = run(line, directory.path()).unwrap_or_else(|error| panic!("{line}: {error}"));
             assert_eq!((amounts.file_writes, amounts.transactions), (writes, transactions), "{line}");
             if line.contains("-a 2") {
                 assert_eq!(amounts.file_bytes_read, 3 * 65_536);
@@ -366,14 +370,8 @@ mod tests {
     fn direct_modes_run_where_the_file_system_has_them() {
         let directory = tempfile::tempdir().unwrap();
         for line in ["-f 64 -a 0 -y 3", "-f 64 -a 1 -y 4", "-f 64 -a 3 -y 3"] {
-            let workload = parse(&line.split_whitespace().collect::<Vec<_>>()).unwrap().workload;
-            let own = directory.path().join(line.replace(' ', ""));
-            let mut runner = Runner::new(&workload, &Places::under(&own), Options::default()).unwrap();
-            runner.prepare(&mut ()).unwrap();
-            match runner.run(&mut ()) {
-                Ok(outcome) => {
-                    assert_eq!(outcome.amounts.file_writes + outcome.amounts.file_reads, 16, "{line}")
-                }
+            match run(line, &directory.path().join(line.replace(' ', ""))) {
+                Ok(amounts) => assert_eq!(amounts.file_writes + amounts.file_reads, 16, "{line}"),
                 Err(WorkloadError::File { source, .. }) if source.kind() == ErrorKind::InvalidInput => {
                     fonio_testing::skip_part(fonio_testing::Need::DirectIo, format!("{line}: {source}"));
                 }

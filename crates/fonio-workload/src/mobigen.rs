@@ -1,4 +1,4 @@
-//! Reads traces of system calls in the format that Mobibench's tool mobigen writes: one call a line,
+//! Parses system-call traces in the format of Mobibench's tool mobigen: one call per line,
 //!
 //! ```text
 //! THREAD MICROSECONDS open "PATH" FLAGS DESCRIPTOR
@@ -10,7 +10,7 @@
 //! THREAD MICROSECONDS ftruncate DESCRIPTOR BYTES
 //! ```
 //!
-//! A path without quotes is one that the tool did not know: the call is on an unnamed file.
+//! A path without quotes was unknown to the tool; the call is on an unnamed file.
 
 use std::path::{Component, Path};
 
@@ -25,17 +25,16 @@ pub(crate) struct Line {
     pub(crate) call: Call,
 }
 
-/// The file that a call opens.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
-    /// A path, relative: without the leading slash, without `..`.
+    /// A relative path, without a leading slash and `..`.
     Named(String),
     Unnamed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OpenFlags {
-    /// The call makes the file, since it must not or need not have been there: `O_CREAT` with `O_EXCL` or `O_TRUNC`.
+    /// Whether the call creates or truncates the file: `O_CREAT` with `O_EXCL` or `O_TRUNC`.
     pub(crate) makes: bool,
     pub(crate) truncate: bool,
 }
@@ -45,9 +44,8 @@ pub(crate) enum Call {
     // A negative descriptor is a failed call.
     Open { target: Target, flags: OpenFlags, descriptor: i64 },
     Close { descriptor: i64 },
-    // Without an offset it is at the descriptor's position.
-    Read { descriptor: i64, offset: Option<u64>, bytes: u64 },
-    Write { descriptor: i64, offset: Option<u64>, bytes: u64 },
+    // Without an offset, the transfer is at the descriptor's position.
+    Transfer { descriptor: i64, offset: Option<u64>, bytes: u64, is_write: bool },
     Sync { descriptor: i64, data_only: bool },
     Truncate { descriptor: i64, bytes: u64 },
     StatDescriptor { descriptor: i64 },
@@ -55,25 +53,26 @@ pub(crate) enum Call {
     Access { path: String, found: bool },
     Unlink { path: String, done: bool },
     Rename { from: String, to: String, done: bool },
-    // A read or write that transferred nothing on the phone.
+    // A failed read or write.
     Failed,
 }
 
-/// The largest transfer of one call. A larger one is a damaged line.
+/// The maximum transfer of a call. A larger value means that the line is damaged.
 const CALL_BYTES_MAX: u64 = 1 << 30;
-/// The largest file on a phone. A damaged offset beyond it would fill the device.
+/// The maximum file size on a phone. A larger, damaged offset could fill the device.
 const OFFSET_MAX: u64 = 1 << 36;
 
-/// The workload that replays a trace.
+/// Returns the workload that replays a trace.
 #[must_use]
 pub fn workload(trace: &Path) -> Workload {
     let step = Step::Replay { trace: trace.to_owned(), place: "data".to_owned() };
     Workload {
         name: "mobigen".to_owned(),
         title: format!("replay of {}", trace.display()),
-        about: "System calls recorded on a phone, replayed by as many threads at the recorded times."
-            .to_owned(),
-        places: [("data".to_owned(), "every file of the trace".to_owned())].into(),
+        about:
+            "Replays system calls recorded on a phone with the same number of threads, at the recorded times."
+                .to_owned(),
+        places: [("data".to_owned(), "all files of the trace".to_owned())].into(),
         phases: vec![Phase {
             name: "replay".to_owned(),
             threads: vec![Thread { name: "replay".to_owned(), instances: 1, steps: vec![step] }],
@@ -82,17 +81,17 @@ pub fn workload(trace: &Path) -> Workload {
     }
 }
 
-/// Reads a complete trace. Empty lines are skipped.
+/// Parses a trace. Skips empty lines.
 ///
 /// # Errors
-/// The first line that is none of the above; and a trace without any.
+/// If a line is not a known call, or the trace is empty.
 pub(crate) fn parse(text: &str, origin: &str) -> Result<Vec<Line>, WorkloadError> {
     if text.trim().is_empty() {
         return Err(WorkloadError::Trace {
             origin: origin.to_owned(),
             line: 1,
             text: String::new(),
-            problem: "it is empty; record again".to_owned(),
+            problem: "the trace is empty; record again".to_owned(),
         });
     }
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
@@ -132,11 +131,7 @@ fn parse_line(line: &str) -> Result<Line, String> {
             let Some(bytes) = words.moved()? else {
                 return Ok(Line { thread, at_us, call: Call::Failed });
             };
-            if name.contains("read") {
-                Call::Read { descriptor, offset, bytes }
-            } else {
-                Call::Write { descriptor, offset, bytes }
-            }
+            Call::Transfer { descriptor, offset, bytes, is_write: name.contains("write") }
         }
         "fsync" => Call::Sync { descriptor: words.number("a descriptor")?, data_only: false },
         "fdatasync" => Call::Sync { descriptor: words.number("a descriptor")?, data_only: true },
@@ -151,7 +146,7 @@ fn parse_line(line: &str) -> Result<Line, String> {
         "access" => Call::Access { path: words.path()?, found: words.succeeded()? },
         "unlink" => Call::Unlink { path: words.path()?, done: words.succeeded()? },
         "rename" => Call::Rename { from: words.path()?, to: words.path()?, done: words.succeeded()? },
-        other => return Err(format!("no call that can be replayed is called `{other}`")),
+        other => return Err(format!("`{other}` is not a call that can be replayed")),
     };
     Ok(Line { thread, at_us, call })
 }
@@ -168,24 +163,24 @@ impl<'a> Words<'a> {
 
     fn number<T: std::str::FromStr>(&mut self, expected: &str) -> Result<T, String> {
         let word = self.word(expected)?;
-        word.parse().map_err(|_| format!("`{word}` stands where {expected} should be"))
+        word.parse().map_err(|_| format!("expected {expected}, found `{word}`"))
     }
 
     fn bounded(&mut self, expected: &str, most: u64) -> Result<u64, String> {
         let number = self.number(expected)?;
         if number > most {
-            return Err(format!("{number} is more than {expected} can be ({most})"));
+            return Err(format!("{number} is too large for {expected}; the maximum is {most}"));
         }
         Ok(number)
     }
 
-    /// Bytes that a call transferred; `None` if it failed.
+    /// Parses the number of transferred bytes; `None` if the call failed.
     fn moved(&mut self) -> Result<Option<u64>, String> {
         let bytes: i64 = self.number("bytes")?;
         match u64::try_from(bytes) {
             Err(_) => Ok(None),
             Ok(bytes) if bytes <= CALL_BYTES_MAX => Ok(Some(bytes)),
-            Ok(bytes) => Err(format!("{bytes} is more than bytes can be ({CALL_BYTES_MAX})")),
+            Ok(bytes) => Err(format!("{bytes} bytes are too many; the maximum is {CALL_BYTES_MAX}")),
         }
     }
 
@@ -201,7 +196,7 @@ impl<'a> Words<'a> {
             return Ok(Target::Named(relative(path)?));
         }
         let word = self.word("a path")?;
-        // The tool cut the first letters of some paths; the rest still ends with a quote.
+        // The tool truncated the beginning of some paths; the rest still ends with a quote.
         match word.strip_suffix('"') {
             Some(path) => Ok(Target::Named(relative(path)?)),
             None => Ok(Target::Unnamed),
@@ -216,23 +211,23 @@ impl<'a> Words<'a> {
     }
 }
 
-/// Refuses a path that leaves the place of the replay.
+/// Makes a path relative. Fails if it leaves the place of the replay.
 fn relative(path: &str) -> Result<String, String> {
     let mut parts = Vec::new();
     for part in Path::new(path).components() {
         match part {
-            Component::Normal(part) => parts.push(part.to_str().ok_or("a path that is not text")?),
+            Component::Normal(part) => parts.push(part.to_str().ok_or("the path is not valid text")?),
             Component::RootDir | Component::CurDir => {}
             Component::ParentDir if !parts.is_empty() => {
                 parts.pop();
             }
             Component::ParentDir | Component::Prefix(_) => {
-                return Err(format!("`{path}` leads out of its place"));
+                return Err(format!("`{path}` leaves its place"));
             }
         }
     }
     if path.is_empty() || path.contains('\0') {
-        return Err(format!("`{path}` names no file"));
+        return Err(format!("`{path}` is not the path of a file"));
     }
     if parts.is_empty() {
         parts.push(".");
@@ -261,9 +256,12 @@ mod tests {
         for (text, expected) in [
             (
                 "3 50 pread 27 18740699 30",
-                at(Call::Read { descriptor: 27, offset: Some(18_740_699), bytes: 30 }),
+                at(Call::Transfer { descriptor: 27, offset: Some(18_740_699), bytes: 30, is_write: false }),
             ),
-            ("3 50 write 36 4", at(Call::Write { descriptor: 36, offset: None, bytes: 4 })),
+            (
+                "3 50 write 36 4",
+                at(Call::Transfer { descriptor: 36, offset: None, bytes: 4, is_write: true }),
+            ),
             (
                 "3 50 open \"/a b/c\" O_RDWR|O_CREAT|O_EXCL 7",
                 at(Call::Open { target: named("a b/c"), flags, descriptor: 7 }),
@@ -280,12 +278,12 @@ mod tests {
             ("3 50 fsync 5 0", at(Call::Sync { descriptor: 5, data_only: false })),
             ("3 50 read 173 -1", at(Call::Failed)),
             ("3 50 stat64 \"/a/b/..\" 0", at(Call::Stat { path: "a".to_owned(), found: true })),
-            ("3 50 ioctl 5 0", Err("no call that can be replayed is called `ioctl`")),
+            ("3 50 ioctl 5 0", Err("`ioctl` is not a call that can be replayed")),
             ("3 50 read 5", Err("bytes is missing")),
-            ("3 x read 5 1", Err("`x` stands where microseconds should be")),
-            ("3 50 unlink \"/a/../../b\" 0", Err("`/a/../../b` leads out of its place")),
+            ("3 x read 5 1", Err("expected microseconds, found `x`")),
+            ("3 50 unlink \"/a/../../b\" 0", Err("`/a/../../b` leaves its place")),
             ("3 50 unlink \"/a", Err("a path's closing quote is missing")),
-            ("3 50 write 5 99999999999", Err("99999999999 is more than bytes can be (1073741824)")),
+            ("3 50 write 5 99999999999", Err("99999999999 bytes are too many; the maximum is 1073741824")),
         ] {
             assert_eq!(
                 parse_line(text).as_ref().map_err(String::as_str),
@@ -294,7 +292,7 @@ mod tests {
             );
         }
         let error = parse("1 0 write 36 4\n\n1 0 nap 5\n", "x.txt").expect_err("no such call").to_string();
-        assert_eq!(error, "x.txt, line 3: `1 0 nap 5`: no call that can be replayed is called `nap`");
+        assert_eq!(error, "x.txt, line 3: `1 0 nap 5`: `nap` is not a call that can be replayed");
         assert!(parse("\n", "x.txt").is_err(), "nothing to replay");
     }
 
@@ -314,7 +312,7 @@ mod tests {
             assert_eq!((amounts.syncs, amounts.syncs_skipped), if no_sync { (0, 3) } else { (3, 0) });
             assert_eq!(amounts.file_bytes_written, 4 + 512 + 4 + 4096 + 1);
             assert_eq!(amounts.file_bytes_read, 30 + 4096 + 16);
-            // Not replayed: four calls on /proc and /dev, the open that failed on the phone.
+            // Not replayed: four calls on /proc and /dev, and the failed open.
             assert_eq!((amounts.calls_replayed, amounts.calls_left_out), (24, 5));
             assert_eq!(amounts.files_deleted, 1);
             let data = directory.path().join("data/data/data/org.example.notes");

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 macro_rules! amounts {
     ($($(#[$doc:meta])* $name:ident)*) => {
-        /// Amounts that the app itself asked for. A recording, not this type, has the amounts that reach the device.
+        /// Amounts requested by the app. The amounts that reach the device are in recordings.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         pub struct Amounts {
             $($(#[$doc])* pub $name: u64,)*
@@ -21,13 +21,13 @@ macro_rules! amounts {
 }
 
 amounts! {
-    /// Files made.
+    /// Files created.
     files_created
     /// Files deleted.
     files_deleted
-    /// Bytes written to files, without SQLite's own.
+    /// Bytes written to files, without SQLite's files.
     file_bytes_written
-    /// Bytes read from files, without SQLite's own.
+    /// Bytes read from files, without SQLite's files.
     file_bytes_read
     /// Write calls on files.
     file_writes
@@ -35,56 +35,55 @@ amounts! {
     file_reads
     /// `fsync` and `fdatasync` calls on files and directories.
     syncs
-    /// Syncs left out because an override says so.
+    /// Syncs skipped because of an override.
     syncs_skipped
-    /// SQL statements run, `BEGIN` and `COMMIT` not counted.
+    /// SQL statements executed, without `BEGIN` and `COMMIT`.
     statements
-    /// SQLite transactions that wrote and committed, including those of single statements (autocommit).
+    /// Committed SQLite write transactions, including single statements (autocommit).
     transactions
-    /// Rows that statements returned.
+    /// Rows returned by statements.
     rows_read
     /// Bytes of text and blobs bound to statements.
     sql_bytes_bound
-    /// HTTP requests answered.
+    /// HTTP requests with a response.
     http_requests
     /// Bytes of HTTP bodies received.
     bytes_fetched
     /// Bytes of HTTP bodies sent.
     bytes_sent
-    /// Nanoseconds asked to pause, summed over threads.
+    /// Nanoseconds of requested pauses, summed over threads.
     think_ns
-    /// Bytes that went through processor work.
+    /// Bytes processed by CPU work.
     bytes_worked
     /// System calls replayed from a trace.
     calls_replayed
-    /// Calls of a trace that were not replayed because they are not for a file on the device, such as a call on
-    /// `/proc`.
+    /// Trace calls that were not replayed because their file is not on the device, such as in `/proc`.
     calls_left_out
 }
 
-/// One phase's time and amounts.
+/// A phase's time and amounts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PhaseOutcome {
     /// The phase's name.
     pub name: String,
-    /// Monotonic nanoseconds at its start.
+    /// Start, in monotonic nanoseconds.
     pub start_ns: u64,
-    /// Nanoseconds it took.
+    /// Duration in nanoseconds.
     pub wall_ns: u64,
     /// The amounts of its operations.
     pub amounts: Amounts,
 }
 
-/// One step's time.
+/// A step's time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepOutcome {
-    /// Its path, such as `browse/ui/1.2`: phase, thread, then the step's number at each depth, from one.
+    /// Its path, such as `browse/ui/1.2`: phase, thread, then the step's number at each depth, from 1.
     pub key: String,
     /// The kind of step, such as `sql`.
     pub kind: String,
-    /// Operations done: files, requests, statements or objects, whichever its `count` counts.
+    /// Operations done, in the unit of the step's `count`: files, requests, statements or objects.
     pub count: u64,
-    /// Nanoseconds in it, summed.
+    /// Total nanoseconds.
     pub total_ns: u64,
     /// Nanoseconds of its longest single operation.
     pub longest_ns: u64,
@@ -93,9 +92,9 @@ pub struct StepOutcome {
 /// A database file at the end of the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatabaseOutcome {
-    /// The journal mode that was in force.
+    /// The effective journal mode.
     pub journal: String,
-    /// The synchronous setting that was in force.
+    /// The effective synchronous setting.
     pub synchronous: String,
     /// Bytes of the main file.
     pub bytes: u64,
@@ -104,9 +103,9 @@ pub struct DatabaseOutcome {
 /// The files of one group at the end of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilesOutcome {
-    /// How many there are.
+    /// Number of files.
     pub count: u64,
-    /// Their bytes together.
+    /// Their total size in bytes.
     pub bytes: u64,
 }
 
@@ -115,24 +114,24 @@ pub struct FilesOutcome {
 pub struct Outcome {
     /// The workload's name.
     pub workload: String,
-    /// The share of the full amount that was run.
+    /// The scale of the run, relative to the full amount.
     pub scale: f64,
     /// The seed of all content and choices.
     pub seed: u64,
-    /// The SQLite that ran, such as `3.50.4`.
+    /// The SQLite version, such as `3.50.4`.
     pub sqlite_version: String,
-    /// Monotonic nanoseconds at the start.
+    /// Start, in monotonic nanoseconds.
     pub start_ns: u64,
     /// Nanoseconds from start to end, including closing the databases.
     pub wall_ns: u64,
     /// The sum of all phases.
     pub amounts: Amounts,
-    /// By phase, in order.
+    /// Phases, in order.
     pub phases: Vec<PhaseOutcome>,
-    /// By step, in the order of the definition.
+    /// Steps, in the order of the definition.
     pub steps: Vec<StepOutcome>,
-    /// By database.
+    /// Databases, by name.
     pub databases: BTreeMap<String, DatabaseOutcome>,
-    /// By group of files.
+    /// Groups of files, by name.
     pub files: BTreeMap<String, FilesOutcome>,
 }

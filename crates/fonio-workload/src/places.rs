@@ -1,4 +1,4 @@
-//! The directories of a workload's places, and the changes that a fix makes to a workload.
+//! The directories of a workload's places, and a fix's overrides.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,16 +11,16 @@ use crate::error::WorkloadError;
 /// A directory for each place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Places {
-    /// The directory below which every place that is not in `named` has a directory of its name.
+    /// The parent directory of all places that are not in `named`; each gets a directory with its name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub root: Option<PathBuf>,
-    /// Places named one by one.
+    /// Directories of single places.
     #[serde(default)]
     pub named: BTreeMap<String, PathBuf>,
 }
 
 impl Places {
-    /// All places below one directory.
+    /// Puts all places below one directory.
     #[must_use]
     pub fn under(root: &Path) -> Self {
         Places { root: Some(root.to_owned()), named: BTreeMap::new() }
@@ -31,17 +31,17 @@ impl Places {
     }
 }
 
-/// The changes that a fix makes below an unchanged app. In every map and set, `*` stands for all names.
+/// The changes of a fix below an unchanged app. In every map and set, `*` means all names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Overrides {
-    /// Another directory for a place: the web cache in RAM, the database on a log-structured file system.
+    /// Another directory for a place, such as RAM for the web cache.
     pub places: BTreeMap<String, PathBuf>,
     /// Other settings for a database.
     pub databases: BTreeMap<String, DatabaseOverride>,
-    /// Places whose files are not synced, regardless of the steps.
+    /// Places without file syncs, regardless of the steps.
     pub no_sync_places: BTreeSet<String>,
-    /// Databases that run with `synchronous = off`, regardless of all other settings.
+    /// Databases with `synchronous = off`, regardless of all other settings.
     pub no_sync_databases: BTreeSet<String>,
 }
 
@@ -55,14 +55,14 @@ pub struct DatabaseOverride {
     pub synchronous: Option<Synchronous>,
     /// Pages between checkpoints of a write-ahead log.
     pub autocheckpoint: Option<u32>,
-    /// A directory of its own.
+    /// Its own directory.
     pub directory: Option<PathBuf>,
 }
 
 const ALL: &str = "*";
 
 impl Overrides {
-    /// Checks that the workload has every place and database that is named.
+    /// Checks that the workload has all named places and databases.
     pub(crate) fn check(&self, workload: &Workload) -> Result<(), WorkloadError> {
         let places: Vec<&str> = workload.places.keys().map(String::as_str).collect();
         let databases: Vec<&str> = workload.databases.keys().map(String::as_str).collect();
@@ -88,7 +88,7 @@ impl Overrides {
         !self.no_sync_places.contains(place) && !self.no_sync_places.contains(ALL)
     }
 
-    /// The override for a database by its name, or else the one for all databases.
+    /// Returns the override for a database, or else the override for all databases.
     pub(crate) fn database<T>(&self, name: &str, pick: impl Fn(&DatabaseOverride) -> Option<T>) -> Option<T> {
         [name, ALL].into_iter().filter_map(|key| self.databases.get(key)).find_map(pick)
     }
@@ -101,7 +101,7 @@ impl Overrides {
     }
 }
 
-/// Every place's directory, overrides applied.
+/// Returns the directory of each place, with overrides applied.
 pub(crate) fn resolve(
     workload: &Workload,
     places: &Places,
@@ -109,7 +109,7 @@ pub(crate) fn resolve(
 ) -> Result<BTreeMap<String, PathBuf>, WorkloadError> {
     let directory = |place: &String, about: &String| {
         let moved = overrides.places.get(place).cloned();
-        // Several places may go to one directory of RAM, so each gets a folder there.
+        // Several places can share one directory, so each gets its own folder.
         let moved_with_all = || overrides.places.get(ALL).map(|all| all.join(place));
         moved.or_else(moved_with_all).or_else(|| places.of(place)).ok_or_else(|| {
             WorkloadError::PlaceMissing {

@@ -1,35 +1,35 @@
 //! Scales a workload and keeps the ratio between its steps.
 //!
-//! A step is run *count* times in each of the *rounds* that the repeats around it make: its total is their product. At
-//! scale s every step's total becomes `round(total × s)`, at least 1, so the ratio between any two steps stays, but for
-//! rounding. Repeats shrink first; where they cannot (one launch cannot be a tenth of a launch) the counts inside
-//! shrink, spread evenly over the rounds that are left. Sizes of requests and of batches never change.
+//! A step's total is its *count* multiplied by the *rounds* of all enclosing repeats. At scale s, each total
+//! becomes `round(total × s)`, at least 1, so the ratio between any two steps stays the same except for
+//! rounding. Repeats are reduced first. If they cannot be reduced further (there is no tenth of a launch),
+//! the inner counts are reduced, spread evenly over the remaining rounds. Request sizes and batch sizes never
+//! change.
 
 use crate::definition::Step;
 
-/// A step with its amount at a scale.
+/// A step with its scaled amount.
 #[derive(Debug)]
 pub(crate) struct Planned<'a> {
     pub(crate) step: &'a Step,
-    /// Its number at each depth, from one, such as `2.1`.
+    /// Its number at each depth, from 1, such as `2.1`.
     pub(crate) key: String,
-    /// For a repeat or a transaction: rounds of it in each round around it.
+    /// For a repeat or a transaction: its rounds in each enclosing round.
     pub(crate) times: u64,
     /// For any other step: operations in the complete run.
     pub(crate) total: u64,
-    /// Rounds that the total is spread over.
+    /// The rounds over which the total is spread.
     pub(crate) rounds: u64,
-    /// Position among the plan's steps, inner ones counted, for statistics.
+    /// Index among all steps of the plan, including inner steps, for statistics.
     pub(crate) index: usize,
     pub(crate) inner: Vec<Planned<'a>>,
 }
 
-/// `count × scale`, rounded, at least 1.
+/// Returns `count × scale`, rounded, at least 1.
 pub(crate) fn scaled(count: u64, scale: f64) -> u64 {
     ((count as f64 * scale).round() as u64).max(1)
 }
 
-/// Plans `steps`.
 pub(crate) fn plan(steps: &[Step], scale: f64) -> Vec<Planned<'_>> {
     let mut index = 0;
     plan_within(steps, scale, Around { full: 1, rounds: 1, left: scale }, "", &mut index)
@@ -37,11 +37,9 @@ pub(crate) fn plan(steps: &[Step], scale: f64) -> Vec<Planned<'_>> {
 
 #[derive(Clone, Copy)]
 struct Around {
-    /// Rounds at full scale.
     full: u64,
-    /// Rounds as planned.
     rounds: u64,
-    /// The factor by which the repeats around it could not shrink.
+    /// The factor that the enclosing repeats could not apply.
     left: f64,
 }
 
@@ -66,7 +64,7 @@ fn plan_within<'a>(
             let within = Around { full, rounds: around.rounds * times, left };
             (times, plan_within(step.inner(), scale, within, &format!("{key}."), index))
         };
-        // A pause or a replay is part of its round, however many rounds there are.
+        // Pauses and replays occur in every round, regardless of the scale.
         let total = match step {
             Step::Think { .. } | Step::Replay { .. } | Step::Evict { .. } => around.rounds,
             _ => scaled(full, scale),
@@ -76,19 +74,18 @@ fn plan_within<'a>(
     planned
 }
 
-/// Returns how many of `total` operations fall in round `round` of `rounds`, spread as evenly as integers
-/// allow.
+/// Returns how many of `total` operations belong to round `round` of `rounds`, spread as evenly as possible.
 pub(crate) fn due(total: u64, rounds: u64, round: u64) -> u64 {
     let before = |round: u64| u128::from(total) * u128::from(round) / u128::from(rounds);
     (before(round + 1) - before(round)) as u64
 }
 
-/// Counts the operations of a complete plan, for progress.
+/// Counts all operations of a plan, for progress.
 pub(crate) fn operations(plan: &[Planned<'_>]) -> u64 {
     plan.iter().map(|step| if step.inner.is_empty() { step.total } else { operations(&step.inner) }).sum()
 }
 
-/// Steps of a plan, inner ones among them.
+/// Counts the steps of a plan, including inner steps.
 pub(crate) fn steps(plan: &[Planned<'_>]) -> usize {
     plan.iter().map(|step| 1 + steps(&step.inner)).sum()
 }
@@ -108,7 +105,6 @@ mod tests {
         Step::Repeat { times, mark: None, steps }
     }
 
-    /// Runs a plan by hand and counts.
     fn executed(plan: &[Planned<'_>], round: u64, into: &mut Vec<u64>) {
         for step in plan {
             if step.inner.is_empty() {
@@ -153,7 +149,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
-        /// The oracle is the definition: each step's total is its full total times the scale, rounded, at least 1.
+        /// Each step's total must be its full total multiplied by the scale, rounded, at least 1.
         #[test]
         fn the_mix_is_kept(steps in prop::collection::vec(tree(), 1..4), scale in 0.001_f64..3.0) {
             let mut full = Vec::new();

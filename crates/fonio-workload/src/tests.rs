@@ -1,4 +1,4 @@
-//! Every shipped workload, run for real at a tiny scale.
+//! Runs every shipped workload at a tiny scale.
 
 use std::path::Path;
 

@@ -1,10 +1,10 @@
-//! The exit codes: those of `fonio_recorder::exit`, and whether the user gave a command.
+//! The exit codes of `fonio_recorder::exit`, and whether the user gave a command.
 
 use std::ffi::OsString;
 
 pub use fonio_recorder::exit::{Exit, NotShown, end, table, usage};
 
-/// Returns whether the words call a verb that runs a command of the user, and name one after `--`.
+/// Returns whether the words contain a user's command after `--`, for a verb that runs one.
 pub fn has_command(verbs: &clap::Command, words: &[OsString]) -> bool {
     let Some(at) = words.iter().position(|word| word == "--") else { return false };
     let mut verb = verbs;
@@ -14,7 +14,6 @@ pub fn has_command(verbs: &clap::Command, words: &[OsString]) -> bool {
     at + 1 < words.len() && verb.get_arguments().any(is_command)
 }
 
-/// Returns whether an argument is the command after `--`.
 fn is_command(argument: &clap::Arg) -> bool {
     let names = argument.get_value_names().unwrap_or_default();
     argument.is_last_set() && names.iter().any(|name| name == "CMD")

@@ -1,4 +1,4 @@
-//! Turns the filters on the command line into those of the analysis.
+//! Converts the filters of the command line for the analysis.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,7 +10,7 @@ use fonio_core::{Meta, Request, RowSink, Wait, forward_rows};
 use crate::cli::{FilterArgs, Reading};
 use crate::input::Subject;
 
-/// Returns the filter of `arguments`; `None` if they have none. Devices have the names that the subject gives them.
+/// Returns the filter of `arguments`, or `None` if there are no filters. Devices are named as in the subject.
 pub fn options(arguments: &FilterArgs, subject: &Subject) -> Result<Option<FilterOptions>> {
     let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let (tids, comms): (Vec<_>, Vec<_>) = arguments
@@ -54,7 +54,7 @@ fn device(name: &str, subject: &Subject) -> Result<String> {
     bail!("the recording has no device {name}; it has {}", known.join(", "))
 }
 
-/// Pours `subject` through the filter into `sink`, which orders the rows itself.
+/// Passes the rows of `subject` through the filter to `sink`, which sorts the rows itself.
 pub fn pour_unordered(
     subject: Subject,
     reading: &Reading,
@@ -67,7 +67,7 @@ pub fn pour_unordered(
     }
 }
 
-/// Pours `subject` through the filter into `sink`, in the order of the tables.
+/// Passes the rows of `subject` through the filter to `sink`, in table order.
 pub fn pour(
     subject: Subject,
     reading: &Reading,
@@ -80,7 +80,7 @@ pub fn pour(
     }
 }
 
-/// Passes rows on until a signal asks to stop; then it fails, so that the next sink removes what it has made.
+/// Passes rows on until a signal requests a stop; then it fails, so that the next sink removes its output.
 pub struct UntilStopped<'a> {
     sink: &'a mut dyn RowSink,
     stop: &'a AtomicBool,

@@ -24,7 +24,7 @@ use crate::progress::{Done, Progress};
 pub enum Subject {
     /// A recording of fonio.
     Recording(Box<Recording>),
-    /// A stall that a watch kept.
+    /// A stall that a watch recorded.
     Kept(Box<Kept>, PathBuf),
     /// A foreign trace.
     Trace(Trace),
@@ -94,7 +94,7 @@ impl Subject {
         }
     }
 
-    /// Returns the name to show for the subject.
+    /// Returns the display name of the subject.
     pub fn name(&self) -> String {
         match self {
             Subject::Recording(recording) => recording.dir().display().to_string(),
@@ -110,8 +110,8 @@ impl Subject {
         }
     }
 
-    /// Pushes every row into `sink`, requests and bios in the order of their tables. A trace is read on a second
-    /// processor, ahead of `sink`, if there is one.
+    /// Pushes every row into `sink`, with requests and bios in table order. A trace is read by a second
+    /// thread, ahead of `sink`, if the machine has a second processor.
     pub fn pour(self, reading: &Reading, sink: &mut dyn RowSink) -> Result<Meta> {
         match self {
             Subject::Recording(recording) => {
@@ -126,7 +126,7 @@ impl Subject {
             }
             Subject::Kept(kept, _) => Ok(kept.pour(sink)?),
             Subject::Trace(trace) => {
-                // The rows are put in order before they are handed over: that divides the work about equally.
+                // The reading thread also sorts the rows: this divides the work about equally.
                 hand_over(sink, |sink| {
                     let mut sequencer = Sequencer::new(sink, SequencerOptions::default());
                     let meta = trace.read(reading, &mut sequencer)?;
@@ -137,7 +137,7 @@ impl Subject {
         }
     }
 
-    /// Like [`pour`](Subject::pour), for a sink that orders the rows itself.
+    /// Like [`pour`](Subject::pour), for a sink that sorts the rows itself.
     pub fn pour_unordered(self, reading: &Reading, sink: &mut dyn RowSink) -> Result<Meta> {
         match self {
             Subject::Trace(trace) => hand_over(sink, |sink| trace.read(reading, sink)),
@@ -170,7 +170,10 @@ impl Trace {
             && let Some(prefix) = per_cpu_prefix(path)
             && per_cpu_files(&prefix)?.len() > 1
         {
-            say!("note: reading the file of one processor only; `{}` names all of them", prefix.display());
+            say!(
+                "note: reading the file of one CPU only; `{}` names the files of all CPUs",
+                prefix.display()
+            );
         }
         let _progress = Progress::of("Reading the trace", Done::Bytes(done, total));
         let mut reader = open(inputs, &ReadOptions { csv: reading.csv.clone(), format: reading.format })?;
@@ -180,7 +183,6 @@ impl Trace {
     }
 }
 
-/// Counts the bytes read through it.
 struct Counted {
     inner: Box<dyn Read + Send>,
     done: Arc<AtomicU64>,

@@ -45,7 +45,8 @@ fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
     if cli.json && cli.command.is_some() {
         return Err(Cli::command().error(
             ErrorKind::ArgumentConflict,
-            "--json before a command is for the summary of the storage; write it after the command: `fonio COMMAND --json`",
+            "--json before a command applies only to the storage summary; write it after the command: \
+             `fonio COMMAND --json`",
         ));
     }
     Ok(cli)

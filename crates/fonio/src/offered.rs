@@ -1,4 +1,4 @@
-//! The fix to try first on this machine, after a recording was explained.
+//! The fix to try first on this machine, for the report of a recording.
 
 use std::path::Path;
 
@@ -7,10 +7,10 @@ use fonio_analysis::{Analysis, Severity};
 use fonio_core::Meta;
 use fonio_experiment::Candidate;
 
-/// Returns up to two commands to try first, for the findings that users may notice. The first command applies
-/// the fix of the most important finding that has one. The second measures the first fix that can be switched
-/// while programs run. Both are returned only if this is the machine that was recorded, and the fix can still
-/// be made on it.
+/// Returns up to two commands to try first, based on findings that users can notice. The first command
+/// applies the fix for the most important finding that has one. The second measures the first fix that can be
+/// switched while programs run. A command is returned only if the recording is from this machine and the fix
+/// can still be applied.
 pub fn offered(analysis: &Analysis, meta: &Meta) -> Vec<String> {
     if meta.host.name.as_deref() != rustix::system::uname().nodename().to_str().ok() {
         return Vec::new();
@@ -18,27 +18,27 @@ pub fn offered(analysis: &Analysis, meta: &Meta) -> Vec<String> {
     let felt = analysis.findings.iter().filter(|finding| finding.severity >= Severity::Medium);
     let here: Vec<Here<'_>> = felt.filter_map(|finding| Here::of(finding.command.as_deref()?)).collect();
     let first = here.first().map(|Here { fix, place, .. }| {
-        format!("sudo fonio fix apply {fix}{place} (try this; sudo fonio fix undo {fix} takes it back)")
+        format!("sudo fonio fix apply {fix}{place} (try this; sudo fonio fix undo {fix} removes it)")
     });
     let unit = blocked_unit(analysis).map(|unit| format!(" --unit {unit}")).unwrap_or_default();
     let live = here.iter().find(|here| here.can_switch).map(|Here { fix, place, .. }| {
-        format!("sudo fonio fix trial {fix}{place}{unit} (measure what it gains, in ten minutes)")
+        format!("sudo fonio fix trial {fix}{place}{unit} (measures its gain in ten minutes)")
     });
     first.into_iter().chain(live).collect()
 }
 
-/// The unit of the program that was blocked for the longest time, if systemd started it.
+/// Returns the systemd unit of the program that was blocked longest, if any.
 fn blocked_unit(analysis: &Analysis) -> Option<&str> {
     let mut programs = analysis.blocked.iter().flat_map(|blocked| &blocked.programs);
     let unit = programs.find(|program| program.role == Role::OfInterest)?.unit.as_deref();
     unit.filter(|unit| unit.ends_with(".service"))
 }
 
-/// A fix that can be made on this machine.
+/// A fix that can be applied to this machine.
 struct Here<'a> {
     /// Its name: `bfq`.
     fix: &'a str,
-    /// The device, file or unit, as a word for the shell with a space before it, or nothing.
+    /// The device, file or unit, quoted for the shell, with a leading space; empty if none is needed.
     place: &'a str,
     /// Whether it can be switched back and forth while programs run.
     can_switch: bool,

@@ -1,4 +1,4 @@
-//! Shows the answer in the requested form.
+//! Prints results in the requested format.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -20,18 +20,18 @@ use crate::offered::offered;
 
 /// The analysis of one recording or trace.
 pub struct Explained {
-    /// The name that the user gave it.
+    /// The name that the user gave.
     pub name: String,
     pub analysis: Analysis,
     pub meta: Meta,
 }
 
-/// Parses the budgets on the command line. This happens before the work, so that a typing error costs no time.
+/// Parses the budgets on the command line. Runs before the analysis, so that a typing error costs no time.
 pub fn budgets(output: &Output) -> Result<Vec<Budget>> {
     output.budget.iter().map(|text| Ok(Budget::parse(text)?)).collect()
 }
 
-/// How much of a report the terminal shows.
+/// The amount of a report that the terminal shows.
 #[derive(Clone, Copy, Debug)]
 pub enum Extent<'a> {
     /// One screen, ending with these commands.
@@ -40,7 +40,7 @@ pub enum Extent<'a> {
     All,
 }
 
-/// Shows the analysis and checks it against the budgets.
+/// Shows the analysis and checks the budgets.
 pub fn show(
     explained: &Explained,
     output: &Output,
@@ -68,7 +68,8 @@ pub fn show(
     judge(explained, &outcomes, None)
 }
 
-/// Returns the exit code for one of several recordings; its broken and kept budgets are printed with its name.
+/// Checks the budgets of one of several recordings, prints the results with its name, and returns the exit
+/// code.
 pub fn verdict(explained: &Explained, budgets: &[Budget]) -> Result<Exit> {
     judge(explained, &evaluate(&explained.analysis, budgets)?, Some(&explained.name))
 }
@@ -76,7 +77,7 @@ pub fn verdict(explained: &Explained, budgets: &[Budget]) -> Result<Exit> {
 fn judge(explained: &Explained, outcomes: &[Outcome], name: Option<&str>) -> Result<Exit> {
     for outcome in outcomes {
         let of = name.map(|name| format!(" of {name}")).unwrap_or_default();
-        // Standard output must hold only the JSON or Markdown.
+        // Standard output must contain only the JSON or Markdown.
         say!("budget{of}: {}", outcome.sentence);
     }
     Ok(if !explained.analysis.validity.ok {
@@ -150,19 +151,18 @@ fn terminal_style(colour: Colour) -> TerminalStyle {
         .iter()
         .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
         .unwrap_or_default();
-    // A file or pipe can take UTF-8; a terminal can if its locale says so.
+    // Files and pipes accept UTF-8; a terminal does if its locale says so.
     let unicode = !io::stdout().is_terminal() || locale.to_uppercase().replace('-', "").contains("UTF8");
     let plain = TerminalStyle::PLAIN;
     let (width, height) = (columns().unwrap_or(plain.width), lines().unwrap_or(plain.height));
     TerminalStyle { colour: wants_colour(colour), width, height, unicode, ..plain }
 }
 
-/// The terminal's number of columns, or that of `COLUMNS`; `None` if the output goes elsewhere.
+/// Returns the terminal's number of columns, or `COLUMNS`; `None` if the output is not a terminal.
 pub fn columns() -> Option<usize> {
     of_environment("COLUMNS").or_else(|| Some(usize::from(terminal_size::terminal_size()?.0.0)))
 }
 
-/// The terminal's number of lines, or that of `LINES`.
 fn lines() -> Option<usize> {
     of_environment("LINES").or_else(|| Some(usize::from(terminal_size::terminal_size()?.1.0)))
 }
@@ -171,12 +171,12 @@ fn of_environment(name: &str) -> Option<usize> {
     std::env::var(name).ok()?.parse().ok().filter(|number| *number > 0)
 }
 
-/// Standard output for text: on a terminal, lines that fit it.
+/// Returns standard output for text, wrapped to the width of a terminal.
 pub fn screen() -> Fitted<io::StdoutLock<'static>> {
     Fitted::new(io::stdout().lock(), columns().map_or(usize::MAX, |columns| columns.max(WIDTH_MIN)))
 }
 
-/// Prints a document as JSON, without a limit to its lines.
+/// Prints a document as JSON, without wrapping lines.
 pub fn json(document: &impl Serialize) -> Result<Exit> {
     writeln!(io::stdout(), "{}", serde_json::to_string_pretty(document)?)?;
     Ok(Exit::Fine)

@@ -1,4 +1,4 @@
-//! The progress of a series of measurements, and that of other work (`fonio_system::progress`).
+//! The progress of a series of measurements and of other work (`fonio_system::progress`).
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use fonio_experiment::Measurement;
 pub use fonio_system::progress::{Done, Progress, rounded};
 use fonio_system::say;
 
-/// The progress of a series of measurements, and the remaining time if each takes as long as those before.
+/// The progress of a series of measurements. The remaining time is extrapolated from earlier measurements.
 pub struct Estimate {
     began: Instant,
     done: usize,
@@ -18,7 +18,7 @@ impl Estimate {
         Estimate { began: Instant::now(), done: 0, shown: Progress::phase("Preparing the first run") }
     }
 
-    /// Prints that `measurement` begins; `what` describes it.
+    /// Announces `measurement`, which `what` describes.
     pub fn announce<S>(&mut self, measurement: &Measurement<'_, S>, what: &str) {
         let all = measurement.measurements;
         let (at, left) = self.next(all);
@@ -26,7 +26,8 @@ impl Estimate {
         self.shown.set(format!("[{at}/{all}] {what}"), Done::Steps(at as u64 - 1, all as u64));
     }
 
-    /// Returns the number of the measurement that begins now, of `count`, and the time that is left: `, about 4 min left`.
+    /// Returns the number of the next measurement out of `count`, and the remaining time: `, about 4 min
+    /// left`.
     fn next(&mut self, count: usize) -> (usize, String) {
         let left = match self.done {
             0 => String::new(),

@@ -15,7 +15,7 @@ pub fn page(arguments: &SetupArgs, out: &Path) -> PathBuf {
 /// The default name of a series' results directory.
 pub const RESULTS: &str = "fonio-runs";
 
-/// Creates a directory that no other series uses: the one that the user named, or the first free one of `default`,
+/// Creates a directory that no other series uses: the user's, or the first free one of `default`,
 /// `default-2`, …
 pub fn results_directory(named: Option<&Path>, default: &str) -> Result<PathBuf> {
     if let Some(named) = named {
@@ -30,14 +30,15 @@ pub fn results_directory(named: Option<&Path>, default: &str) -> Result<PathBuf>
     }
     for number in 1_u32.. {
         let name = if number == 1 { default.to_owned() } else { format!("{default}-{number}") };
-        // Creating the directory claims it: two series that start at the same time get different ones.
+        // Creating the directory claims it, so two series that start at the same time get different
+        // directories.
         match fs::create_dir(&name) {
             Ok(()) => return Ok(name.into()),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error).with_context(|| format!("cannot create {name}")),
         }
     }
-    unreachable!("a directory holds fewer than 2^32 names")
+    unreachable!("a directory has fewer than 2^32 names")
 }
 
 /// Writes `summary.json` and returns its text.

@@ -1,4 +1,4 @@
-//! The roles in which fonio starts itself.
+//! The internal roles in which fonio starts itself.
 
 use std::process::Command;
 
@@ -19,7 +19,7 @@ pub fn play(role: &Role) -> Result<Exit> {
             done.save(result)?;
             say!("replayed {} accesses, {}", done.accesses, output::bytes(done.bytes));
             if done.short_reads > 0 {
-                say!("{} reads got less than in the recording", done.short_reads);
+                say!("{} reads returned fewer bytes than in the recording", done.short_reads);
             }
         }
         Role::Start { socket } => start_task(socket)?,
@@ -27,7 +27,7 @@ pub fn play(role: &Role) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// How this program starts itself in each role.
+/// Returns the command with which this program starts itself in each role.
 pub fn roles() -> Result<Roles> {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     Ok(Roles {
@@ -41,7 +41,7 @@ pub fn roles() -> Result<Roles> {
     })
 }
 
-/// Returns the command that starts this program as the process that serves an emulated device.
+/// Returns the command that starts this program as the server of an emulated device.
 pub fn device_server(roles: &Roles) -> Command {
     let mut command = Command::new(&roles.program);
     command.args(&roles.serve_device);

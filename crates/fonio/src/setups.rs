@@ -1,4 +1,4 @@
-//! The setups of a command line: each place with each file system and scheduler.
+//! The setups of a command line: each target with each file system and scheduler.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -13,7 +13,7 @@ use fonio_host::{Confirmation, Limits};
 use crate::cli::run::SetupArgs;
 use crate::commands::bench_target::check_profile;
 
-/// Returns every combination of the places, file systems and schedulers, with its name.
+/// Returns every combination of the targets, file systems and schedulers, with its name.
 pub fn setups(arguments: &SetupArgs) -> Result<Vec<(String, Setup)>> {
     let places = arguments.places();
     let matrix =
@@ -31,11 +31,11 @@ fn setup(of: &Combination<'_>, arguments: &SetupArgs) -> Result<Setup> {
         Some(kind) if kind.is_block_device() => {
             let twice = arguments.erase.as_deref() == Some(path);
             let confirmation = if twice { Confirmation::NamedTwice } else { Confirmation::NamedOnce };
-            // Checked before anything is written: each run leaves its file system on the device to the next.
+            // Checked before anything is written, because each run leaves its file system on the device.
             fonio_host::check_empty(path, confirmation)?;
             Storage::Device { path: path.to_owned(), confirmation: Confirmation::NamedTwice }
         }
-        // An invalid profile is reported before anything is begun.
+        // An invalid profile is reported before any work begins.
         _ => match MdRaid0::parse(place).transpose()? {
             Some(array) => {
                 for (profile, size) in array.sized(ByteCount(arguments.size)) {
@@ -56,7 +56,7 @@ fn setup(of: &Combination<'_>, arguments: &SetupArgs) -> Result<Setup> {
     let emulated = matches!(storage, Storage::Profile(_) | Storage::MdRaid0(_));
     ensure!(
         emulated || (arguments.fault.is_empty() && arguments.dilate == 1.0),
-        "--fault and --dilate need an emulated device; {place} is a real one"
+        "--fault and --dilate need an emulated device; {place} is real"
     );
     let in_folder = matches!(storage, Storage::Directory(_));
     let chosen = !arguments.mount_options.is_empty()

@@ -1,4 +1,4 @@
-//! The signals that end a run (SIGINT, SIGTERM and SIGHUP), and the cleanup after runs that were killed.
+//! The signals that end a run (SIGINT, SIGTERM and SIGHUP), and the cleanup after killed runs.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -9,12 +9,12 @@ use fonio_system::{say, signals};
 
 pub use fonio_system::signals::exit_code;
 
-/// Makes the signals set the returned flag from now on, instead of ending the process.
+/// Makes the signals set the returned flag instead of ending the process.
 pub fn watch() -> Result<Arc<AtomicBool>> {
     signals::watch(&signals::ENDING).context("cannot watch for Ctrl-C")
 }
 
-/// Returns the flag that SIGINT and SIGTERM set. Cleans up after runs that were killed.
+/// Returns the flag that SIGINT and SIGTERM set, after cleaning up after killed runs.
 pub fn begin() -> Result<Arc<AtomicBool>> {
     let stop = watch()?;
     recover()?;

@@ -1,4 +1,4 @@
-//! The behaviour that all verbs share: exit codes, a closed pipe, the width of screens, progress.
+//! Tests behaviour that all verbs share: exit codes, a closed pipe, the width of screens, progress.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -10,7 +10,7 @@ use fonio_testing::{Need, has, skip};
 
 use super::{Files, lines, split, text};
 
-/// Each line: the code, and the words after `fonio`. None of them needs root.
+/// The exit code and the arguments of each call. None of them needs root.
 const CODES: &str = "
     0
     0   --help
@@ -101,7 +101,6 @@ fn every_verb_has_the_exit_codes_of_the_table() {
     }
 }
 
-/// Calls that print on standard output.
 const PRINTING: &str = "
     --json
     --help
@@ -149,7 +148,6 @@ fn a_closed_pipe_is_no_error() {
     }
 }
 
-/// Calls whose output is a screen.
 const SCREENS: &str = "
     report trace
     report trace --all
@@ -168,7 +166,7 @@ const SCREENS: &str = "
     replay recording --on model:samsung_s5 --scheduler none,cfq
 ";
 
-/// Columns of a line; the texts hold no wide characters.
+/// Returns the columns of a line; the texts contain no wide characters.
 fn columns(line: &str) -> usize {
     line.chars().count()
 }
@@ -182,7 +180,7 @@ fn screens_keep_to_the_width_of_the_terminal() {
             let output =
                 files.fonio(&split(line)).env("COLUMNS", width.to_string()).output().expect("it runs");
             for shown in text(&output.stdout).lines().filter(|line| columns(line) > width) {
-                // A path or an address has a line of its own, after its indentation.
+                // A path or an address may be longer; it has its own line.
                 if shown.trim_start().contains(' ') {
                     wrong.push(format!("fonio {line}, {width} columns: {shown}"));
                 }
@@ -223,14 +221,13 @@ fn long_work_says_that_it_goes_on() {
     assert_eq!(child.wait().expect("it ends").code(), Some(0));
 }
 
-/// Sends a signal to fonio, and returns its code.
 fn end(mut child: Child, signal: &str) -> Option<i32> {
     let sent = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
     assert!(sent.expect("kill starts").success());
     child.wait().expect("it ends").code()
 }
 
-/// Returns whether block I/O can be recorded here; `said` is what fonio said otherwise.
+/// Returns whether block I/O can be recorded here; `said` is fonio's output.
 fn can_record(files: &Files) -> bool {
     if !has(&[Need::Root]) {
         return false;

@@ -1,4 +1,4 @@
-//! `fonio bench` and `fonio device fit` from outside.
+//! Runs `fonio bench` and `fonio device fit`.
 
 use std::fs;
 
@@ -13,7 +13,8 @@ fn a_dry_run_says_the_bytes_and_writes_none() {
     let words = ["--set", "four", "--range", "8MiB", "--runs", "2", "--dry-run", "--json"];
     let said = fonio(&[&["bench", "device", at][..], &words].concat());
     let volume = answer(&said);
-    // The file is laid out once; then 8 MiB in order, and 8 MiB again before 2048 random writes of 4 KiB.
+    // The file is laid out once. Then 8 MiB are written in order, and 8 MiB again before 2048 random writes
+    // of 4 KiB.
     assert_eq!(volume["writes_max_bytes"], (8 + 2 * (8 + 16 + 8)) << 20);
     assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
 }
@@ -36,8 +37,8 @@ fn concurrency_says_the_bytes_of_its_rounds() {
     let at = folder.path().to_str().expect("its name is text");
     let said = fonio(&["bench", "concurrency", at, "--range", "4MiB", "--runs", "2", "--dry-run", "--json"]);
     let volume = answer(&said);
-    // The range once, then in each round it is written before each of the two kinds of writes, and ten numbers of processes
-    // make up to 16,384 requests of 4 KiB; 3, 6, 12 and 24 processes cannot share them evenly.
+    // The range is written once, and in each round again before each of the two kinds of writes. Ten process
+    // counts each issue up to 16,384 requests of 4 KiB; 3, 6, 12 and 24 processes cannot share them evenly.
     let requests = [16384, 16384, 16383, 16384, 16380, 16384, 16380, 16384, 16368, 16384].iter().sum::<u64>();
     assert_eq!(volume["writes_max_bytes"], (4 << 20) + 2 * 2 * ((4 << 20) + requests * 4096));
     assert_eq!(volume["extent_bytes"], 4 << 20);
@@ -52,7 +53,7 @@ fn concurrency_is_not_measured_where_nothing_could_follow_from_it() {
         (&["ridata", "--apply"], "an emulated device, which is gone after the benchmark"),
         (&["ridata", "--apply", "--in", "lab:6.12"], "an emulated device, which is gone after the benchmark"),
         (&[".", "--apply", "--quick"], "leave out --quick"),
-        (&[".", "--apply", "--runs", "1"], "let --runs be 2 or more"),
+        (&[".", "--apply", "--runs", "1"], "give --runs 2 or more"),
         (&["/proc", "--apply", "--dry-run"], "name a device, or a folder on one"),
         (&["/dev/shm"], "is in memory (tmpfs), so it has no device to measure"),
     ] {

@@ -1,4 +1,4 @@
-//! Runs fonio as a user does, on real traces and on damaged ones.
+//! Runs fonio as a user does, on real and on damaged traces.
 
 use std::fs;
 use std::path::Path;
@@ -51,13 +51,13 @@ fn a_recording_is_replayed_in_models_of_schedulers() {
     }
 }
 
-/// Each line: the words after `fonio`, and words of its error message.
+/// The arguments of each call, and words of its error message.
 const WAYS_OUT: &str = "
-    replay recording --on model:samsung_s5 --scheduler x   | no model of a scheduler is called `x`
+    replay recording --on model:samsung_s5 --scheduler x   | there is no model of a scheduler `x`
     replay recording --on model:nothing                    | neither a shipped profile
     replay recording --on model:samsung_s5 --scheduler cqf | ; the nearest name is `cfq`
     replay recording --on model:samsung_s5,kingston        | one place
-    replay recording --on model:samsung_s5 --fix bfq       | --fix has no meaning
+    replay recording --on model:samsung_s5 --fix bfq       | --fix does not apply
     replay recording --on model:samsung_s5 --size 1MiB     | use --size
     report trace --budget totals.requests                  |
     report trace --budget totals.requests<=1ms             |
@@ -94,7 +94,7 @@ fn an_error_names_what_is_wrong_and_the_way_out() {
 fn filters_narrow_the_report() {
     let files = Files::new();
     let count = |options: &str| -> u64 {
-        // If no request is left, the code is 3.
+        // If no request passes the filter, the exit code is 3.
         let report = json(&files.run(&split(&format!("report trace --json {options}"))));
         report["analysis"]["totals"]["requests"].as_u64().expect("a count")
     };
@@ -125,10 +125,10 @@ fn a_damaged_trace_gives_what_could_be_read() {
     let whole = fs::read(files.path("trace")).expect("the trace");
     fs::write(files.path("cut"), &whole[..whole.len() / 2 + 11]).expect("a file");
     let text = files.shows("report cut");
-    assert!(text.contains("byte"), "the place of the damage is told: {text}");
+    assert!(text.contains("byte"), "the message says where the trace is damaged: {text}");
 }
 
-/// Any bytes give a report or an error message, never a panic.
+/// Any input gives a report or an error message, never a panic.
 #[test]
 fn hostile_traces_are_answered() {
     let files = Files::new();
@@ -180,7 +180,7 @@ fn every_export_can_be_written() {
     files.shows("report csv --json");
 }
 
-/// All bytes below a folder, as text.
+/// Returns the contents of all files below a folder, as text.
 fn bytes_below(dir: &Path) -> String {
     let entries = fs::read_dir(dir).expect("a folder").map(|entry| entry.expect("an entry").path());
     entries.map(|path| text(&fs::read(path).expect("a file"))).collect()
@@ -209,7 +209,7 @@ fn a_redacted_copy_has_the_same_figures_and_no_names() {
     assert!(!secret.is_empty(), "{:?}", names(&plain));
     for name in secret {
         assert!(!names(&first).contains(&name), "{name}");
-        // A short word can stand in any bytes.
+        // A short word can occur in any bytes by chance.
         assert!(name.len() < 6 || !bytes_below(&files.path("first")).contains(&name), "{name}");
     }
     assert_eq!(names(&files.json("report ftrace.txt --json --redact --redact-key key")), names(&first));
@@ -270,7 +270,7 @@ fn a_user_without_rights_gets_a_verdict_from_samples() {
     }
     let dir = tempfile::tempdir().expect("a temporary folder");
     std::os::unix::fs::chown(dir.path(), Some(65534), Some(65534)).expect("the folder of the user");
-    // The user may not enter the folder of the program, but may run the open file.
+    // The user may not enter the program's folder, but may run the open file.
     let program = fs::File::open(env!("CARGO_BIN_EXE_fonio")).expect("the program");
     let check = |arguments: &[&str]| {
         let mut command = std::process::Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
@@ -292,7 +292,7 @@ fn a_user_without_rights_gets_a_verdict_from_samples() {
     ]));
     assert!(report.contains("As estimates: the threads were sampled"), "{report}");
     assert!(!report.contains("requests in"), "{report}");
-    // A method that the user names is not replaced by another one.
+    // A method that the user names is not replaced.
     let output = check(&["--blocked", "tracefs"]);
     assert_eq!(code(&output), 2, "{}", stdout(&output));
     assert!(stderr(&output).contains("run the same command with sudo"), "{}", stderr(&output));
@@ -304,7 +304,7 @@ fn a_command_is_recorded_and_explained() {
     let script = "exec dd if=/dev/zero of=data bs=64k count=16 conv=fsync";
     let output = files.run(&["record", "-o", "of-command", "--", "sh", "-c", script]);
     if code(&output) != 0 {
-        // `record` uses these sentences if the machine lacks something; any other failure is a bug.
+        // `record` prints one of these if the machine lacks something; any other failure is a bug.
         let said = stderr(&output);
         let lacks =
             "needs root|no tracefs|tracefs cannot be mounted|locked down|is read-only here|no block events";
@@ -322,7 +322,7 @@ fn a_command_is_recorded_and_explained() {
     };
     assert_eq!(written_to("--file no-such-file"), 0.0);
     assert_eq!(written_to("--unit no-such-unit"), 0.0);
-    // Some file systems do not show whose data a request carries.
+    // Some file systems do not show which process's data a request carries.
     let of_file = written_to("--file dat?");
     assert!(of_file == 0.0 || of_file >= 1_048_576.0, "{of_file}");
     files.shows("record --redact -o redacted -- /bin/true");
@@ -330,8 +330,8 @@ fn a_command_is_recorded_and_explained() {
     assert!(!meta.contains("/bin/true") && meta.contains("word-"), "{meta}");
 }
 
-/// Returns whether a documented command needs neither root, a device nor a network, no word that the reader
-/// replaces, and no file of the reader's machine.
+/// Returns whether a documented command runs anywhere: without root, a device, a network, placeholders, or
+/// files of the reader's machine.
 fn can_run_anywhere(words: &[&str]) -> bool {
     let is_replaced = |word: &str| {
         word.chars().any(char::is_uppercase) && !word.chars().any(char::is_lowercase)
@@ -344,14 +344,14 @@ fn can_run_anywhere(words: &[&str]) -> bool {
         ["report" | "compare" | "import" | "export", input, ..] => !input.starts_with('/'),
         ["run"] | ["fix"] | ["fix", "show", _, ..] | ["completions", _, ..] => true,
         ["fix", option, ..] => option.starts_with("--"),
-        // Without a name, `device verify` takes a minute for all models.
+        // Without a name, `device verify` checks all models for a minute.
         ["device", "list" | "show", ..] | ["device", "verify", _, ..] => true,
         ["replay", _, "--on", place, ..] => place.starts_with("model:"),
         _ => false,
     }
 }
 
-/// Makes the recordings and traces that documents name, except `out`, which the command writes.
+/// Creates the recordings and traces that documents name, except `out`, which the command writes.
 fn make_inputs(dir: &Path, out: Option<&str>) {
     let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/sample/webbench-on-ridata");
     let recordings = "fonio-recording recording rec mine before after b1 b2 b3 a1 a2 a3".split(' ');
@@ -368,7 +368,7 @@ fn make_inputs(dir: &Path, out: Option<&str>) {
         .expect("a file");
 }
 
-/// The examples of README, the documents and the help, which `docs/cli.md` has.
+/// The examples of README and the documents, including the help texts in `docs/cli.md`.
 #[test]
 fn documented_examples_run() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -392,7 +392,7 @@ fn documented_examples_run() {
                     .stdin(Stdio::null())
                     .output()
                     .expect("fonio starts");
-                // 1 and 3 are answers: a budget that the sample does not keep, or a figure that it does not have.
+                // Exit codes 1 and 3 are valid: the sample exceeds a budget, or lacks a figure.
                 let place = format!("{}:{}", file.display(), command.line);
                 assert!(matches!(code(&said), 0 | 1 | 3), "{place}: {}: {}", words.join(" "), stderr(&said));
             }

@@ -1,4 +1,4 @@
-//! `fonio device emulate` from outside: its output, its end, and its cleanup.
+//! Tests the output, the end and the cleanup of `fonio device emulate`.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,7 +14,7 @@ fn can() -> bool {
     has(&[Need::Root, Need::Fuse, Need::Loop, Need::Mkfs])
 }
 
-/// Starts a mounted device that runs until it is stopped; also returns what it printed when it was ready.
+/// Starts a mounted device that runs until it is stopped; also returns its output when it was ready.
 fn start() -> (Child, Value) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_fonio"))
         .args(["device", "emulate", "transcend", "--size", "64MiB", "--fs", "ext4", "--mount", "--json"])
@@ -28,8 +28,8 @@ fn start() -> (Child, Value) {
     (child, ready["ready"].clone())
 }
 
-/// Lists what the device left behind. Loop devices' numbers are reused, so the backing file shows whether the device is
-/// ours.
+/// Lists the leftovers of the device. Loop device numbers are reused, so the backing file shows whether the
+/// device is ours.
 fn left_behind(ready: &Value) -> Vec<&'static str> {
     let device = ready["device"].as_str().expect("a device").trim_start_matches("/dev/").to_owned();
     let below = fs::read_to_string(format!("/sys/block/{device}/loop/backing_file")).unwrap_or_default();
@@ -60,7 +60,7 @@ fn every_way_to_end_leaves_nothing_behind() {
         assert!(killed.success());
         child.wait().expect("wait");
         if signal == "KILL" {
-            // Any emulated device that is started next cleans up.
+            // The next emulated device cleans up.
             cargo_bin_cmd!("fonio").args(["device", "emulate", "--floor"]).assert().success();
         }
         assert_eq!(left_behind(&ready), [""; 0], "after SIG{signal}: {ready}");
@@ -98,8 +98,8 @@ fn what_cannot_be_done_is_refused_with_the_way_out() {
         assert_eq!(out.status.code(), Some(2), "{said}");
         assert!(said.contains(expected), "{said}");
     };
-    refused(&["no-such-card"], "no-such-card: neither a shipped profile nor a file");
-    refused(&["transcend", "--fault", "melt"], "there are error, delay, vanish and flip");
+    refused(&["no-such-card"], "no-such-card: neither a shipped profile nor a readable file");
+    refused(&["transcend", "--fault", "melt"], "use one of: error, delay, vanish, flip");
     refused(&["transcend", "--dilate", "0.5"], "at least 1");
     refused(
         &["transcend", "--image", "a", "--erase", "b"],

@@ -1,23 +1,24 @@
-//! `fonio fix` of folders, with real mounts. Each test is a script in a mount namespace of its own, with an
-//! empty `/run` and `/var/lib`; it neither sees nor changes the machine.
+//! Tests `fonio fix` on folders, with real mounts. Each test is a script in its own mount namespace, with an
+//! empty `/run` and `/var/lib`, isolated from the machine.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::process::{Command, Output};
 
 use fonio_testing::{Need, has, skip};
 
-/// A folder with some of each kind: what the tests put into memory or move.
+/// Fills the folder that the tests put into memory or move, with files of each kind.
 const FILL: &str =
     "mkdir -p $LOG/sub && echo one >$LOG/app.log && echo two >$LOG/sub/deep && ln $LOG/app.log $LOG/hard &&
     ln -s app.log $LOG/soft && chmod 640 $LOG/app.log && chown 7:8 $LOG/sub && truncate -s 1M $LOG/sparse &&
     setfattr -n trusted.note -v x $LOG/app.log 2>/dev/null || true";
 
-/// Everything that a folder holds, in words.
+/// Prints everything that a folder contains.
 const TELL: &str = "tell() { (cd $1 && find . -type d -printf '%P %y %m %U:%G %T@\\n' | sort && \
     find . ! -type d -printf '%P %y %m %U:%G %n %s %T@ %l\\n' | sort && \
     find . -type f | sort | xargs -r sha1sum); }";
 
-/// Runs a script, whose first failing command fails it. `None` if the machine has no mount namespaces.
+/// Runs a script that stops at the first failing command. Returns `None` if the machine has no mount
+/// namespaces.
 #[track_caller]
 fn run(script: &str) -> Option<Output> {
     if !has(&[Need::Root]) {
@@ -41,7 +42,6 @@ fn run(script: &str) -> Option<Output> {
     Some(out)
 }
 
-/// Runs a script that must succeed; returns its output.
 #[track_caller]
 fn text(script: &str) -> Option<String> {
     let out = run(script)?;
@@ -50,7 +50,7 @@ fn text(script: &str) -> Option<String> {
     Some(said + &errors)
 }
 
-/// Runs a script that must succeed and say each of these; returns its output.
+/// Runs a script that must succeed and print each of these texts; returns its output.
 #[track_caller]
 fn says(script: &str, expected: &[&str]) -> Option<String> {
     let said = text(script)?;
@@ -86,7 +86,7 @@ fn a_folder_is_in_memory_and_comes_back_with_what_was_written() {
         &[
             "none -> 8MiB",
             "fonio-folder-in-ram\n",
-            "it is in force already",
+            "it is already in force",
             "8MiB -> 16MiB",
             "(before: none)",
             ", 2 removed",
@@ -121,7 +121,7 @@ fn programs_that_use_the_folder_are_named_and_lose_nothing() {
         &[
             "programs have files in it open for writing",
             "app.log). Stop them first (end these programs)",
-            "These programs still use the files from before",
+            "These programs still use the old files",
             "new.log). First end these programs",
             "log). First end these programs",
             "8MiB -> none",
@@ -156,17 +156,18 @@ fn folders_that_cannot_be_in_memory_are_refused_with_the_reason() {
             "is in it: name a folder below it",
             "such as `fonio fix apply folder-in-ram /var/log`",
             "write a multiple of 1MiB",
-            "it would be a unit of systemd, which does not run here",
+            "it needs a systemd unit, but systemd does not run here",
             "which is more than 2MiB",
             "of memory, but only",
-            "(a hard link)",
+            "it has a hard link outside the folder",
             "/mnt is mounted in it",
             "it is a mount point already",
         ],
     );
 }
 
-/// At any moment of a write-out, each file on the disk is complete: the old one or the new one. The next write-out completes it.
+/// At any moment of a write-out, each file on the disk is complete, in its old or its new version. The next
+/// write-out completes the rest.
 #[test]
 fn a_write_out_that_is_killed_leaves_each_file_whole() {
     says(
@@ -190,7 +191,7 @@ fn a_write_out_that_is_killed_leaves_each_file_whole() {
     );
 }
 
-/// A process that is killed at any moment of applying or undoing leaves a folder that `fonio fix undo` brings back.
+/// If fonio is killed at any moment of applying or undoing, `fonio fix undo` restores the folder.
 #[test]
 fn a_killed_process_leaves_what_can_be_undone() {
     says(
@@ -213,7 +214,7 @@ fn a_killed_process_leaves_what_can_be_undone() {
     );
 }
 
-/// Mounts an ext4 of its own at `$CARD`, and lets `/etc` be changed.
+/// Mounts a new ext4 at `$CARD`, and makes `/etc` writable.
 const CARD: &str = "CARD=${CARD:-/run/card}; mkdir $CARD; truncate -s 32M $DIR/image; mkfs.ext4 -q -F $DIR/image; mount -o loop $DIR/image $CARD;
     mkdir /run/etc; cp -a /etc/. /run/etc; mount --bind /run/etc /etc; touch /etc/fstab; cp /etc/fstab $DIR/fstab;
     trap 'umount -q $LOG || true; umount $CARD' EXIT";
@@ -265,14 +266,14 @@ fn a_folder_moves_to_another_device_and_back() {
         echo all is back";
     let expected = [
         "name the folder on the other device, such as folder-on=/mnt/ssd/log",
-        "write the complete path of a folder",
-        "make it first: mkdir -p /run/card/none",
+        "write the absolute path of a folder",
+        "create it first: mkdir -p /run/card/none",
         "/run/card/full is not empty",
         "none -> bound",
         "/etc/fstab:\n  /run/card/log ",
         "none bind,nofail,x-systemd.requires-mounts-for=/run/card/log",
         "/new). First end these programs",
-        "which is not mounted on it now: `mount --bind /run/card/log",
+        "which is not mounted on it now: run `mount --bind /run/card/log",
         "Copying the changes back takes at most",
         "all is back",
     ];
@@ -304,16 +305,16 @@ fn a_folder_gets_a_write_buffer() {
         "none -> mounted",
         "fuse.fonio",
         "/new). First end these programs",
-        "it is in force already",
+        "it is already in force",
         "mounted -> none",
         "one\nthree\nnew\n",
         "all is back",
     ];
     let Some(said) = says(script, &expected) else { return };
-    assert!(!said.contains("still use the files from before"), "{said}");
+    assert!(!said.contains("still use the old files"), "{said}");
 }
 
-/// All writes of a folder go to one image on its own device, and the folder comes back with the written data.
+/// All writes to a folder go to one image on the same device, and undo keeps the written data.
 #[test]
 fn a_folder_gets_a_range_of_its_device() {
     if !has(&[Need::Root, Need::Loop, Need::Mkfs]) {
@@ -375,13 +376,13 @@ fn a_folder_gets_a_range_of_its_device() {
         "the system starts from it",
         "which needs a range of at least",
         "programs have files in it open for writing",
-        "others than root can write to ",
+        "users other than root can write to ",
         "none -> 12MiB",
         "ext4   /dev/loop",
         "image 24576 of 512, mode 600",
         "/card/app ext4 loop,nofail,X-fstrim.notrim",
-        "its range has another size",
-        "which is not mounted on it now: `mount -o loop ",
+        "its range already has another size",
+        "which is not mounted on it now: run `mount -o loop ",
         "app.log). First end these programs",
         "Copying the changes back takes at most",
         "12MiB -> none",
@@ -390,8 +391,8 @@ fn a_folder_gets_a_range_of_its_device() {
     says(&format!("CARD=$DIR/card; {CARD}; {script}"), &expected);
 }
 
-/// A process that is killed at any moment of applying or undoing leaves a folder with all its content, and no loop device of
-/// its own.
+/// If fonio is killed at any moment of applying or undoing, the folder keeps its content, and no loop device
+/// remains.
 #[test]
 fn a_killed_process_loses_nothing_of_a_range() {
     if !has(&[Need::Root, Need::Loop, Need::Mkfs]) {
@@ -418,7 +419,7 @@ fn a_killed_process_loses_nothing_of_a_range() {
     assert!(said.contains("each time") && said.contains("has it not"), "{said}");
 }
 
-/// A file that was synced in the folder is durable below: the sync causes a flush of the device that holds the image.
+/// Syncing a file in the folder makes it durable: the sync flushes the device that holds the image.
 #[test]
 fn a_sync_in_a_range_flushes_the_device_below() {
     if !has(&[Need::Root, Need::Loop, Need::Mkfs]) {

@@ -1,5 +1,5 @@
-//! `fonio fix trial` on a loop device, with slices of one second. These are too few slices to judge the
-//! answer. The tests only check that the setting is switched, and restored in any case.
+//! Tests `fonio fix trial` on a loop device, with slices of one second. These slices are too few for a valid
+//! result; the tests only check that the setting is switched and always restored.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::fs;
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::{json, text};
 
-/// A program of the user that syncs a file again and again, until this is dropped.
+/// A user program that repeatedly syncs a file until this is dropped.
 struct Load {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -47,7 +47,6 @@ impl Drop for Load {
     }
 }
 
-/// A loop device with ext4, mounted and in use.
 struct Machine {
     load: Option<Load>,
     device: String,
@@ -97,7 +96,6 @@ impl Machine {
         self.dir.path().join(out).join(format!("slice-{number:03}.json"))
     }
 
-    /// Starts a test, and waits until the setting is in force.
     fn start(&self, out: &str) -> Child {
         let mut test = self.test(out, &["--for", "10m"]);
         let child = test.stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -113,7 +111,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // The load holds the mount that the ledger undoes.
+        // The load must end first: it uses the mount that the ledger removes.
         drop(self.load.take());
         drop(self.ledger.take());
     }
@@ -127,12 +125,15 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
     let machine = Machine::make();
     let before = machine.read_ahead();
 
-    // A test that ends by itself, and is continued.
+    // A test ends by itself and is continued.
     let first = machine.test("test", &["--for", "4s", "--json", "--seed", "3"]).output().unwrap();
     assert_eq!(first.status.code(), Some(0), "{}", text(&first.stderr));
     assert_eq!(machine.read_ahead(), before);
     let said = text(&first.stderr);
-    assert!(said.contains("seed of the order: 3") && said.contains("--for is too short"), "{said}");
+    assert!(
+        said.contains("the seed of the random order is 3") && said.contains("--for is too short"),
+        "{said}"
+    );
     let result = json(&first);
     let pairs = result["paired"]["pairs"].as_u64().unwrap();
     assert!(pairs > 0 && result["verdict"].as_str().unwrap().starts_with("Not shown: "), "{result}");
@@ -148,14 +149,14 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
 
     let again = machine.test("test", &["--for", "4s"]).output().unwrap();
     let said = text(&again.stderr);
-    assert!(again.status.success() && said.contains("seed of the order: 3"), "{said}");
+    assert!(again.status.success() && said.contains("the seed of the random order is 3"), "{said}");
     assert!(text(&again.stdout).starts_with("Not shown: "), "{}", text(&again.stdout));
     assert!(machine.slices("test").len() as u64 > 2 * pairs);
     let other = machine.test("test", &["--carry-over", "200ms"]).output().unwrap();
     assert_eq!(other.status.code(), Some(2));
     assert!(text(&other.stderr).contains("carry-over"), "{}", text(&other.stderr));
 
-    // Ctrl-C while the setting is in force; meanwhile, no other process may change it.
+    // Ctrl-C while the setting is in force; during the test, no other process may change it.
     let child = machine.start("interrupted");
     for change in [&["apply"][..], &["trial", "--slice", "1s"]] {
         let device = format!("/dev/{}", machine.device);
@@ -163,11 +164,7 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
         second.current_dir(machine.dir.path()).arg("fix").args(change).args(["read-ahead=1MiB", &device]);
         let second = second.output().unwrap();
         assert_eq!(second.status.code(), Some(2));
-        assert!(
-            text(&second.stderr).contains("another fonio changes read-ahead"),
-            "{}",
-            text(&second.stderr)
-        );
+        assert!(text(&second.stderr).contains("is changing read-ahead"), "{}", text(&second.stderr));
     }
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
@@ -181,7 +178,7 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
     );
     assert_eq!(machine.read_ahead(), before);
 
-    // `kill -9`: the next start restores the setting, and the earlier slices still count.
+    // After `kill -9`, the next start restores the setting, and the earlier slices are still used.
     let mut child = machine.start("killed");
     child.kill().unwrap();
     child.wait().unwrap();
@@ -190,7 +187,7 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
     assert!(text(&next.stderr).contains("Cleaned up after an interrupted run"), "{}", text(&next.stderr));
     assert_eq!(machine.read_ahead(), before);
 
-    // Another program changes the setting: that value stays.
+    // If another program changes the setting, its value stays.
     let mut child = machine.start("changed");
     fs::write(machine.queue("read_ahead_kb"), "64").unwrap();
     let said: Vec<String> =
@@ -205,7 +202,7 @@ fn what_cannot_be_tested_is_refused_with_the_reason() {
     for (arguments, says) in [
         (&["fix", "trial", "wal-normal"][..], "cannot be switched back and forth on a machine in use"),
         (&["fix", "trial", "f2fs", "."], "mkfs.f2fs -f DEVICE"),
-        (&["fix", "trial", "device=kingston", "."], "it has to be replaced"),
+        (&["fix", "trial", "device=kingston", "."], "replace the hardware"),
         (&["fix", "trial", "bfq"], "such as `fonio fix trial bfq /mnt/sd`"),
         (&["fix", "trial", "bfq", "--dry-run", "."], "unexpected argument"),
         (&["fix", "trial", "bfq", ".", "--slice", "1ms"], "write a time from 1s to 1h"),
@@ -228,7 +225,7 @@ fn what_cannot_be_tested_is_refused_with_the_reason() {
         text(&run.stderr)
     };
     let unit = refused(&["fix", "trial", "swappiness=1", "--unit", "no-such.service"]);
-    assert!(unit.contains("no process belongs to the unit \"no-such.service\" now; "), "{unit}");
+    assert!(unit.contains("the unit \"no-such.service\" has no process now; "), "{unit}");
     let place = refused(&["fix", "trial", "noatime", "/proc"]);
     assert!(place.contains("it is proc, which is not on a device"), "{place}");
 }

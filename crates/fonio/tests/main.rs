@@ -1,4 +1,4 @@
-//! Tests of the command line as its users run it. One program, because each program is linked with everything.
+//! Tests the command line as users run it. One program, because each program is linked with everything.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -19,7 +19,6 @@ mod run;
 mod storebench;
 mod watch;
 
-/// A real trace that is shipped with the readers' tests.
 fn trace(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fonio-trace/tests/data").join(name)
 }
@@ -34,7 +33,6 @@ fn split(line: &str) -> Vec<&str> {
     line.split_whitespace().collect()
 }
 
-/// The lines of a table of calls.
 fn lines(table: &str) -> impl Iterator<Item = &str> {
     table.lines().map(str::trim).filter(|line| !line.is_empty())
 }
@@ -43,13 +41,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// The JSON that a program printed.
 #[track_caller]
 fn json(out: &Output) -> Value {
     serde_json::from_slice(&out.stdout).unwrap_or_else(|_| panic!("{}", text(&out.stderr)))
 }
 
-/// The JSON of a call that must succeed.
+/// Returns the JSON of a call that must succeed.
 #[track_caller]
 fn answer(out: &Output) -> Value {
     assert!(out.status.success(), "{}", text(&out.stderr));
@@ -79,7 +76,6 @@ impl Files {
         self.dir.path().join(name)
     }
 
-    /// A call of fonio in the folder of the files.
     fn fonio<A: AsRef<OsStr>>(&self, words: &[A]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_fonio"));
         command.args(words).current_dir(self.dir.path()).stdin(Stdio::null()).env("NO_COLOR", "1");
@@ -91,7 +87,6 @@ impl Files {
         self.fonio(words).output().expect("fonio starts")
     }
 
-    /// What a call that must succeed prints.
     #[track_caller]
     fn shows(&self, line: &str) -> String {
         let output = self.run(&split(line));
@@ -99,7 +94,7 @@ impl Files {
         text(&output.stdout)
     }
 
-    /// The JSON of a call that must succeed.
+    /// Returns the JSON of a call that must succeed.
     #[track_caller]
     fn json(&self, line: &str) -> Value {
         serde_json::from_str(&self.shows(line)).unwrap_or_else(|error| panic!("{line}: {error}"))

@@ -1,4 +1,4 @@
-//! `fonio mount` as mount(8), fstab and users start it.
+//! Tests `fonio mount` as started by mount(8), fstab and users.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -21,7 +21,7 @@ fn check(output: &Output, need: Need, expected: &str) {
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{said}");
 }
 
-/// mount(8) looks for its helpers in /sbin; the test puts them there in its own mount namespace.
+/// mount(8) looks for its helpers in /sbin; the test adds them in its own mount namespace.
 #[test]
 fn fstab_mounts_us() {
     if !has(&[Need::Root, Need::Fuse]) {
@@ -63,7 +63,7 @@ fn a_user_mounts_with_fusermount3() {
         return;
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
-    // The user may not read the folder where cargo puts the program.
+    // The user may not read cargo's output folder.
     let program = folder.path().join("fonio");
     std::fs::copy(FONIO, &program).expect("there is space");
     std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o777)).expect("it is ours");

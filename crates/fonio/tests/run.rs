@@ -1,4 +1,4 @@
-//! `fonio run` and `fonio fix` on real and emulated places.
+//! Tests `fonio run` and `fonio fix` on real and emulated devices.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::fs;
@@ -19,7 +19,8 @@ fn can_emulate() -> bool {
     has(&[Need::Root, Need::Fuse, Need::Loop, Need::Mkfs])
 }
 
-/// Lists what this run left behind. Other tests emulate devices too: the name of ours contains the process id.
+/// Lists the leftovers of this run. Other tests emulate devices too; the name of ours contains the process
+/// id.
 fn left_behind(dir: &Path) -> Vec<String> {
     fs::read_dir(dir)
         .unwrap()
@@ -28,7 +29,7 @@ fn left_behind(dir: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Between two recordings of a series, the recorder does not handle signals; the series must.
+/// Between two recordings, the series must handle signals, because the recorder does not.
 #[test]
 fn ctrl_c_between_two_runs_leaves_nothing() {
     if !can_emulate() {
@@ -105,7 +106,7 @@ fn what_does_not_exist_is_named() {
         ("run webbench --on no-such-card", "no-such-card is neither a directory nor a block device"),
         ("run webbench --on . --scheduler bfq", "a directory keeps its file system"),
         ("run webbench --on . --fs ext4", "a directory keeps its file system"),
-        ("run webbench --on ridata --fs fat", "there are ext4, ext3, xfs, btrfs, f2fs"),
+        ("run webbench --on ridata --fs fat", "use one of: ext4, ext3, xfs, btrfs, f2fs"),
         ("run webbench --on ridata --fs xfs,ext4,xfs", "--fs names xfs twice"),
         ("run webbench --fix wal+normal", "; the nearest name is `wal-normal`"),
         ("run webbensh", "; the nearest name is `webbench`"),
@@ -131,19 +132,19 @@ fn what_does_not_exist_is_named() {
         ("fix apply lazytime /proc", "it is proc, which is not on a device"),
         ("fix apply io-weight --keep", "such as `fonio fix apply io-weight backup.service --keep`"),
         ("fix apply io-weight=0 x", "write a whole number from 1 to 1000"),
-        ("fix apply io-weight /etc", "neither a unit of systemd nor a control group"),
+        ("fix apply io-weight /etc", "neither a systemd unit nor a control group"),
         ("fix apply io-class=realtime x", "write idle or best-effort"),
         ("fix apply journald-sync=1ms", "write a time in whole seconds"),
-        ("fix apply wal-full /etc/passwd", "it is not a database of SQLite"),
+        ("fix apply wal-full /etc/passwd", "it is not an SQLite database"),
         ("fix prove bfq -- true", "name a folder on the disk to change with --on"),
         ("fix apply bfq=1 .", "it takes no value"),
         ("fix apply concurrency=2,4 .", "write four whole numbers from 0 (no limit) to 10000"),
         ("fix apply concurrency=2,4,x,1 .", "write four whole numbers from 0 (no limit) to 10000"),
-        ("fix apply concurrency /proc", "it is on no block device"),
-        ("fix apply discard-size=1MiB /proc", "it is on no block device"),
+        ("fix apply concurrency /proc", "it is not on a block device"),
+        ("fix apply discard-size=1MiB /proc", "it is not on a block device"),
         ("fix apply discard-size=1 /", "write a multiple of 4KiB"),
-        ("fix apply raid0 /", "If one of the two devices fails, all data on both are lost"),
-        ("fix apply device=kingston . --keep", "it has to be replaced"),
+        ("fix apply raid0 /", "If either device fails, all data on both are lost"),
+        ("fix apply device=kingston . --keep", "replace the hardware"),
         ("fix prove bfq", "a command after `--`"),
         ("fix prove bfq webbench -- true", "either a workload or a command after `--`"),
         ("fix prove -- true", "name the fix to prove"),
@@ -153,7 +154,7 @@ fn what_does_not_exist_is_named() {
     ] {
         let arguments = split(line);
         let out = fonio(&arguments);
-        // Only the arguments of `run` are not a command.
+        // Unlike for the other verbs, the arguments of `run` are not a command.
         let code = if arguments.contains(&"--") && arguments[0] != "run" { 125 } else { 2 };
         assert_eq!(out.status.code(), Some(code), "{line}");
         assert!(text(&out.stderr).contains(says), "{line}: {}", text(&out.stderr));
@@ -200,7 +201,7 @@ fn what_the_kernel_lacks_is_refused_before_anything_is_measured() {
     refused(&words, "scheduler no-such", None);
 }
 
-/// Returns the names of the setups, and the file system and scheduler in the first recording of each.
+/// Returns the names of the setups, with the file system and scheduler from the first recording of each.
 fn recorded(series: &Value) -> Vec<[String; 3]> {
     let variations = series["variations"].as_array().unwrap().iter();
     variations
@@ -237,7 +238,7 @@ fn file_systems_and_schedulers_form_a_matrix() {
     ];
     assert_eq!(recorded(&json(&run)), expected);
 
-    // A blank block device, which every run formats again; afterwards its scheduler is the one from before.
+    // Every run formats a blank block device again, and its former scheduler is restored afterwards.
     let mut ledger = Ledger::open(&dir.path().join("state")).unwrap();
     let backing = dir.path().join("image");
     fs::File::create(&backing).unwrap().set_len(64 << 20).unwrap();
@@ -253,7 +254,7 @@ fn file_systems_and_schedulers_form_a_matrix() {
     };
     assert_eq!(recorded(&json(&run)), [named("ext4"), named("ext3")]);
     assert_eq!(device.queue().schedulers().unwrap().0, "none");
-    // Now it holds data.
+    // Now it contains data.
     let again = dir.path().join("again");
     let run = fonio(&[&common[..], &[again.to_str().unwrap()], &setup].concat());
     assert_eq!(run.status.code(), Some(2), "{}", text(&run.stderr));
@@ -283,7 +284,7 @@ fn a_workload_on_an_emulated_card_with_and_without_a_fix() {
             let recording = run["recording"].as_str().unwrap();
             let report = fonio(&["report", recording, "--json"]);
             assert!(report.status.success(), "{}", text(&report.stderr));
-            // The recording has the workload's phase, and the one page of fifty that remains at this scale.
+            // The recording has the workload's phase and one page; this scale keeps one page of fifty.
             let recording = Recording::open(Path::new(recording)).unwrap();
             let mut marks = Marks::default();
             recording.replay(&mut marks, Tables::ALL).unwrap();
@@ -301,7 +302,6 @@ fn a_workload_on_an_emulated_card_with_and_without_a_fix() {
     }
 }
 
-/// The options of the file system that is mounted at `dir`.
 fn mount_options(dir: &Path) -> String {
     let table = fs::read_to_string("/proc/mounts").unwrap();
     let dir = dir.to_str().unwrap();
@@ -309,8 +309,8 @@ fn mount_options(dir: &Path) -> String {
     line.unwrap_or_else(|| panic!("{dir} is not mounted:\n{table}")).to_owned()
 }
 
-/// A fix is tried with a command of the user on the user's mount, which is as before afterwards: after the last round, after
-/// a command that fails, and after `kill -9` at the next start.
+/// A fix is tested with the user's command on the user's mount. The mount is restored after the last round,
+/// after a command that fails, and, after `kill -9`, at the next start.
 #[test]
 fn a_fix_is_tried_with_a_command_and_taken_back() {
     if !can_emulate() || !has(&[Need::Mkfs]) {
@@ -332,7 +332,7 @@ fn a_fix_is_tried_with_a_command_and_taken_back() {
         command.current_dir(&mounted);
         command
     };
-    // The command sees the fix in the runs with it, and only there.
+    // The command sees the fix only in the runs with the fix.
     let script =
         "grep -q commit=30 /proc/mounts && echo with >> marks; dd if=/dev/zero of=f bs=4k count=9 conv=fsync";
     let proved = prove(script, &out).output().unwrap();
@@ -400,7 +400,7 @@ fn a_run_in_a_folder_leaves_nothing_there() {
     assert!(out.join("summary.json").exists());
 }
 
-/// Returns the part of this name in the only launch, in seconds.
+/// Returns this part of the only launch, in seconds.
 fn part(series: &Value, at: usize, name: &str) -> f64 {
     let parts = series["places"][at]["parts"].as_array().unwrap();
     parts.iter().find(|part| part["name"] == name).unwrap()["mean_s"].as_f64().unwrap()
@@ -413,7 +413,7 @@ fn launch(arguments: &[&str], command: &[&str]) -> Value {
         fonio(&[&["launch", "--json", "-o", out.to_str().unwrap()], arguments, &["--"], command].concat());
     let series = answer(&run);
     for place in series["places"].as_array().unwrap() {
-        // Every moment counts once.
+        // Each moment is counted once.
         let parts = place["parts"].as_array().unwrap();
         let sum: f64 = parts.iter().map(|part| part["mean_s"].as_f64().unwrap()).sum();
         let wall = place["wall_s"].as_f64().unwrap();
@@ -427,8 +427,8 @@ fn launches_say_what_they_wait_for() {
     if !can_emulate() {
         return;
     }
-    // A process that sleeps waits for a timer, one that spins runs, and one that waits for a sleeping child does as the
-    // child.
+    // A sleeping process waits for a timer, and a spinning one runs. A process that waits for a sleeping
+    // child counts as its child.
     let warm = ["--warmup", "1", "--runs", "1"];
     let sleeps = launch(&warm, &["sleep", "0.3"]);
     assert!(part(&sleeps, 0, "timer") >= 0.29);
@@ -436,9 +436,9 @@ fn launches_say_what_they_wait_for() {
     assert!(part(&shell, 0, "timer") >= 0.29, "{shell}");
     let spins = launch(&warm, &["sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"]);
     let running = part(&spins, 0, "user") + part(&spins, 0, "system");
-    // It waits only for a processor, which other processes use on a busy machine.
+    // Its only waits are for a processor that other processes use.
     assert!(running + part(&spins, 0, "cpu_wait") >= 0.9 * spins["places"][0]["wall_s"].as_f64().unwrap());
-    // The listener, the other end of a real socket, answers after 0.3 s.
+    // The listener at the other end of a real socket replies after 0.3 s.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let answer = std::thread::spawn(move || {
@@ -460,9 +460,9 @@ fn the_processors_parts_are_those_that_the_kernel_counts() {
     if !can_emulate() || !has(&[Need::Schedstat]) {
         return;
     }
-    // One thread sleeps and runs in turn, so that it often starts on an idle processor; at the end it reads the
-    // kernel's counts for it: nanoseconds on a processor, and ready without one. With a share of a processor, it also
-    // pauses in between.
+    // One thread alternately sleeps and runs, so it often starts on an idle processor. At the end it reads
+    // the kernel's counts: its nanoseconds on a processor, and ready without one. With a share of a
+    // processor, it also pauses in between.
     let dir = tempfile::tempdir().unwrap();
     let (fifo, counted) = (dir.path().join("fifo"), dir.path().join("counted"));
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
@@ -481,9 +481,8 @@ fn the_processors_parts_are_those_that_the_kernel_counts() {
         let (ran, ready) = (seconds(0), seconds(1));
         let running = part(&series, 0, "user") + part(&series, 0, "system");
         let waited = part(&series, 0, "cpu_wait");
-        // Interrupts count as the thread's time in one count and not in the other, and so does its work after it read
-        // the counts. A period of its share is 50 ms at most, and it may pause for the rest of a period after it read
-        // the counts.
+        // Only one of the counts includes interrupts and the thread's work after it read the counts. After
+        // that, it may also pause for the rest of a period, which is at most 50 ms.
         let near = |a: f64, b: f64| (a - b).abs() <= 0.06 + 0.2 * b;
         assert!(near(running, ran) && near(waited, ready), "{running} {ran} {waited} {ready} {share:?}");
         assert!(part(&series, 0, "unknown") < 0.01, "{series}");
@@ -547,7 +546,7 @@ fn a_trace_of_a_phone_and_mobibench_run_anywhere() {
     }
 }
 
-/// Makes a folder for workloads. Returns what keeps it, the folder, and a path for the results.
+/// Creates a folder for workloads. Returns its guard, the folder, and a path for the results.
 fn place_and_results() -> (tempfile::TempDir, String, String) {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
@@ -594,7 +593,7 @@ fn memory_is_limited_and_too_little_is_told() {
     let (_dir, place, out) = place_and_results();
     let (place, out) = (place.as_str(), out.as_str());
     let launch = |memory: &str, bytes: &str| {
-        // `tail` keeps all of a line in memory.
+        // `tail` keeps the complete line in memory.
         let line = format!("head -c {bytes} /dev/zero | tail >/dev/null");
         let common = ["--runs", "1", "--warmup", "1", "--json", "--on", place, "-o", out];
         let what = ["launch", "--memory", memory];
@@ -669,8 +668,8 @@ fn recorded_calls_are_replayed_in_a_directory_and_leave_nothing() {
     assert!(text(&nothing.stderr).contains("record again with --calls"), "{}", text(&nothing.stderr));
 }
 
-/// Every fix of the list that loses nothing is tried; only the complete list shows that a fix does not fit a
-/// place.
+/// Every fix that loses no data is tested; only the complete list shows that a fix does not apply to a
+/// target.
 #[test]
 fn the_safe_fixes_are_tried_one_after_another() {
     if !can_emulate() {

@@ -1,4 +1,4 @@
-//! `fonio storebench` from outside.
+//! Runs `fonio storebench`.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -12,7 +12,6 @@ use fonio_testing::{Need, has, skip};
 
 use super::text;
 
-/// Runs fonio with its state in `home`.
 fn fonio(home: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fonio"));
     command.args(arguments).env("FONIO_LASTING_STATE", home).output().expect("fonio starts")
@@ -34,7 +33,7 @@ fn a_dry_run_says_the_bytes_and_writes_none() {
     assert!(said.status.success(), "{said:?}");
     let out = text(&said.stdout);
     assert!(out.contains("StoreBench writes at most 148 MiB"), "{out}");
-    assert!(out.contains("its writes would exceed the limit of --max-write"), "{out}");
+    assert!(out.contains("its writes would exceed the --max-write limit"), "{out}");
     assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
 }
 
@@ -63,12 +62,13 @@ fn a_folder_in_memory_is_refused() {
     let said =
         fonio(folder.path(), &["storebench", folder.path().to_str().expect("its name is text"), "--quick"]);
     assert_eq!(said.status.code(), Some(2), "{said:?}");
-    // Before Linux 6.6, there is no direct I/O in memory, which says the same.
+    // Before Linux 6.6, a tmpfs has no direct I/O, so the message differs.
     let err = text(&said.stderr);
     assert!(err.contains("is in memory (tmpfs)") || err.contains("does not support direct I/O"), "{err}");
 }
 
-/// A run that is killed with its children leaves files, which the next run removes; and parts, with which it continues.
+/// A run that is killed with its children leaves files and parts; the next run removes the files and
+/// continues after the parts.
 #[test]
 fn a_killed_run_is_continued_and_cleaned_up() {
     if !has(&[Need::Fio]) {
@@ -187,16 +187,16 @@ fn nothing_is_sent_without_a_yes() {
     assert!(text(&said.stderr).contains("http://127.0.0.1:9 cannot be reached"), "{said:?}");
 }
 
-/// A server with a certificate that no known authority has signed.
+/// A server whose certificate is not signed by a known authority.
 struct TlsServer {
     process: std::process::Child,
     address: String,
-    /// It goes on to write here.
+    /// Kept open, because openssl continues to write.
     _output: BufReader<std::process::ChildStdout>,
 }
 
 impl TlsServer {
-    /// Starts the server of openssl, which answers each request with a page about the connection.
+    /// Starts openssl's server, which replies to each request with a page about the connection.
     fn start(folder: &Path) -> TlsServer {
         let made = Command::new("openssl")
             .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"])
@@ -207,7 +207,7 @@ impl TlsServer {
             .output()
             .expect("openssl starts");
         assert!(made.status.success(), "{made:?}");
-        // Freed at once, for openssl, which prints the number of no port that it chooses.
+        // Find a free port for openssl, which does not print a port that it chooses itself.
         let free =
             std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
         let mut process = std::process::Command::new("openssl")
@@ -249,9 +249,9 @@ fn a_server_with_tls_is_trusted_by_its_certificate_alone() {
         text(&command.output().expect("fonio starts").stderr)
     };
     for (authorities, expected) in [
-        (None, "gave no encrypted connection that can be trusted"),
+        (None, "no trusted encrypted connection to"),
         (Some("certificate.pem"), "does not answer like a results service of fonio"),
-        (Some("key.pem"), "has no certificate in PEM"),
+        (Some("key.pem"), "contains no PEM certificate"),
         (Some("no-such-file"), "No such file"),
     ] {
         let said = show(authorities);

@@ -1,4 +1,4 @@
-//! `fonio watch` as a user runs it: in folders of its own, on the disks of this machine.
+//! Tests `fonio watch` as a user runs it: with its own folders, on the disks of this machine.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::fs;
@@ -9,14 +9,14 @@ use fonio_system::ProcessId;
 use fonio_testing::{Need, has, skip};
 use serde_json::Value;
 
-/// A watch with folders of its own. It is stopped when this is dropped.
+/// A watch with its own folders. It is stopped when this is dropped.
 struct Watch {
     dir: tempfile::TempDir,
 }
 
 impl Watch {
     fn new(settings: &str) -> Watch {
-        // On a disk, and not in memory.
+        // The folder is on a disk, not in memory.
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         fs::write(dir.path().join("watch.toml"), settings).unwrap();
         Watch { dir }
@@ -66,7 +66,6 @@ impl Drop for Watch {
     }
 }
 
-/// Has a program of its own write a file and sync it.
 fn write_and_sync(file: &Path, mib: u64) {
     let out = Command::new("dd")
         .args(["if=/dev/zero", "bs=1M", "conv=fsync"])
@@ -76,13 +75,13 @@ fn write_and_sync(file: &Path, mib: u64) {
     assert!(out.status.success());
 }
 
-/// Returns whether the temporary folder is on a disk that is watched unasked.
+/// Returns whether the temporary folder is on a disk that is watched by default.
 fn is_on_disk(dir: &Path) -> bool {
     if !has(&[Need::Root, Need::Bpf]) {
         return false;
     }
     let major = std::os::unix::fs::MetadataExt::dev(&dir.metadata().unwrap()) >> 8 & 0xfff;
-    // btrfs and overlays have no device of their own number, and a loop device is not watched unasked.
+    // btrfs and overlays have no device with their number, and loop devices are not watched by default.
     if matches!(major, 0 | 7) {
         skip(Need::Disk, format!("{} is not on a disk", dir.display()));
         return false;
@@ -97,10 +96,10 @@ fn who_wrote_what_and_what_stalled() {
         return;
     }
     watch.done(&["start"]);
-    assert!(watch.done(&["start"]).starts_with("The watch runs already"));
-    assert!(watch.refused(&["run"]).contains("a watch runs already (process"));
+    assert!(watch.done(&["start"]).starts_with("The watch is already running"));
+    assert!(watch.refused(&["run"]).contains("a watch is already running (process"));
     let file = watch.path("written by dd");
-    // The kernel writes this one, for another program.
+    // The kernel writes back this file, for another program.
     let left = watch.path("left to the kernel");
     let of = format!("of={}", left.display());
     assert!(
@@ -113,7 +112,8 @@ fn who_wrote_what_and_what_stalled() {
     );
     assert!(Command::new("sync").arg("-f").arg(&left).status().unwrap().success());
     write_and_sync(&file, 64);
-    // The wait of dd ended; the watch takes what it saw about once a second, and the end of it settles a stall.
+    // The wait of dd has ended. The watch reads its data about once a second, and a stall is settled when the
+    // wait ends.
     std::thread::sleep(std::time::Duration::from_secs(2));
     watch.done(&["stop"]);
     assert!(watch.done(&["stop"]).starts_with("No watch runs"));
@@ -131,8 +131,7 @@ fn who_wrote_what_and_what_stalled() {
         let stalls = report["stalls"]["stalls"].as_array().unwrap();
         stalls.iter().find(|stall| stall["file"] == file.to_str().unwrap()).cloned()
     };
-    // A stall of several programs names the one that waited for the longest time. Others may be busy on this
-    // disk.
+    // A stall of several programs names the program that waited longest. Other programs may use this disk.
     let mut stall = of_dd(&report);
     for _ in 0..20 {
         if stall.is_none() {
@@ -181,14 +180,14 @@ fn a_killed_watch_loses_nothing_that_was_noted() {
     while ProcessId::of(pid).is_some() {
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    // Its place is free.
+    // A new watch can start.
     watch.done(&["start"]);
     watch.done(&["stop"]);
     let report = watch.report();
     assert!(report["load"]["events"].as_array().unwrap().len() >= 4, "{report:#}");
 }
 
-/// Runs a script in a mount namespace of its own, in the folder of a watch; returns its output.
+/// Runs a script in its own mount namespace, in the folder of a watch; returns its output.
 #[track_caller]
 fn script(watch: &Watch, script: &str) -> String {
     let options =
@@ -227,11 +226,11 @@ fn a_full_disk_loses_nothing() {
         $FONIO watch report wear --json $OPTIONS",
     );
     assert!(
-        said.contains("the last minutes stay in memory, and the next watch before a reboot takes them up"),
+        said.contains("the last minutes stay in memory, and the next watch before a reboot stores them"),
         "{said}"
     );
     assert!(said.contains("No space left on device"), "{said}");
-    // The minutes that were in memory are in the history now.
+    // The minutes from memory are in the history now.
     let json = &said[said.find("{\n").unwrap()..];
     let report: Value = serde_json::from_str(json).unwrap();
     assert!(report["wear"]["devices"][0]["written"].as_u64().unwrap() >= 8 << 20, "{report:#}");
@@ -253,7 +252,7 @@ fn a_removed_device_is_told() {
     let detached = Command::new("losetup").arg("-d").arg(&device).status().unwrap();
     watch.done(&["stop"]);
     assert!(detached.success());
-    assert!(log.contains("there is no device nosuch; it is watched as soon as it is there"), "{log}");
+    assert!(log.contains("there is no device nosuch; it is watched once it appears"), "{log}");
     let report = watch.report();
     let name = device.trim_start_matches("/dev/");
     let notes = report["stalls"]["notes"].as_array().unwrap();

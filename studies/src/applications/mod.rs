@@ -1,8 +1,9 @@
-//! `cargo studies applications`: apps are launched while an update is installed and a backup is written, under SmartIO and the
-//! kernel's schedulers in a guest; and the predictions of models of schedulers, CFQ among them, from the recordings.
+//! `cargo studies applications`: launches apps during an update and a backup, under SmartIO and the kernel's
+//! schedulers in a guest. From the recordings, also predicts the results with models of schedulers, including
+//! CFQ.
 //!
-//! The recordings are kept: the guest runs again when the module or the load changes. The models replay the recordings that were made
-//! without a scheduler.
+//! The recordings are kept: the guest runs again only if the module or the load changes. The models replay
+//! the recordings without a scheduler.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -24,18 +25,18 @@ const ROUNDS: u32 = 8;
 /// The workload that runs during the launches.
 const UPDATE: &str = include_str!("update.toml");
 
-/// The apps to launch, and how.
+/// The apps to launch, and their options.
 pub struct Load {
     /// The workload and its scale.
     workload: &'static str,
     scale: &'static str,
-    /// The module's schedulers and those of the kernel, as fixes of a device without one.
+    /// The schedulers of the module and of the kernel, as fixes of a device without a scheduler.
     fixes: &'static [&'static str],
-    /// The thread that launches.
+    /// The launching thread.
     thread: &'static str,
     /// The phase with the launches.
     launches: &'static str,
-    /// Spans that are measured too.
+    /// Other measured spans.
     span: Option<&'static str>,
     /// Whether models replay it.
     is_replayed: bool,
@@ -52,7 +53,7 @@ pub const FORTY_APPS: Load = Load {
     is_replayed: true,
 };
 
-/// One app: its launch, and how long the feed takes after a drag.
+/// One app: its launch, and the time until the feed responds to a drag.
 pub const FACEBOOK: Load = Load {
     workload: "facebook",
     scale: "1",
@@ -67,16 +68,16 @@ pub const FACEBOOK: Load = Load {
 pub struct Applications {
     /// The command in the guest.
     pub command: String,
-    /// Each scheduler; the first is none.
+    /// The schedulers; the first is none.
     pub schedulers: Vec<OfScheduler>,
 }
 
-/// One scheduler. Each list has a value of each round.
+/// One scheduler. Each list has one value per round.
 #[derive(Default)]
 pub struct OfScheduler {
     /// Its name in the kernel.
     pub name: String,
-    /// The kernel's measurements; `None` for a scheduler that it does not have.
+    /// The measurements in the kernel; `None` for a scheduler that the kernel lacks.
     pub kernel: Option<Measured>,
     /// The mean response time of the launcher's reads in the model, in seconds.
     pub model_read_s: Vec<f64>,
@@ -87,13 +88,13 @@ pub struct OfScheduler {
 pub struct Measured {
     /// The mean response time of the launcher's reads in seconds.
     pub read_s: Vec<f64>,
-    /// Seconds that the launching program was blocked on storage.
+    /// Time for which the launching program was blocked on storage, in seconds.
     pub blocked_s: Vec<f64>,
-    /// Seconds of the launches.
+    /// Duration of the launches, in seconds.
     pub launches_s: Vec<f64>,
-    /// Seconds of all spans that the load names.
+    /// Durations of all spans that the load names, in seconds.
     pub spans_s: Vec<f64>,
-    /// The share of the time in which processors were not idle.
+    /// The busy share of the processors.
     pub active_share: Vec<f64>,
     /// Ticks in which processors were idle and I/O was outstanding.
     pub iowait_ticks: Vec<f64>,
@@ -116,7 +117,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     show(&measure(&FORTY_APPS, arguments.fonio.as_deref())?)
 }
 
-/// Measures, or takes the earlier measurements with the same module.
+/// Measures, or loads earlier measurements with the same module.
 pub fn measure(load: &Load, fonio: Option<&Path>) -> Result<Applications> {
     tools::ensure(&[tools::BUILD, tools::GUEST, tools::KERNEL])?;
     process::outlive_signals()?;
@@ -196,7 +197,6 @@ fn replay(fonio: &Path, recording: &Path, more: &[&str]) -> Result<Value> {
     asked::answer(fonio, &words)
 }
 
-/// The mean response time of a thread's reads.
 fn of_thread(name: &str, programs: &Value) -> Result<f64> {
     let programs = programs.as_array().context("programs are a list")?;
     let of = programs
@@ -260,8 +260,9 @@ const COMPARED: [Figure; 3] = [
     ("cold launches", |of| &of.launches_s),
 ];
 
-/// Returns a sentence for each figure: SmartIO over each other scheduler, round by round. The load and the times at which
-/// requests meet differ from build to build of fonio, so other builds give other ratios.
+/// Returns a sentence for each figure: the ratio of SmartIO to each other scheduler, round by round. The
+/// load, and thus the overlap of requests, differs between builds of fonio, so other builds give other
+/// ratios.
 fn compare(found: &Applications) -> Result<String> {
     let kernel =
         |name: &str| found.of(name)?.kernel.as_ref().with_context(|| format!("the kernel has no {name}"));
@@ -269,7 +270,7 @@ fn compare(found: &Applications) -> Result<String> {
     let others: Vec<&OfScheduler> =
         found.schedulers.iter().filter(|of| of.kernel.is_some() && of.name != "smartio").collect();
     let mut text =
-        "SmartIO over each other one, mean ratio of the rounds with its interval at 95 %:".to_owned();
+        "SmartIO over each other scheduler, mean ratio of the rounds with its 95 % interval:".to_owned();
     for (what, of) in COMPARED {
         let pairs: Vec<(&[f64], &[f64])> = others
             .iter()

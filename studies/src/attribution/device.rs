@@ -1,4 +1,4 @@
-//! The file system to which the writers write.
+//! The file system for the writers.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ const DEVICE_BYTES: u64 = 512 << 20;
 /// A device with a file system.
 pub struct Device {
     path: String,
-    /// It is a loop device of ours, which is detached when dropped.
+    /// It is our own loop device, and is detached when dropped.
     is_loop: bool,
 }
 
@@ -47,9 +47,9 @@ impl Device {
     }
 }
 
-/// An overlay over a folder of a mounted file system, as container engines make it; unmounted when dropped.
+/// An overlay over a folder of a mounted file system, as in container engines; unmounted when dropped.
 pub struct Overlay {
-    /// The folder in which programs see the files.
+    /// The folder through which programs access the files.
     pub merged: Mounted,
     /// The folder that stores the files.
     pub upper: PathBuf,

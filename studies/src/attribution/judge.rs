@@ -23,8 +23,8 @@ const REST_RIGHT: f64 = 0.8;
 /// The rows of a recording.
 pub struct Judge {
     place: Place,
-    /// The places of the file system's device on the disks. Bios of devices between are not judged a second
-    /// time.
+    /// The mapping from the file system's device to the disks. Bios of intermediate devices are not judged
+    /// again.
     places: Places,
     /// The unit of this process.
     own_unit: Option<String>,
@@ -33,7 +33,7 @@ pub struct Judge {
     paths: HashMap<u32, PathBuf>,
     /// The rows of each thread, in order of time.
     threads: HashMap<u32, Vec<Thread>>,
-    /// Bytes that were not attributed to the right unit: the unit, the file, and their number.
+    /// The number of bytes not attributed to the right unit, by unit and file.
     misses: std::cell::RefCell<BTreeMap<(String, String), u64>>,
 }
 
@@ -61,7 +61,7 @@ impl RowSink for Judge {
     ignore_rows!(began, link, call, statement, wait, blocked_count, sample, mark, diagnostic, settled);
 }
 
-/// Bytes by how they were attributed.
+/// Bytes by correctness of their attribution.
 #[derive(Clone, Copy, Default)]
 pub struct Tally {
     right: u64,
@@ -72,7 +72,7 @@ pub struct Tally {
     unit_wrong: u64,
 }
 
-/// A recording's statement about a bio or request.
+/// The attribution of a bio or request in a recording.
 struct Said<'a> {
     content: Content,
     path: Option<&'a Path>,
@@ -144,13 +144,13 @@ impl Judge {
         ]
     }
 
-    /// The sectors of the file system's device that these sectors of a disk hold.
+    /// Returns the sectors of the file system's device that these sectors of a disk store.
     fn sectors(&self, disk: DeviceId, first: Sector, bytes: ByteCount) -> impl Iterator<Item = u64> {
         let sectors = (0..bytes.0 / SECTOR_BYTES).map(move |step| first.0 + step);
         sectors.filter_map(move |sector| self.places.at(disk, sector))
     }
 
-    /// Returns the data attributed to a wrong unit, or to none: the unit, the file, and the bytes.
+    /// Returns the data attributed to a wrong unit or to none, as unit, file and bytes.
     pub fn misses(&self) -> Vec<(String, String, u64)> {
         let misses = self.misses.borrow();
         misses.iter().map(|((unit, file), bytes)| (unit.clone(), file.clone(), *bytes)).collect()
@@ -164,7 +164,7 @@ impl Judge {
         Said { content, path, cause }
     }
 
-    /// Returns whether the unit is that of the file's writer; `None` if it is not known.
+    /// Returns whether the unit is the unit of the file's writer; `None` if the unit is unknown.
     fn is_in_unit(&self, said: &Said<'_>, file: &Path) -> Option<bool> {
         let unit = said.unit()?;
         let name = file.file_name()?.to_string_lossy();
@@ -172,8 +172,8 @@ impl Judge {
         Some(unit == self.place.unit(writer))
     }
 
-    /// Returns whether the unit is that of some writer, or ours, in which a file is deleted. The device does
-    /// not show whose metadata is in a block.
+    /// Returns whether the unit belongs to any writer or to this process, which deletes a file. The device
+    /// does not show which process's metadata is in a block.
     fn is_of_a_writer(&self, said: &Said<'_>) -> Option<bool> {
         let unit = said.unit()?;
         Some(
@@ -189,7 +189,8 @@ impl Said<'_> {
     }
 }
 
-/// Returns whether a request or bio is attributed to the file and its writer; `None` if that is not known.
+/// Returns whether a request or bio is attributed to the file and its writer; `None` if the attribution is
+/// unknown.
 fn is_of(said: &Said<'_>, file: &Path) -> Option<bool> {
     let name = said.cause.and_then(|thread| thread.comm.as_deref());
     let is_path = said.path.map(|path| path == file);
@@ -202,8 +203,8 @@ fn is_of(said: &Said<'_>, file: &Path) -> Option<bool> {
 }
 
 impl Tally {
-    /// Counts one sector with the recording's statement about it; `verdict` is whether file and process are
-    /// right, `in_unit` whether the unit is.
+    /// Counts one sector with its attribution. `verdict` says whether file and process are right, `in_unit`
+    /// whether the unit is.
     fn add(&mut self, said: &Said<'_>, expected: Content, verdict: Option<bool>, in_unit: Option<bool>) {
         let place = match verdict {
             _ if said.content == Content::Unknown => &mut self.unknown,

@@ -1,20 +1,20 @@
-//! `cargo studies attribution`: measures how much of the I/O of a file system fonio attributes to the right
+//! `cargo studies attribution`: measures the share of a file system's I/O that fonio attributes to the right
 //! file, process and unit.
 //!
-//! Processes write to an ext4, xfs or btrfs on a loop device of its own: into the page cache, with fsync, with O_DIRECT, and
-//! through a mapping; then two, one after the other, with the same process id. Files are renamed, and one is deleted. Each
-//! writer has its own files and its own unit, so that the place of a request on the device shows whose it is (`truth.rs`).
-//! The program compares this with the recording, and prints the bytes that are right, wrong and unknown. Neighbouring bios
-//! of different files can become one request, which then counts for one of them; so data is compared by bios and by requests.
-//! A row that misses the target says so: of data at least 95 % right and at most 1 % wrong; of metadata and journal at
-//! least 80 % right.
+//! Processes write to ext4, xfs or btrfs on a loop device: into the page cache, with fsync, with O_DIRECT, and through a
+//! mapping. Then two processes write one after the other with the same process id. Files are renamed, and one is deleted.
+//! Each writer has its own files and its own unit, so the address of a request on the device reveals its writer (`truth.rs`).
+//! The program compares this with the recording, and prints the bytes that are right, wrong and unknown. Neighbouring bios of
+//! different files can be merged into one request, which counts for one file; so data is compared by bios and by requests. A
+//! row that misses a target says so. Targets: data at least 95 % right and at most 1 % wrong, metadata and journal at least
+//! 80 % right.
 //!
-//! With `--on-overlay`, they write through an overlay, and the paths must be those of the files in its upper folder.
-//! With `--short-lived`, the writers make files that they delete at once (`short.rs`).
+//! With `--on-overlay`, they write through an overlay, and fonio must report the paths in its upper folder.
+//! With `--short-lived`, the writers delete their files immediately (`short.rs`).
 //!
-//! With `--lab` it runs in a complete Debian (`system.rs`): there the units are real ones of systemd, and one
-//! writer is in a container of Podman. With LVM or LUKS between the file system and the disks, the bios and
-//! requests of the disks are judged (`stack.rs`).
+//! With `--lab` it runs in a complete Debian (`system.rs`) with real systemd units, and one writer is in a
+//! Podman container. With LVM or LUKS between the file system and the disks, the bios and requests of the
+//! disks are judged (`stack.rs`).
 
 mod device;
 mod judge;
@@ -42,10 +42,9 @@ use stack::{Places, Stack};
 use truth::Truth;
 use writers::{Groups, Place, WRITERS};
 
-/// The file of the fsync writer that is deleted at the end.
 const DELETED: &str = "fsync-deleted";
 
-/// Records the writers, which are this program in another role.
+/// Records the writers, which are other processes of this program.
 fn record_writers(device: &Device, words: &[&OsStr], out: &Path) -> Result<RecordSummary> {
     let options = RecordOptions {
         select: vec![Selector::Device(device.path().into())],
@@ -62,19 +61,19 @@ fn record_writers(device: &Device, words: &[&OsStr], out: &Path) -> Result<Recor
 
 #[derive(Args)]
 pub struct Arguments {
-    /// Measure on these file systems (default: ext4; in a whole Debian, all).
+    /// Measure on these file systems (default: ext4; in a complete Debian, all).
     #[arg(value_name = "FILE-SYSTEM", value_parser = FILE_SYSTEMS)]
     file_systems: Vec<String>,
-    /// How often the writers are recorded.
+    /// Record the writers this many times.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     runs: u64,
-    /// Measure files that are deleted at once.
+    /// Measure files that are deleted immediately.
     #[arg(long, conflicts_with_all = ["on_overlay", "lab"])]
     short_lived: bool,
     /// Write through an overlay, as programs in containers do.
     #[arg(long)]
     on_overlay: bool,
-    /// Measure in a whole Debian in a guest, with units of systemd and a container.
+    /// Measure in a complete Debian in a guest, with systemd units and a container.
     #[arg(long, conflicts_with = "on_overlay")]
     lab: bool,
     /// With --lab: measure on these layers (default: on the disk itself).
@@ -92,14 +91,13 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     if *short_lived { short::measure(file_systems) } else { measure(*runs, file_systems, *on_overlay) }
 }
 
-/// The columns of a result, after the name of the row.
 const COLUMNS: [&str; 9] =
     ["", "written", "right", "wrong", "unknown", "cause known", "unit right", "unit wrong", "target"];
 
-/// The name under which this program is a writer, or drives them.
+/// The name under which this program runs as a writer or drives the writers.
 pub const ROLE: &str = "attribute";
 
-/// Is a writer, drives the writers, or measures in a guest.
+/// Runs a writer, drives the writers, or measures in a guest.
 pub fn run_role(words: &[String]) -> Result<()> {
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["write", kind, dir] => Ok(writers::write(kind, Path::new(dir), None)?),
@@ -175,28 +173,28 @@ fn round(
     });
     let rows = rows.collect();
     for (unit, file, bytes) in judge.misses() {
-        eprintln!("note: {} KiB of {file} were said to be of {unit}", bytes / 1024);
+        eprintln!("note: {} KiB of {file} were attributed to {unit}", bytes / 1024);
     }
     Ok(rows)
 }
 
-/// Runs the writers in `dir`, notes where their files are on the device, and deletes one file. The paths are those in
-/// `files`: without an overlay, the same folder.
+/// Runs the writers in `dir`, notes the addresses of their files on the device, and deletes one file. The
+/// paths are those in `files`: without an overlay, the same folder.
 fn drive(place: Place, dir: &Path, files: &Path, truth: &Path) -> Result<()> {
     let groups = Groups::make(place)?;
     let mut writers = Vec::new();
     for kind in WRITERS.iter().filter(|kind| place.has(kind) && !kind.starts_with("reused")) {
         writers.push(groups.start(kind, dir)?);
     }
-    // One after the other: the second takes the process id of the first.
+    // These run one after the other: the second gets the process id of the first.
     for kind in ["reused1", "reused2"] {
         ended(groups.start(kind, dir)?)?;
     }
     for writer in writers {
         ended(writer)?;
     }
-    // The kernel would do this by itself, but not within seconds: a worker and the journal's thread write the
-    // dirty data.
+    // A worker and the journal's thread write the dirty data. The kernel would do this anyway, but not within
+    // seconds.
     ran("sync", Command::new("sync").arg("-f").arg(files))?;
     let mut lines = String::new();
     for entry in fs::read_dir(files)? {

@@ -1,7 +1,8 @@
-//! Files that exist only for a moment: measures how many of their bytes have the path of the right one.
+//! Files that exist only for a moment: measures the share of their bytes that fonio attributes to the right
+//! path.
 //!
-//! Each writer makes files, writes them with fsync, and deletes them at once. It notes when it began and ended each file. A
-//! bio of data that the writer caused in that time is of that file.
+//! Each writer creates files, writes them with fsync, and deletes them immediately. It notes the times of
+//! creation and deletion. A data bio that the writer caused between these times belongs to that file.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -19,10 +20,9 @@ use xtask::results::{Cell, StudyResult};
 use super::ROLE;
 use super::device::{Device, FILE_SYSTEMS};
 
-/// The files that each writer makes.
 const FILES: usize = 400;
 
-/// The load of each writer; its name is that of its process.
+/// The load of each writer; it is also its process name.
 const WRITERS: [(&str, Load); 5] = [
     ("database1", Load::Journal),
     ("database2", Load::Journal),
@@ -33,15 +33,15 @@ const WRITERS: [(&str, Load); 5] = [
 
 #[derive(Clone, Copy)]
 enum Load {
-    /// A rollback journal: the same name each time, next to the database.
+    /// A rollback journal: always the same name, next to the database.
     Journal,
-    /// Another name each time, in one of several folders.
+    /// A new name each time, in one of several folders.
     Temporary,
-    /// A file that replaces another one. The other file is deleted without being named.
+    /// A file that replaces another file, which is thereby deleted without being named.
     Replaced,
 }
 
-/// One file: when its writer began and ended it, in nanoseconds.
+/// One file, with its times of creation and deletion in nanoseconds.
 struct Written {
     began: u64,
     ended: u64,
@@ -89,7 +89,7 @@ fn nanos() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Runs the writers at once.
+/// Runs the writers concurrently.
 pub fn drive(dir: &Path, notes: &Path) -> Result<()> {
     let own = std::env::current_exe()?;
     let start = |(name, _): &(&str, Load)| {
@@ -99,10 +99,10 @@ pub fn drive(dir: &Path, notes: &Path) -> Result<()> {
     children?.into_iter().try_for_each(super::ended)
 }
 
-/// Records the writers once on each file system, and keeps a row for each writer.
+/// Records the writers once on each file system, and stores a row for each writer.
 pub fn measure(file_systems: &[String]) -> Result<()> {
     let columns = ["writer", "data written", "right path", "wrong path", "no path"];
-    let title = format!("bytes of short-lived files attributed rightly, {FILES} files of each writer");
+    let title = format!("correctly attributed bytes of short-lived files, {FILES} files per writer");
     let command = format!("cargo studies attribution {} --short-lived", file_systems.join(" "));
     let mut result = StudyResult::begin("attribution-short-lived", &title, &command, &columns)?;
     for fs in file_systems {
@@ -154,7 +154,7 @@ struct Judge {
     bios: Vec<Bio>,
     /// The kind of data of each request.
     contents: HashMap<u64, Content>,
-    /// The names of each file, in order of time.
+    /// The names of each file, in order.
     paths: HashMap<u32, Vec<(u64, PathBuf)>>,
     /// The threads with each name.
     threads: HashMap<u32, String>,
@@ -219,7 +219,7 @@ impl Judge {
     }
 }
 
-/// Bytes with the path of the right file, of a wrong one, and without a path.
+/// Bytes with the right path, with a wrong path, and without a path.
 #[derive(Clone, Copy, Default)]
 struct Tally([u64; 3]);
 

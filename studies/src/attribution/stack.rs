@@ -1,4 +1,5 @@
-//! Devices between the file system and the disks: LVM and LUKS, and the places of their sectors on the disks.
+//! Devices between the file system and the disks (LVM and LUKS), and the mapping of their sectors to the
+//! disks.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -11,27 +12,26 @@ use fonio_system::device;
 
 use super::ran;
 
-/// The name of the volume group and of the encrypted device.
 const NAME: &str = "attribution";
-/// The part of a volume that is on the first disk: less than the files need, so that they are on both.
+/// The part of a volume that is on the first disk: smaller than the files, so that they use both disks.
 const FIRST_DISK: &str = "32M";
 
 /// The layers between the file system and the disks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stack {
     Nothing,
-    /// A linear volume of LVM on two disks.
+    /// A linear LVM volume on two disks.
     Lvm,
     /// An encrypted device.
     Luks,
-    /// A linear volume of LVM on an encrypted device, as installers of Debian make it, and on a second disk.
+    /// A linear LVM volume on an encrypted device, as Debian's installer creates it, and on a second disk.
     LvmOnLuks,
 }
 
-/// The stack's device, which is taken apart when dropped.
+/// The stack's device; dropping it removes the stack.
 pub struct Stacked {
     pub path: String,
-    /// Commands that take it apart.
+    /// Commands that remove it.
     undo: Vec<Vec<String>>,
 }
 
@@ -51,7 +51,7 @@ impl Stack {
         }
     }
 
-    /// Makes the stack on two disks, which are overwritten.
+    /// Creates the stack on two disks, which are overwritten.
     pub fn make(self, disks: [&str; 2], scratch: &Path) -> Result<Stacked> {
         let [first, second] = disks;
         let mut made =
@@ -71,7 +71,7 @@ impl Stacked {
         let key = scratch.join("key");
         fs::write(&key, "not a secret")?;
         let key = key.to_string_lossy().into_owned();
-        // Few rounds are enough: the key is known anyway, and a simulated processor is slow.
+        // A few rounds suffice: the key is no secret, and a simulated processor is slow.
         let rounds = ["--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"];
         let format = ["--batch-mode", "luksFormat", "--type", "luks2", "--key-file", &key, &self.path];
         ran("cryptsetup", Command::new("cryptsetup").args(rounds).args(format))?;
@@ -110,7 +110,7 @@ impl Drop for Stacked {
     }
 }
 
-/// A part of the file system's device, and where it is on a disk; in sectors.
+/// A part of the file system's device and its position on a disk, in sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Part {
     first: u64,
@@ -119,17 +119,17 @@ struct Part {
     on_disk: u64,
 }
 
-/// The places on the disks of the sectors of the file system's device.
+/// The mapping of the file system's device to the disks.
 pub struct Places(Vec<Part>);
 
 impl Places {
-    /// Asks device mapper. A disk holds itself.
+    /// Asks device mapper. A disk maps to itself.
     pub fn of(path: &str) -> Result<Places> {
         let id = device::from_dev(fs::metadata(path)?.rdev());
         Ok(Places(parts(id, 0, u64::MAX)?))
     }
 
-    /// The sector of the file system's device at this sector of a disk.
+    /// Returns the sector of the file system's device at this sector of a disk.
     pub fn at(&self, disk: DeviceId, sector: u64) -> Option<u64> {
         let holds = |part: &&Part| {
             part.disk == disk && (part.on_disk..part.on_disk.saturating_add(part.sectors)).contains(&sector)
@@ -138,7 +138,7 @@ impl Places {
     }
 }
 
-/// The parts of `sectors` sectors of a device from `first` on.
+/// Returns the parts of `sectors` sectors of a device, starting at `first`.
 fn parts(id: DeviceId, first: u64, sectors: u64) -> Result<Vec<Part>> {
     if !Path::new(&format!("/sys/dev/block/{id}/dm")).exists() {
         return Ok(vec![Part { first: 0, sectors, disk: id, on_disk: first }]);

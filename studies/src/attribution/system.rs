@@ -1,4 +1,4 @@
-//! The writers in a complete Debian, where they are units of systemd and a container of Podman.
+//! The writers in a complete Debian, where they are systemd units and a Podman container.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ pub const LAYERS: [&str; 3] = ["lvm", "luks", "lvm-on-luks"];
 const PACKAGES: [&str; 5] = ["podman", "xfsprogs", "btrfs-progs", "lvm2", "cryptsetup-bin"];
 const DISK_BYTES: u64 = 1 << 30;
 const MEMORY_MIB: u64 = 1536;
-/// Makes an image of the program and of the guest's libraries that it needs. It uses no registry of images.
+/// Creates an image from the program and the guest's libraries, without an image registry.
 const IMAGE: &str = "set -e; cd /root; chmod +x attribution; mkdir image; cp attribution image; \
     cp --parents --dereference $(ldd attribution | grep -o '/[^ ]*') image; \
     tar -cf image.tar -C image .; podman import --quiet image.tar localhost/attribution";
@@ -47,7 +47,7 @@ pub fn run(file_systems: &[String], layers: &[String]) -> Result<()> {
     let id = if is_mapped { "attribution-mapped" } else { "attribution-lab" };
     let on = if is_mapped { format!(" --on {}", layers.join(",")) } else { String::new() };
     let command = format!("cargo studies attribution {} --lab{on}", file_systems.join(" "));
-    let title = format!("bytes attributed rightly in a whole Debian with Linux {}", system.release());
+    let title = format!("correctly attributed bytes in a complete Debian with Linux {}", system.release());
     let mut result = StudyResult::begin(id, &title, &command, &super::COLUMNS)?;
     prepare(&mut system, &program)?;
     for (layer, fs) in layers.iter().flat_map(|layer| file_systems.iter().map(move |fs| (layer, fs))) {

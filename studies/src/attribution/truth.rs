@@ -1,6 +1,6 @@
-//! The place on the device of each file's data and of the journal: `filefrag`; for the journal, `debugfs` or
-//! `xfs_db`. On btrfs, `filefrag` prints addresses of the file system, and `btrfs inspect-internal` prints
-//! where these are on the device; btrfs has no journal.
+//! The addresses of each file's data and of the journal on the device: from `filefrag`; for the journal, from
+//! `debugfs` or `xfs_db`. On btrfs, `filefrag` prints logical addresses, and `btrfs inspect-internal` maps
+//! them to the device; btrfs has no journal.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::ran;
 const SECTOR: u64 = 512;
 
 pub struct Truth {
-    /// First sector, sectors, and file; in order of place. The journal has an empty path.
+    /// First sector, number of sectors, and file; sorted by sector. The journal has an empty path.
     extents: Vec<(u64, u64, PathBuf)>,
 }
 
@@ -77,11 +77,12 @@ fn log_of_xfs(device: &str) -> Result<(u64, u64, PathBuf)> {
     let [start, blocks] = numbers[..] else { bail!("xfs_db printed {told:?}") };
     // For example, `0x64032 (409650)`.
     let place = ask(&["-c", &format!("convert fsblock {start} daddr")])?;
-    let first = place.split(['(', ')']).nth(1).context("xfs_db did not convert the place of the log")?;
+    let first = place.split(['(', ')']).nth(1).context("xfs_db did not convert the log's address")?;
     Ok((first.parse()?, blocks.parse::<u64>()? * 8, PathBuf::new()))
 }
 
-/// The address, length and place on the device of each chunk, in bytes. A chunk takes these lines, among others:
+/// The logical address, length and device address of each chunk, in bytes. A chunk has these lines, among
+/// others:
 ///
 /// ```text
 /// item 1 key (FIRST_CHUNK_TREE CHUNK_ITEM 13631488) itemoff 16105 itemsize 80

@@ -12,21 +12,21 @@ use anyhow::{Context, Result};
 
 use super::ROLE;
 
-/// The kinds of writers; each is the name of its process, and the beginning of the names of its files.
+/// The kinds of writers; each is also the process name and the prefix of the file names.
 pub const WRITERS: [&str; 7] = ["buffered", "fsync", "direct", "mmap", "container", "reused1", "reused2"];
 const MAPPED_BYTES: usize = 4 << 20;
 /// The image of the container, and the name of the container.
 const IMAGE: &str = "localhost/attribution";
 const CONTAINER: &str = "attribution-container";
-/// How often the second of two writers tries to get the process id of the first.
+/// The maximum number of attempts to get the process id of the first writer.
 const TRIES: u32 = 10_000;
 
-/// How the writers get their units.
+/// The kind of units of the writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Control groups that have the names of units.
+    /// Control groups with names of units.
     Groups,
-    /// Units of systemd, and a container of Podman.
+    /// systemd units, and a Podman container.
     Units,
 }
 
@@ -48,7 +48,7 @@ impl Place {
         self == Place::Units || kind != "container"
     }
 
-    /// The unit of a writer, as people know it.
+    /// Returns the display name of a writer's unit.
     pub fn unit(self, kind: &str) -> String {
         match kind {
             "container" => format!("podman {CONTAINER}"),
@@ -75,7 +75,7 @@ impl Groups {
             let unified = unified.context("no cgroup2 is mounted")?;
             for kind in WRITERS.iter().filter(|kind| place.has(kind)) {
                 let dir = unified.join(place.unit(kind));
-                // A control group that an interrupted run left is used again.
+                // A control group left by an interrupted run is used again.
                 fs::create_dir_all(&dir).with_context(|| dir.display().to_string())?;
                 groups.dirs.push(dir);
             }
@@ -121,7 +121,7 @@ impl Drop for Groups {
     }
 }
 
-/// Writes the files of one writer, in a control group if one is given.
+/// Writes the files of one writer, in a control group if given.
 pub fn write(kind: &str, dir: &Path, group: Option<&Path>) -> io::Result<()> {
     if let Some(group) = group {
         fs::write(group.join("cgroup.procs"), "0")?;
@@ -152,7 +152,6 @@ pub fn write(kind: &str, dir: &Path, group: Option<&Path>) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes pieces of 16 KiB, each with fsync.
 fn synced(path: &Path, pieces: u8) -> io::Result<()> {
     let mut file = File::create(path)?;
     for number in 0..pieces {
@@ -179,7 +178,7 @@ fn mapped(path: &Path, pause: &dyn Fn()) -> io::Result<()> {
     file.set_len(MAPPED_BYTES as u64)?;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let (none, fd) = (std::ptr::null_mut(), file.as_raw_fd());
-    // SAFETY: a new mapping of a file that is as long as the mapping.
+    // SAFETY: this creates a new mapping, of a file that is as long as the mapping.
     let mapped = unsafe { libc::mmap(none, MAPPED_BYTES, protection, libc::MAP_SHARED, fd, 0) };
     if mapped == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
@@ -189,14 +188,14 @@ fn mapped(path: &Path, pause: &dyn Fn()) -> io::Result<()> {
         unsafe { mapped.cast::<u8>().add(at).write(1) };
     }
     pause();
-    // SAFETY: the mapping made above.
+    // SAFETY: this is the mapping created above.
     unsafe { libc::munmap(mapped, MAPPED_BYTES) };
     Ok(())
 }
 
-/// Writes in a child. The child of the second writer gets the process id that the child of the first had.
+/// Writes in a child. The second writer's child gets the same process id as the first writer's child.
 fn with_one_id(kind: &str, dir: &Path, path: &Path) -> io::Result<()> {
-    // The file is not in `dir`, because it would have a place on the device.
+    // The file is outside `dir`, because otherwise it would occupy blocks on the device.
     let noted = dir.with_extension("pid");
     let wanted = match kind {
         "reused2" => Some(fs::read_to_string(&noted)?.trim().parse::<i32>().map_err(io::Error::other)?),
@@ -206,7 +205,7 @@ fn with_one_id(kind: &str, dir: &Path, path: &Path) -> io::Result<()> {
         if let Some(wanted) = wanted {
             fs::write("/proc/sys/kernel/ns_last_pid", (wanted - 1).to_string())?;
         }
-        // SAFETY: this process has one thread, so the child can do what its parent can.
+        // SAFETY: this process has one thread, so the child can do everything that its parent can.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let own = std::process::id().cast_signed();
@@ -216,14 +215,14 @@ fn with_one_id(kind: &str, dir: &Path, path: &Path) -> io::Result<()> {
             if is_it {
                 std::thread::sleep(Duration::from_millis(100));
             }
-            // SAFETY: ends the child without what its parent wants to do at its end.
+            // SAFETY: this ends the child without the exit handlers of its parent.
             unsafe { libc::_exit(i32::from(written.is_err())) };
         }
         if child < 0 {
             return Err(io::Error::last_os_error());
         }
         let mut status = 0;
-        // SAFETY: waits for the child made above.
+        // SAFETY: this waits for the child created above.
         unsafe { libc::waitpid(child, &raw mut status, 0) };
         if status != 0 {
             return Err(io::Error::other("the child could not write"));

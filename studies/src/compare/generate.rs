@@ -1,23 +1,26 @@
-//! Request series of known truth: two with the same settings and different seeds differ by chance alone.
+//! Generated series of requests, so the truth is known: two series with equal settings and different seeds
+//! differ only by chance.
 
 use fonio_analysis::{Analyser, Analysis, AnalysisOptions};
 use fonio_core::random::seed_for;
 use fonio_core::{ByteCount, DeviceId, Flags, Meta, Op, Random, Request, RowSink, Sector, Timestamp};
 
-/// How latencies depend on each other.
+/// The dependence between latencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Independent latencies: requests come at random times, and each draws its own latency.
+    /// Independent latencies: requests arrive at random times, each with its own random latency.
     Independent,
-    /// Dependent by transaction: reads, several writes and a flush in a row are all quick or all slow.
+    /// Dependent by transaction: all reads, writes and flushes of a transaction are either fast or slow.
     Transactional,
     /// Dependent by stalls: every 1.5 s on average, garbage collection delays all requests by 50 to 400 ms.
     Stalls,
-    /// Dependent on the recent past: the device's speed varies by a third, with a memory of 0.1 s or 30 requests.
+    /// Dependent on the recent past: the device's speed varies by a third, with a correlation time of 0.1 s
+    /// (30 requests).
     Autocorrelated,
-    /// The same, but the speed varies by half, with a memory of 0.2 s.
+    /// Like `Autocorrelated`, but the speed varies by half, with a correlation time of 0.2 s.
     Wandering,
-    /// The same with a memory of three seconds below the quick noise: 10 s contain almost no information.
+    /// Like `Wandering`, with less variation and a correlation time of 3 s: 10 s contain almost no
+    /// information.
     Drifting,
 }
 
@@ -42,9 +45,9 @@ impl Kind {
         }
     }
 
-    /// Returns whether the comparison must find a slower device. If a device's speed varies by half, or has a
-    /// memory of seconds, two runs of it differ as much as it differs from the slower device: then the
-    /// comparison must only not call equal devices different.
+    /// Returns whether the comparison must find a slower device. For the last two kinds, two runs of one
+    /// device differ as much as runs of a slower device. There, the comparison must only avoid calling equal
+    /// devices different.
     pub fn can_tell(self) -> bool {
         !matches!(self, Kind::Wandering | Kind::Drifting)
     }
@@ -60,7 +63,7 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// Makes the requests and analyses them.
+/// Generates the requests and analyses them.
 pub fn analyse(plan: Plan) -> Analysis {
     let mut made = Made { random: Random::new(seed_for(0x7a31_c9e5, plan.seed)), rows: Vec::new() };
     match plan.kind {
@@ -94,7 +97,7 @@ pub fn analyse(plan: Plan) -> Analysis {
     analyser.finish(&meta)
 }
 
-/// The requests made so far, and the random numbers for the next ones.
+/// The requests generated so far, and the random numbers for the next requests.
 struct Made {
     random: Random,
     rows: Vec<Request>,
@@ -114,7 +117,6 @@ impl Made {
         radius * (std::f64::consts::TAU * self.uniform()).cos()
     }
 
-    /// A log-normal number with median 1.
     fn log_normal(&mut self, spread: f64) -> f64 {
         (spread * self.normal()).exp()
     }
@@ -132,12 +134,12 @@ impl Made {
     }
 }
 
-/// The base service time: reads 1 ms, synchronous writes 3 ms.
+/// Returns the base service time: 1 ms for reads, 3 ms for synchronous writes.
 fn base(op: Op) -> f64 {
     if op == Op::Read { 1e-3 } else { 3e-3 }
 }
 
-/// Makes requests at random times, 300 per second; `factor` is the slowness of the device at a time.
+/// Generates requests at random times, 300 per second; `factor` returns the device's slowness at a time.
 fn open(made: &mut Made, plan: Plan, mut factor: impl FnMut(&mut Made, f64) -> f64) {
     let mut at = 0.0;
     while at < f64::from(plan.seconds) {
@@ -174,7 +176,7 @@ impl Wander {
     }
 }
 
-/// Makes 150 requests per second; the device serves one at a time, and none during a stall.
+/// Generates 150 requests per second; the device serves one at a time, and none during a stall.
 fn stalls(made: &mut Made, plan: Plan) {
     let (mut at, mut free) = (0.0, 0.0f64);
     let mut stall = made.exponential(1.5);
@@ -193,7 +195,7 @@ fn stalls(made: &mut Made, plan: Plan) {
     }
 }
 
-/// Makes the requests of one thread, which thinks for 20 ms on average and then commits.
+/// Generates the requests of one thread, which thinks for 20 ms on average and then commits.
 fn transactions(made: &mut Made, plan: Plan) {
     let mut at = 0.0;
     while at < f64::from(plan.seconds) {

@@ -1,6 +1,6 @@
 //! Measures how often a comparison of two recordings claims a difference, with and without a true difference.
 //!
-//! The series are generated, so the truth is known. The analyser treats each like any recording.
+//! The series are generated, so the truth is known. Each is analysed like any recording.
 
 use anyhow::{Result, ensure};
 use fonio_analysis::{Analysis, Answer, Comparison, Named, compare};
@@ -8,14 +8,14 @@ use xtask::results::{Cell, StudyResult};
 
 use super::generate::{self, Kind, Plan};
 
-/// The number of pairs in which doubled medians must be found, and the number of all pairs.
+/// The number of pairs in which doubled medians must be found, and the total number of pairs.
 const DOUBLED: (usize, usize) = (48, 50);
-/// The same for a device slower by 20 percent, in 60 s.
+/// The same for a device that is 20 percent slower, in 60 s.
 const SLOWER: (usize, usize) = (18, 20);
 /// The share of pairs in which equal devices may be called different.
 const FALSE_CLAIMS: f64 = 0.05;
 
-/// Compares `pairs` pairs of equal series, and series that differ; fails if a bound is broken.
+/// Compares `pairs` pairs of equal series and of different series; fails if a bound is exceeded.
 pub fn run(pairs: usize, command: &str, is_complete: bool) -> Result<()> {
     let mut fine = true;
     let columns = [
@@ -67,7 +67,7 @@ pub fn run(pairs: usize, command: &str, is_complete: bool) -> Result<()> {
         );
     }
     result.keep(is_complete)?;
-    ensure!(fine, "a comparison is wrong more often than promised");
+    ensure!(fine, "the comparison is wrong more often than promised");
     Ok(())
 }
 
@@ -91,13 +91,13 @@ fn answer(comparison: &Comparison, figure: &str) -> Option<Answer> {
     comparison.rows.iter().find(|row| row.figure == figure).map(|row| row.changes[0].answer)
 }
 
-/// The figures whose answer is one of the two.
+/// Returns the figures with either result.
 fn claimed(comparison: &Comparison, one: Answer, two: Answer) -> Vec<String> {
     let rows = comparison.rows.iter().filter(|row| [one, two].contains(&row.changes[0].answer));
     rows.map(|row| row.figure.clone()).collect()
 }
 
-/// Pairs in which a response is claimed to be lower although it is higher.
+/// Pairs with a claim that a response time is lower although it is higher.
 fn wrong(all: &[Comparison]) -> usize {
     let lower = |comparison: &&Comparison| {
         claimed(comparison, Answer::Lower, Answer::Lower).iter().any(|figure| figure.starts_with("latency."))
@@ -105,7 +105,6 @@ fn wrong(all: &[Comparison]) -> usize {
     all.iter().filter(lower).count()
 }
 
-/// The figures with the most claims.
 fn most(claims: &[String]) -> String {
     let mut counts: Vec<(usize, &String)> = Vec::new();
     for claim in claims {

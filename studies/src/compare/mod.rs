@@ -1,8 +1,8 @@
 //! `cargo studies compare`: measures how often a comparison claims a difference, for equal and for different
 //! recordings.
 //!
-//! Uses generated series whose truth is known (`generated.rs`), or with `--real` recordings of fio on an emulated eMMC,
-//! whose times are multiplied for the slower one.
+//! Uses generated series, whose truth is known (`generated.rs`). With `--real`, uses recordings of fio on an
+//! emulated eMMC; the times of the slower device are multiplied.
 
 mod generate;
 mod generated;
@@ -20,9 +20,8 @@ use xtask::results::{Cell, StudyResult};
 use crate::emulated::{self, Emulated, Options};
 use crate::{asked, process};
 
-/// Pairs of generated series, unless the command line says otherwise.
+/// The default number of pairs of generated series.
 const PAIRS: u32 = 400;
-/// The device of the real recordings.
 const PROFILE: &str = "galaxy_s3_emmc";
 const SIZE: &str = "1GiB";
 
@@ -37,10 +36,10 @@ pub struct Arguments {
     /// Pairs of each kind (default: 400 generated ones, 20 recorded ones).
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pairs: Option<u32>,
-    /// With --real: seconds of each recording.
+    /// With --real: the length of each recording, in seconds.
     #[arg(long, default_value_t = 10, requires = "real")]
     seconds: u32,
-    /// With --real: seconds of each recording of the case `slower`.
+    /// With --real: the length of each recording of the case `slower`, in seconds.
     #[arg(long, default_value_t = 60, requires = "real")]
     long: u32,
 }
@@ -60,13 +59,12 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     measure(&chosen.collect::<Vec<_>>(), arguments.pairs.unwrap_or(20), *seconds, *long)
 }
 
-/// A kind of pair of recordings.
 struct Case {
     name: &'static str,
     what: &'static str,
-    /// Factor on the second recording's device times.
+    /// Factor for the device times of the second recording.
     slow: f64,
-    /// Whether the recordings are the long ones.
+    /// Whether the recordings are long.
     is_long: bool,
 }
 
@@ -76,7 +74,7 @@ const CASES: [Case; 3] = [
     Case { name: "slower", what: "every time up by 20 %", slow: 1.2, is_long: true },
 ];
 
-/// Returns the figures for which the second recording has this answer.
+/// Returns the figures with this result for the second recording.
 fn with(comparison: &Comparison, answer: Answer) -> Vec<&str> {
     let rows = comparison.rows.iter().filter(|row| row.changes[0].answer == answer);
     rows.map(|row| row.figure.as_str()).collect()

@@ -1,9 +1,9 @@
-//! `cargo studies decisions`: the decisions of the kernel's schedulers in a guest, compared with those of their models in
-//! `fonio-sim`.
+//! `cargo studies decisions`: compares the decisions of the kernel's schedulers in a guest with the decisions
+//! of their models in `fonio-sim`.
 //!
-//! The device takes one request at a time. As soon as one was issued, the kernel takes the next one out of the scheduler and
-//! holds it until the device is free; if there is none, it does so at the next insertion or completion. These are the instants
-//! of the decisions; `block_rq_issue` comes later.
+//! The device has a queue depth of 1. As soon as a request is issued, the kernel dispatches the next request
+//! from the scheduler and holds it until the device is free. If there is none, it dispatches at the next
+//! insertion or completion. These are the times of the decisions; `block_rq_issue` comes later.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -18,19 +18,18 @@ use crate::{process, schedulers, tools};
 
 const KERNEL: &str = "6.12";
 const DEVICE: &str = "samsung_s5";
-/// The kernel's tick, and the steps in which its phase is tried.
+/// The kernel's tick, and the step of the search for its phase.
 const TICK_NS: u64 = 4_000_000;
 const TICK_STEP_NS: usize = 20_000;
 
-/// The loads under which schedulers are observed: what `decisions.sh` reads.
+/// The loads under which schedulers are observed, in the format of `decisions.sh`.
 const LOADS: &str = include_str!("loads.txt");
 
-/// Requests of fio under a scheduler.
 struct Load {
-    /// The name of its files: that of the scheduler, and its own.
+    /// The base name of its files: the names of the scheduler and of the load.
     file: &'static str,
     scheduler: &'static str,
-    /// Under the kernel's names and in its units; the others are the defaults.
+    /// Settings with the kernel's names and units; other settings keep their defaults.
     settings: &'static str,
 }
 
@@ -48,14 +47,13 @@ fn loads() -> impl Iterator<Item = Load> {
     })
 }
 
-/// A recorded request.
 #[derive(Clone, Debug)]
 struct Request {
     id: u64,
     inserted: u64,
     issued: u64,
     completed: u64,
-    /// The rest of its line in a vector.
+    /// The remainder of its line in a test vector.
     text: String,
 }
 
@@ -66,7 +64,7 @@ pub struct Arguments {
     fonio: Option<PathBuf>,
 }
 
-/// Records decisions, and keeps those that the models make too as vectors for tests.
+/// Records decisions, and saves the decisions that the models make too as test vectors.
 pub fn run(arguments: &Arguments) -> Result<()> {
     tools::ensure(&[tools::BUILD, tools::GUEST])?;
     process::outlive_signals()?;
@@ -116,8 +114,8 @@ fn compare_all(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Compares at the phase of the kernel's tick at which most decisions are equal. The recording does not show the phase, and it
-/// matters only where ages of few ticks do.
+/// Compares at the phase of the kernel's tick that gives the most equal decisions. The recording does not
+/// show the phase, which matters only for limits of a few ticks.
 fn best(load: &Load, requests: &[Request]) -> Result<Beside> {
     let head = format!("scheduler {} {}", load.scheduler, load.settings);
     let phases = if load.settings.contains("prio_aging_expire") { TICK_NS } else { 1 };
@@ -171,22 +169,23 @@ fn requests(csv: &str) -> Result<Vec<Request>> {
     Ok(found)
 }
 
-/// A model that gets the same requests as a kernel.
+/// A model that receives the same requests as the kernel.
 struct Beside {
-    /// The inputs with the model's answers.
+    /// The inputs with the model's decisions.
     vector: String,
     /// The requests that the kernel issued, in order.
     issued: Vec<u64>,
-    /// How many of these the model decided too.
+    /// The number of issued requests that the model chose too.
     equal: usize,
-    /// Inserted, but not decided.
+    /// The number of inserted requests without a decision.
     waiting: usize,
     /// The decided request that the kernel holds until the device is free.
     held: Option<u64>,
 }
 
 impl Beside {
-    /// Asks the model, if the kernel asks its scheduler; returns whether the kernel can have had the same answer.
+    /// Asks the model for a decision when the kernel asks its scheduler. Returns whether the kernel can have
+    /// got the same decision.
     fn ask(&mut self, now: u64) -> Result<bool> {
         if self.held.is_some() || self.waiting == 0 {
             return Ok(true);
@@ -202,11 +201,12 @@ impl Beside {
     }
 }
 
-/// Asks the model whenever the kernel could ask its scheduler, and compares with what the kernel issued, up to the first
-/// difference. At which of these instants the kernel got no answer, the recording does not show: where the model holds requests
-/// back, it is asked again at the next event, at the latest when the kernel issued one.
+/// Asks the model whenever the kernel could ask its scheduler, and compares the decisions with the issued
+/// requests, up to the first difference. The recording does not show when the kernel's scheduler held
+/// requests back. If the model holds requests back, it is asked again at the next event, at the latest when
+/// the kernel issued a request.
 ///
-/// `head` is the first line of the vector, which begins at the instant `start`.
+/// `head` is the first line of the vector, which begins at the time `start`.
 fn compare(head: &str, requests: &[Request], start: u64) -> Result<Beside> {
     #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
     enum Event {
@@ -277,7 +277,7 @@ complete 300 id=3
 ";
         let found = compare("scheduler noop", &requests, 0).expect("a vector");
         assert_eq!((found.vector.as_str(), found.equal), (vector, 3));
-        // The idle class waits for the others, so that the real-time request goes before it.
+        // The idle class waits for the others, so the real-time request is dispatched first.
         let found = compare("scheduler mq-deadline", &requests, 0).expect("a vector");
         assert_eq!(found.equal, 1);
         assert!(found.vector.ends_with("dispatch 30 -> 3\n"), "{}", found.vector);

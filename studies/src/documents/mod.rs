@@ -1,8 +1,8 @@
 //! `cargo studies documents`: writes the tables of figures in documents from the results.
 //!
-//! `<!-- results: ID -->` … `<!-- end -->` holds the table of a result, `<!-- results: ID: COLUMN, COLUMN -->` some of its
-//! columns, and `<!-- papers: PREFIX -->` a line for each result whose id has this prefix. The text between
-//! the two lines is always generated.
+//! `<!-- results: ID -->` … `<!-- end -->` contains the table of a result, and `<!-- results: ID: COLUMN,
+//! COLUMN -->` some of its columns. `<!-- papers: PREFIX -->` contains a line for each result whose id has
+//! this prefix. The text between the two lines is always generated.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -35,11 +35,14 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             println!("{shown} was written");
         }
     }
-    ensure!(changed.is_empty() || !arguments.check, "run `cargo studies documents`, and read the difference");
+    ensure!(
+        changed.is_empty() || !arguments.check,
+        "run `cargo studies documents`, and review the difference"
+    );
     Ok(())
 }
 
-/// Returns the documents that differ from the results, with the text that they should have.
+/// Returns the documents that differ from the results, with the correct text.
 fn changed() -> Result<Vec<(PathBuf, String)>> {
     let results: BTreeMap<String, StudyResult> =
         StudyResult::all()?.into_iter().map(|result| (result.id.clone(), result)).collect();
@@ -70,27 +73,24 @@ fn all() -> Result<Vec<(PathBuf, String)>> {
     Ok(found)
 }
 
-/// A place in a document that is written from results.
+/// A block of a document that is generated from results.
 struct Block<'a> {
     /// `results` or `papers`.
     kind: &'a str,
-    /// An id and perhaps columns, or how ids begin.
+    /// An id with optional columns, or a prefix of ids.
     name: &'a str,
 }
 
 impl<'a> Block<'a> {
-    /// Reads the line that begins a block.
     fn begun_by(line: &'a str) -> Option<Block<'a>> {
         let (kind, name) = line.strip_prefix("<!-- ")?.strip_suffix(" -->")?.split_once(": ")?;
         ["results", "papers"].contains(&kind).then_some(Block { kind, name })
     }
 
-    /// The id of a result, without the columns.
     fn id(&self) -> &'a str {
         self.name.split_once(": ").map_or(self.name, |(id, _)| id)
     }
 
-    /// Returns the lines of the block.
     fn text(&self, results: &BTreeMap<String, StudyResult>) -> Result<String> {
         if self.kind == "results" {
             let result =
@@ -115,13 +115,14 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Returns an id without the number at its end, and the number, so that 4 comes before 10.
+/// Splits an id into its prefix and its final number, so that 4 sorts before 10.
 fn by_number(id: &str) -> (&str, u32) {
     let name = id.trim_end_matches(|c: char| c.is_ascii_digit());
     (name, id[name.len()..].parse().unwrap_or(0))
 }
 
-/// Returns a sentence about the origin of a measured result. The text around a transcribed one says it.
+/// Returns a sentence about the origin of a measured result. For a transcribed result, the text around it
+/// states the origin.
 fn measured(origin: &Origin, command: &str) -> Option<String> {
     let Origin::Measured { commit, changed, date, machine } = origin else { return None };
     let Machine { kind, processors, memory_bytes, kernel } = machine;
@@ -134,7 +135,6 @@ fn measured(origin: &Origin, command: &str) -> Option<String> {
     ))
 }
 
-/// Returns the document with its blocks written from the results.
 fn written(text: &str, results: &BTreeMap<String, StudyResult>) -> Result<String> {
     let mut out = String::new();
     let mut lines = text.lines().enumerate();

@@ -1,4 +1,4 @@
-//! Documents and results agree, and the commands of studies in documents exist.
+//! Checks that documents and results agree, and that the study commands in documents exist.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -57,7 +57,7 @@ fn tables_of_figures_are_written_from_results() {
     }
 }
 
-/// The heads of tables whose numbers are not measurements.
+/// Headings of tables whose numbers are not measurements.
 const NOT_MEASURED: [&str; 1] = ["| request | answer |"];
 
 #[test]
@@ -66,7 +66,7 @@ fn the_commands_of_studies_in_documents_are_valid() {
     for (path, text) in all().expect("the documents can be read") {
         for command in markdown::commands(&text, &["cargo studies"]) {
             count += 1;
-            // A word in capitals stands for one that the reader chooses; that of an option may be any.
+            // Words in capitals are placeholders; the value of an option may be anything.
             let is_chosen = |at: usize| command.words[at].chars().all(|c| c.is_ascii_uppercase());
             let is_kept = |at: &usize| !is_chosen(*at) || command.words[*at - 1].starts_with("--");
             let words = (1..command.words.len()).filter(is_kept).map(|at| command.words[at].as_str());

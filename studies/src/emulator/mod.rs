@@ -1,9 +1,10 @@
-//! `cargo studies emulator`: compares fio's measurements of the emulated cards with the published numbers,
-//! and with the model's time for the same requests.
+//! `cargo studies emulator`: compares fio's measurements of emulated cards with published numbers, and with
+//! the model's time for the same requests.
 //!
-//! Each number has its own device with the preparation that its protocol requires. fio makes at most as many requests
-//! as the protocol, and stops after a time limit. The comparison with published numbers tests the complete chain: fit,
-//! model, few random places, clock. The comparison with the model's time tests only the clock.
+//! Each number is measured on its own device, prepared according to its protocol. fio issues at most as many
+//! requests as the protocol, and stops after a time limit. The comparison with published numbers tests
+//! everything: fit, model, few random addresses, and clock. The comparison with the model's time tests only
+//! the clock.
 
 use std::path::Path;
 
@@ -18,7 +19,8 @@ use xtask::results::{Cell, StudyResult};
 
 use crate::emulated::{self, Emulated, Options};
 
-/// Large enough for every preparation; the published cards have 16 GB, of which the protocols touch less than this.
+/// Large enough for every preparation. The published cards have 16 GB, but the protocols use less than this
+/// size.
 const CAPACITY: &str = "2GiB";
 
 /// Random writes of some cards take 0.4 s each.
@@ -28,7 +30,7 @@ const RUNTIME_SECONDS: u32 = 20;
 const CARD_TOLERANCE: f64 = 0.05;
 const PHONE_TOLERANCE: f64 = 0.10;
 
-/// The cards' numbers are published with two decimals: 0.01 is anything from 0.005 to 0.015.
+/// The cards' numbers are published with two decimals, so 0.01 means 0.005 to 0.015.
 const CARD_ROUNDING: f64 = 0.005;
 
 const PHONE: &str = "samsung_s5";
@@ -73,7 +75,8 @@ pub fn run(Arguments { cards }: &Arguments) -> Result<()> {
     }
     result.keep(cards.is_empty())?;
     println!(
-        "\n{outside} outside {:.0} % of what was published, or its rounding ({:.0} % for the phone), marked *.",
+        "\n{outside} differ by more than {:.0} % or rounding from the published number ({:.0} % for the \
+         phone), marked *.",
         CARD_TOLERANCE * 100.0,
         PHONE_TOLERANCE * 100.0
     );
@@ -107,9 +110,9 @@ pub fn experiments(name: &str) -> Vec<Target> {
 
 /// The result of an experiment.
 pub struct Measured {
-    /// The number by fio's clock, in the experiment's unit.
+    /// The result by fio's clock, in the experiment's unit.
     pub figure: f64,
-    /// The number by the model's clock, for the same requests.
+    /// The result by the model's clock, for the same requests.
     pub model: f64,
     pub requests: u64,
 }
@@ -136,7 +139,7 @@ fn direction(protocol: &Protocol) -> &'static str {
     }
 }
 
-/// fio's arguments for an experiment, without the device.
+/// Returns fio's arguments for an experiment, without the device.
 pub fn fio_arguments(protocol: &Protocol) -> Vec<String> {
     let fixed = [
         "--name=emulated",
@@ -156,7 +159,7 @@ pub fn fio_arguments(protocol: &Protocol) -> Vec<String> {
     arguments
 }
 
-/// The result, from fio's output and from the time for which the model was busy.
+/// Computes the result from fio's output and the model's busy time.
 pub fn figures(protocol: &Protocol, said: &Value, busy_ns: u64) -> Result<Measured> {
     let side = &said["jobs"][0][if direction(protocol).ends_with("read") { "read" } else { "write" }];
     let requests = side["total_ios"].as_u64().context("fio counts its requests")?;

@@ -1,5 +1,5 @@
-//! `cargo studies fit`: fits a profile to an emulated card with fio, as to a black box, and compares it
-//! with tests that the fit did not use.
+//! `cargo studies fit`: fits a profile to an emulated card as a black box, with fio, and compares it with
+//! tests that the fit did not use.
 
 use std::process::{Command, Stdio};
 
@@ -10,7 +10,6 @@ use xtask::results::{Cell, StudyResult};
 
 use crate::{emulated, process};
 
-/// One card for each translation layer.
 const CARDS: [&str; 4] = ["kingston", "ridata", "transcend", "sandisk"];
 
 #[derive(Args)]
@@ -20,7 +19,7 @@ pub struct Arguments {
     cards: Vec<String>,
 }
 
-/// Fits each named card, or one card of each kind.
+/// Fits each named card, or one card for each translation layer.
 pub fn run(Arguments { cards }: &Arguments) -> Result<()> {
     let fonio = emulated::fonio()?;
     let dir = process::scratch("fit")?;

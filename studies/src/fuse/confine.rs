@@ -1,9 +1,9 @@
-//! A slow processor for the daemon only.
+//! Slows the processor down for the daemon only.
 
 use anyhow::Result;
 use fonio_host::{Confined as Groups, CpuShare, Ledger, Limits};
 
-/// A control group with a share of one CPU; it is removed when this is dropped.
+/// A control group with a share of one CPU, removed when dropped.
 pub struct Confined {
     groups: Groups,
     #[expect(dead_code, reason = "the group goes with it")]

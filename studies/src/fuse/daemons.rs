@@ -16,7 +16,7 @@ use crate::process;
 /// A source file of Debian's package libfuse3-dev; it is compiled here.
 const PLAIN_SOURCE: &str = "/usr/share/doc/libfuse3-dev/examples/passthrough_ll.c";
 
-/// How a directory is mounted again.
+/// The way to mount a directory again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Daemon<'a> {
     /// The directory itself, not mounted.
@@ -47,7 +47,7 @@ impl Programs {
     }
 }
 
-/// The resources that a daemon has used so far.
+/// The resources used by a daemon so far.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Used {
     pub cpu_seconds: f64,
@@ -68,7 +68,7 @@ impl Used {
     }
 }
 
-/// A mounted directory, or the directory itself; it is unmounted when this is dropped.
+/// A mounted directory, or the directory itself; unmounted when dropped.
 pub struct Mounted {
     pub dir: PathBuf,
     daemon: Option<Child>,
@@ -77,7 +77,7 @@ pub struct Mounted {
 }
 
 impl Mounted {
-    /// Mounts `source` at `dir`, in the confinement if there is one.
+    /// Mounts `source` at `dir`, confined if requested.
     pub fn start(
         daemon: Daemon<'_>,
         programs: &Programs,
@@ -129,7 +129,7 @@ impl Mounted {
         bail!("it did not mount within two seconds")
     }
 
-    /// Returns the resources used so far; the context switches exclude those of threads that have ended.
+    /// Returns the resources used so far, without the context switches of ended threads.
     pub fn used(&self) -> Used {
         let Some(daemon) = &self.daemon else { return Used::default() };
         let process = Task::of(daemon.id());

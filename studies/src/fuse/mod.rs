@@ -1,7 +1,8 @@
 //! `cargo studies fuse`: compares the modes of `fonio mount` with the directory itself, bindfs, and libfuse's
-//! example of a plain passthrough with one thread; prints medians of one run.
+//! plain passthrough example with one thread. Prints medians of one run.
 //!
-//! Rounds interleave the configurations, so that a slow moment of the machine does not fall on one of them alone.
+//! Rounds interleave the configurations, so that a slow moment of the machine does not affect only one of
+//! them.
 
 mod confine;
 mod daemons;
@@ -29,7 +30,6 @@ use work::{WORKS, Work};
 
 const ROUNDS: usize = 5;
 
-/// The measured configurations, by their names in the table.
 const CONFIGURATIONS: [(&str, Daemon<'static>); 11] = [
     ("native", Daemon::None),
     ("bindfs", Daemon::Bindfs),
@@ -58,13 +58,13 @@ pub struct Arguments {
     /// Measure on an emulated device.
     #[arg(long, value_name = "PROFILE")]
     on: Option<String>,
-    /// Give the daemon this percentage of one processor, or with `study` as little as the study's phone needed.
+    /// Give the daemon this percentage of one processor; with `study`, the share that matches the study's
+    /// phone.
     #[arg(long, value_name = "PERCENT", requires = "on")]
     cpu: Option<String>,
 }
 
 impl Arguments {
-    /// The divisor of all sizes.
     fn scale(&self) -> u64 {
         if self.quick { 4 } else { 1 }
     }
@@ -79,7 +79,7 @@ impl Arguments {
 
 pub fn run(wanted: &Arguments) -> Result<()> {
     if !process::is_root() {
-        bail!("the peers are mounted by root");
+        bail!("the peers are mounted as root");
     }
     tools::ensure(&[tools::BUILD, tools::FUSE])?;
     let folder = process::scratch("bench-fuse")?;
@@ -108,7 +108,8 @@ pub fn run(wanted: &Arguments) -> Result<()> {
     eprintln!();
     println!("Medians of {ROUNDS} interleaved rounds over {}.", place.source.display());
     println!(
-        "auto-device is without io_uring; auto-alone admits only root, as plain does, so that nobody checks permissions twice."
+        "auto-device does not use io_uring. auto-alone admits only root, like plain, so permissions are not \
+         checked twice."
     );
     let command = format!("cargo studies fuse{}", if wanted.quick { " --quick" } else { "" });
     let is_complete = !wanted.quick && wanted.over.is_none() && wanted.names.is_empty();
@@ -135,7 +136,6 @@ pub fn run(wanted: &Arguments) -> Result<()> {
 
 type Figure = fn(&Sample) -> Option<f64>;
 
-/// The measurement of one work under one configuration.
 #[derive(Clone, Copy, Default)]
 struct Sample {
     seconds: f64,

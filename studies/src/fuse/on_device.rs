@@ -1,4 +1,5 @@
-//! The modes on a file system on an emulated device, with an unlimited or a slow processor for the daemon.
+//! Measures the modes on an emulated device with a file system, with an unlimited or a slow processor for the
+//! daemon.
 
 use std::fs::File;
 use std::io::Write;
@@ -18,12 +19,12 @@ const FILE_BYTES: u64 = 512 * MIB;
 /// The study's record size.
 const RECORD_BYTES: usize = 512 << 10;
 const INTERLEAVED_RECORD_BYTES: usize = 64 << 10;
-/// The study's phone reached 7 of 39 MB/s through FUSE (section 2.3).
+/// On the study's phone, FUSE reached 7 of 39 MB/s (section 2.3).
 const STUDY_SHARE: f64 = 7.0 / 39.0;
-/// The keyword for a processor as slow as the study's.
+/// The keyword for a processor as slow as the study's processor.
 pub const STUDY: &str = "study";
 
-/// Files that are written in turn, one record each.
+/// Files that are written alternately, one record at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Streams {
     pub files: usize,
@@ -31,7 +32,7 @@ pub struct Streams {
     pub record: usize,
 }
 
-/// Writes the files into a new folder of `dir`, makes them durable, and returns the seconds.
+/// Writes the files into a new folder of `dir`, makes them durable, and returns the time in seconds.
 pub fn write_streams(dir: &Path, streams: Streams) -> Result<f64> {
     let data = vec![0x5a; streams.record];
     let dir = dir.join(format!("{} of {}", streams.files, streams.record));
@@ -88,7 +89,8 @@ pub(super) fn run(wanted: &Arguments, folder: &Path, programs: &Programs) -> Res
     for round in 0..ROUNDS {
         for (column, (name, daemon)) in chosen.iter().enumerate() {
             eprint!("\rround {} of {ROUNDS}, {name:<12}", round + 1);
-            // A new device each time, because a device that was filled has to clean up during the next measurement.
+            // Each measurement uses a new device, because a full device would clean up during the next
+            // measurement.
             let place = Place::emulated(folder, &programs.fonio, &setup)?;
             let mounted = Mounted::start(*daemon, programs, &place.source, &place.dir, confined.as_ref())?;
             for (row, (_, streams)) in works.iter().enumerate() {
@@ -160,9 +162,9 @@ fn raw(programs: &Programs, setup: &Setup, bytes: u64) -> Result<f64> {
     Ok(median(&rates, |rate| *rate))
 }
 
-/// Returns the share of a CPU with which `stock` reaches the same share of the device as on the study's phone, with a
-/// stream of `bytes`: in a shorter stream, waiting for the last data weighs more. `raw` is the device's rate in bytes
-/// per second.
+/// Returns the share of a CPU with which `stock` reaches the same share of the device's rate as on the
+/// study's phone. The share depends on the stream's length, `bytes`: in a shorter stream, the wait for the
+/// last data weighs more. `raw` is the device's rate in bytes per second.
 pub fn as_slow_as_the_studys(
     folder: &Path,
     programs: &Programs,

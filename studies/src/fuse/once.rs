@@ -1,4 +1,4 @@
-//! One write of a file through one stack, with the work of the daemon and the device for it.
+//! Measures one write of a file through one stack, with the work of the daemon and the device.
 
 use std::fs::File;
 use std::io::Write;
@@ -23,13 +23,13 @@ pub struct Once {
     pub used: Used,
     /// Number of write requests to the device.
     pub writes: Option<f64>,
-    /// Share of these requests that do not begin where the previous one ended.
+    /// Share of these requests that do not begin at the end of the previous request.
     pub random_share: Option<f64>,
-    /// Share of these requests below 64 KiB: the file's data arrive in larger ones.
+    /// Share of these requests below 64 KiB; the file's data arrive in larger requests.
     pub small_share: Option<f64>,
-    /// Mean bytes of a run of requests in which each continues the previous one.
+    /// Mean bytes in a sequential run of requests.
     pub burst_bytes: Option<f64>,
-    /// Number of write requests of the file system's journal and metadata; `None` if the kind of data is unknown for some
+    /// Number of write requests for journal and metadata; `None` if the kind of data is unknown for some
     /// requests.
     pub own_writes: Option<f64>,
 }
@@ -42,15 +42,16 @@ pub struct Stack {
     pub options: Option<String>,
 }
 
-/// The study's experiment: one file is written, by 512 KiB, to bare devices and through stacks. A round measures each once,
-/// on new emulated devices, with its own seed.
+/// The study's experiment: writes one file in records of 512 KiB to bare devices and through stacks. A round
+/// measures each once, on new emulated devices, with its own seed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
     pub bytes: u64,
     pub rounds: u64,
-    /// Slow the daemons' processor down until `stock` on the first of `raw` reaches the study's share of that device.
+    /// Whether to slow the daemons' processor down until `stock` reaches the study's share of the first
+    /// device of `raw`.
     pub slow_daemons: bool,
-    /// The devices that are written without a file system.
+    /// The devices to write without a file system.
     pub raw: Vec<Setup>,
     pub stacks: Vec<Stack>,
 }
@@ -66,11 +67,12 @@ pub struct Found {
     pub writes: Vec<Vec<Once>>,
 }
 
-/// The number of a plan in this process.
+/// The sequence number of plans in this process.
 static PLANS: AtomicU32 = AtomicU32::new(0);
 
 impl Plan {
-    /// Runs the plan: here, or in a guest with the kernel `guest`. Returns the command line too, if it is one of fonio.
+    /// Runs the plan here, or in a guest with the kernel `guest`. Also returns the command line if it runs
+    /// fonio.
     ///
     /// # Errors
     ///
@@ -111,15 +113,14 @@ impl Plan {
     }
 }
 
-/// The path as seen from the top of the repository.
 fn within(path: &Path) -> String {
     path.strip_prefix(process::root()).unwrap_or(path).display().to_string()
 }
 
-/// The name under which this program runs a plan in a guest, or is one write.
+/// The name under which this program runs a plan in a guest, or one write.
 pub const STACKS: &str = "stacks";
 
-/// Runs a plan, for [`Plan::run`] (`PLAN RESULT`), or is one write (`--write FILE BYTES`).
+/// Runs a plan for [`Plan::run`] (`PLAN RESULT`), or one write (`--write FILE BYTES`).
 pub fn run_in_guest(arguments: &[String]) -> Result<()> {
     let [plan, found] = match arguments {
         [write, path, bytes] if write == WRITE => return write_file(path, bytes),
@@ -134,7 +135,6 @@ pub fn run_in_guest(arguments: &[String]) -> Result<()> {
     Ok(std::fs::write(found, serde_json::to_vec_pretty(&result)?)?)
 }
 
-/// A plan that is being run.
 struct Experiment {
     folder: PathBuf,
     programs: Programs,
@@ -235,7 +235,7 @@ impl Experiment {
 const WRITE: &str = "--write";
 const RECORD_BYTES: usize = 512 << 10;
 
-/// Writes a file of `bytes` by 512 KiB, syncs it, and says how many seconds that took.
+/// Writes a file of `bytes` in records of 512 KiB, syncs it, and prints the time in seconds.
 fn write_file(path: &str, bytes: &str) -> Result<()> {
     let bytes: u64 = bytes.parse().context("a size is a number")?;
     let data = vec![0; RECORD_BYTES];
@@ -249,12 +249,11 @@ fn write_file(path: &str, bytes: &str) -> Result<()> {
     Ok(())
 }
 
-/// Parses the line of [`write_file`].
 fn written_in(line: &str) -> Option<f64> {
     line.strip_prefix("written in ")?.strip_suffix(" s")?.parse().ok()
 }
 
-/// Large enough for rates to settle on a device of 39 MB/s, and small enough for a dozen stacks in minutes.
+/// Large enough for a stable rate at 39 MB/s, and small enough to measure a dozen stacks in minutes.
 pub const BYTES: u64 = 128 * MIB;
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ const DEVICE_SIZE: &str = "2GiB";
 /// Twice the largest file.
 const TMPFS_BYTES: u64 = 1 << 30;
 
-/// The mounted directory and its mount point; what was made for them is removed when this is dropped.
+/// The mounted directory and its mount point; everything created for them is removed when this is dropped.
 pub struct Place {
     pub source: PathBuf,
     pub dir: PathBuf,
@@ -45,7 +45,7 @@ impl Place {
         Ok(Self { source, dir: subfolder(folder, "mounted")?, below: Below::Tmpfs(ledger) })
     }
 
-    /// Makes a file system on a new emulated device.
+    /// Creates a file system on a new emulated device.
     pub fn emulated(folder: &Path, fonio: &Path, setup: &Setup) -> Result<Self> {
         let source = subfolder(folder, "source")?;
         let mounted = Some((setup.file_system.as_ref(), source.as_path()));
@@ -75,7 +75,7 @@ impl Setup {
         Options { scheduler: &self.scheduler, seed: self.seed, ..Options::bare(&self.profile, DEVICE_SIZE) }
     }
 
-    /// Returns the bytes per second of direct sequential writes of 512 KiB to the bare device.
+    /// Returns the rate of direct sequential writes of 512 KiB to the bare device, in bytes per second.
     pub fn raw_write(&self, fonio: &Path, bytes: u64) -> Result<f64> {
         let emulated = Emulated::start(fonio, &self.bare())?;
         let count = bytes / (512 << 10);

@@ -1,4 +1,4 @@
-//! The work in the mounted directory.
+//! The tasks in the mounted directory.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -17,7 +17,7 @@ pub struct Work {
     pub run: fn(&Path, u64) -> Result<()>,
 }
 
-/// All works, in an order in which each finds the files that it needs.
+/// All tasks, ordered so that each finds the files it needs.
 pub const WORKS: &[Work] = &[
     Work {
         name: "write 512 MiB by 512 KiB",

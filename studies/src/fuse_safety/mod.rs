@@ -1,12 +1,13 @@
-//! `cargo studies fuse-safety`: tests the promises of `fonio mount` on devices that fail.
+//! `cargo studies fuse-safety`: tests the promises of `fonio mount` on failing devices.
 //!
-//! - `errors`: an emulated card refuses writes at random under ext4. `fsync` or `close` reports each refusal to each
-//!   writer through the mount, once per handle; all data whose calls succeeded are on the card.
-//! - `power-cuts`: the power of an emulated card is cut at random moments; data that `fsync` acknowledged are on it.
+//! - `errors`: an emulated card fails random writes under ext4. Through the mount, `fsync` or `close` reports
+//!   each error once per handle to each writer. If the calls for some data succeeded, the data is on the
+//!   card.
+//! - `power-cuts`: the power of an emulated card is cut at random moments; data acknowledged by `fsync` are
+//!   on the card.
 //! - `sequences`: random operations against a model file system, a million by default for each mode.
 //! - `suites`: pjdfstest and fsx, by other authors (`suites.rs`).
-//! - `kernels`: the tests of the mount on Debian's kernels in virtual machines, with 100,000 files open at the same
-//!   time.
+//! - `kernels`: the mount's tests on Debian's kernels in virtual machines, with 100,000 open files.
 
 mod suites;
 
@@ -31,18 +32,17 @@ const PARTS: [&str; 5] = ["errors", "power-cuts", "sequences", "suites", "kernel
 /// Bytes of a record in the test of the failing card; each record repeats its number.
 const RECORD_BYTES: usize = 64 << 10;
 const RECORDS: usize = 400;
-/// The file is synced after this many records.
 const BATCH: usize = 8;
 const POWER_CUTS: &str = "40";
 const OPERATIONS: &str = "1000000";
-/// Number of these operations in a guest, which is about twenty times slower.
+/// Number of operations in a guest, which is about twenty times slower.
 const GUEST_OPERATIONS: &str = "20000";
 const GUEST_FILES: &str = "100000";
 const GUEST_MEMORY_MIB: u64 = 3072;
 /// Kernels without and with passthrough of complete files.
 const KERNELS: [&str; 2] = ["6.1", "6.12"];
 
-/// The name under which this program is one side of a part, started by the emulator.
+/// The name under which the emulator starts this program as one side of a part.
 pub const SIDE: &str = "fuse-safety-side";
 
 #[derive(Args)]
@@ -52,7 +52,7 @@ pub struct Arguments {
     parts: Vec<String>,
 }
 
-/// Is one side of a part.
+/// Runs one side of a part.
 pub fn run_side(words: &[String]) -> Result<()> {
     match words {
         [side, mode, fonio] if side == "write-on-failing" => write_on_failing(mode, Path::new(fonio)),
@@ -69,12 +69,12 @@ pub fn run(Arguments { parts }: &Arguments) -> Result<()> {
     let own = std::env::current_exe().context("cannot find our own program")?;
     for mode in MODES {
         if wanted("errors") {
-            // The front holds the inode tables. The journal is further back: a refusal there stops ext4, which reports
-            // that.
+            // The first 192 MiB contain the inode tables, which do not fail. The journal is behind them; an
+            // error there stops ext4, which reports it.
             let mut command = emulate(&fonio);
             command.args(["--fault", "error:op=write,range=192M-2G,probability=0.02", "--"]);
             command.arg(&own).args([SIDE, "write-on-failing", mode]).arg(&fonio);
-            process::run(&mut command).with_context(|| format!("{mode} on a card that refuses writes"))?;
+            process::run(&mut command).with_context(|| format!("{mode} on a card that fails writes"))?;
         }
         if wanted("power-cuts") {
             let check = format!("'{}' {SIDE} check-committed", own.display());
@@ -82,7 +82,7 @@ pub fn run(Arguments { parts }: &Arguments) -> Result<()> {
             command.args(["--power-cuts", POWER_CUTS, "--check", &check, "--"]);
             command.arg(&own).args([SIDE, "write-and-commit", mode]).arg(&fonio);
             process::run(&mut command).with_context(|| format!("{mode} under power cuts"))?;
-            println!("{mode}: {POWER_CUTS} power cuts, everything synced was there");
+            println!("{mode}: {POWER_CUTS} power cuts, all synced data survived");
         }
     }
     if wanted("sequences") {
@@ -102,12 +102,11 @@ pub fn run(Arguments { parts }: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Runs the tests of the mount in guests with other kernels.
 fn on_other_kernels() -> Result<()> {
     let stop = fonio_system::signals::watch(&fonio_system::signals::ENDING)?;
     tools::ensure(&[tools::GUEST])?;
     let folder = tempfile::tempdir_in(process::scratch("guest")?)?;
-    // By their places in a guest.
+    // The programs, with their paths in a guest.
     let mut programs: Vec<(PathBuf, PathBuf)> = Vec::new();
     let mut built = process::cargo();
     built.args(["test", "--release", "--package", "fonio-bfuse", "--test", "integration"]);
@@ -208,7 +207,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Asked to end, the daemon unmounts, even while another process uses the mount.
+        // When stopped, the daemon unmounts even if another process uses the mount.
         if let Some(pid) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
@@ -220,8 +219,8 @@ fn record(number: usize) -> Vec<u8> {
     number.to_le_bytes().repeat(RECORD_BYTES / size_of::<usize>())
 }
 
-/// Writes records through a mount of the failing card, and compares the reported errors with the records that are
-/// there.
+/// Writes records through a mount of the failing card, and compares the reported errors with the surviving
+/// records.
 fn write_on_failing(mode: &str, fonio: &Path) -> Result<()> {
     let card = folder_of("FONIO_MOUNT")?;
     let source = card.join("source");
@@ -245,7 +244,7 @@ fn write_on_failing(mode: &str, fonio: &Path) -> Result<()> {
             suspect.extend(batch);
             // Only one handle gets an error of the file system's own blocks; ext4 itself does the same.
             heard += u32::from(witness.sync_all().is_err());
-            // Twice, because an error of a write and the error of its fsync are two errors.
+            // Twice, because a failed write and its failed fsync are two errors.
             let _ = file.sync_all();
             match file.sync_all() {
                 // The error hit the file system's own blocks, and ext4 became read-only.
@@ -253,7 +252,7 @@ fn write_on_failing(mode: &str, fonio: &Path) -> Result<()> {
                     suspect.extend(first..RECORDS);
                     break;
                 }
-                outcome => outcome.with_context(|| format!("{mode}: told of one error again and again"))?,
+                outcome => outcome.with_context(|| format!("{mode}: one error is reported repeatedly"))?,
             }
         }
         let _ = witness.sync_all();
@@ -275,11 +274,12 @@ fn write_on_failing(mode: &str, fonio: &Path) -> Result<()> {
         };
         if !is_there {
             missing += 1;
-            ensure!(suspect.contains(&number), "{mode}: record {number} is lost, and nobody was told");
+            ensure!(suspect.contains(&number), "{mode}: record {number} is lost without an error");
         }
     }
     eprintln!(
-        "{mode}: {told} of {} syncs failed, {heard} of another handle's after them; {missing} records lost, each told of",
+        "{mode}: {told} of {} syncs failed, then {heard} of another handle; {missing} records lost, each \
+         with an error",
         RECORDS / BATCH
     );
     Ok(())
@@ -290,13 +290,13 @@ fn drop_caches() -> Result<()> {
     fs::write("/proc/sys/vm/drop_caches", "1").context("cannot drop the page cache")
 }
 
-/// Writes a record, syncs it, then notes that in another file, and syncs that file.
+/// Writes and syncs a record, then records this in another file and syncs that file.
 fn write_and_commit(mode: &str, fonio: &Path) -> Result<()> {
     let mounted = Mounted::start(fonio, &folder_of("FONIO_MOUNT")?, mode)?;
     let data = File::create(mounted.dir.path().join("data"))?;
     let committed = File::create(mounted.dir.path().join("committed"))?;
     for number in 0..120 {
-        // Several pieces, as applications write them.
+        // Written in several calls, as by applications.
         for (piece, bytes) in record(number).chunks(RECORD_BYTES / 4).enumerate() {
             let at = number * RECORD_BYTES + piece * (RECORD_BYTES / 4);
             data.write_all_at(bytes, at as u64)?;
@@ -323,12 +323,12 @@ fn check_committed(card: &Path) -> Result<()> {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error.into()),
     }
-    let data = File::open(card.join("data")).context("records were acknowledged, and their file is gone")?;
+    let data = File::open(card.join("data")).context("records were acknowledged, but their file is gone")?;
     for number in 0..usize::try_from(u64::from_le_bytes(count))? {
         let mut found = vec![0; RECORD_BYTES];
         data.read_exact_at(&mut found, (number * RECORD_BYTES) as u64)
             .with_context(|| format!("record {number} was acknowledged"))?;
-        ensure!(found == record(number), "record {number} was acknowledged and is not what was written");
+        ensure!(found == record(number), "record {number} was acknowledged, but its content differs");
     }
     Ok(())
 }

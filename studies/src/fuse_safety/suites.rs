@@ -1,4 +1,4 @@
-//! `cargo studies fuse-safety suites`: runs other authors' file system tests on a folder itself and through
+//! `cargo studies fuse-safety suites`: runs third-party file system tests on a folder directly and through
 //! `fonio mount`.
 //!
 //! - pjdfstest: 398 cases of the POSIX rules for names, owners, times and error codes. Each case that passes in the
@@ -45,22 +45,22 @@ allow_remount = false
 entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
 "#;
 
-/// The C library has a table of the maximum number of links of a file by kind of file system, and FUSE is not
-/// in it.
+/// The C library's table of maximum link counts does not contain FUSE.
 const NOT_TRIED: &str = "link::link_count_max";
 
 /// Default number of operations; `FONIO_FSX_OPERATIONS` overrides it.
 const OPERATIONS: u64 = 20_000;
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
 
-/// A run of fsx: the limits of file and piece size, how often the file is closed, and whether it is mapped.
+/// A run of fsx: the limits of the file and operation size, the weight of closing the file, and whether the
+/// file is mapped.
 struct Profile {
     name: &'static str,
     file_bytes: u64,
     piece_bytes: u64,
     closes: u32,
     maps: u32,
-    /// Divisor of the number of operations, because large pieces take longer.
+    /// Divisor of the number of operations, because large operations take longer.
     share: u64,
 }
 
@@ -115,7 +115,7 @@ pub fn run(fonio: &Path) -> Result<()> {
             check(&native, &found).with_context(|| format!("pjdfstest on {shown}, {mode}"))?;
             exercise(&fsx, mounted.path(), folder.path())
                 .with_context(|| format!("fsx on {shown}, {mode}"))?;
-            println!("{shown}, {mode}: pjdfstest as below, fsx finds nothing");
+            println!("{shown}, {mode}: pjdfstest as in the folder, fsx finds no error");
         }
     }
     Ok(())
@@ -165,7 +165,7 @@ fn check(native: &BTreeMap<String, String>, found: &BTreeMap<String, String>) ->
         .map(|(case, _)| case.as_str())
         .filter(|case| *case != NOT_TRIED)
         .collect();
-    ensure!(worse.is_empty(), "these pass below and not through the mount: {}", worse.join(", "));
+    ensure!(worse.is_empty(), "these pass in the folder but not through the mount: {}", worse.join(", "));
     Ok(())
 }
 
@@ -208,7 +208,10 @@ mod tests {
              open::truncate ok\n\nSummary: 1 failed\n",
         );
         let error = check(&native, &found).expect_err("one fails");
-        assert_eq!(error.to_string(), "these pass below and not through the mount: chmod::eperm_not_owner");
+        assert_eq!(
+            error.to_string(),
+            "these pass in the folder but not through the mount: chmod::eperm_not_owner"
+        );
         assert!(check(&native, &native).is_ok());
     }
 }

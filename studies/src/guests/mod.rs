@@ -1,10 +1,8 @@
-//! `cargo studies guests`: measures how well measurements in guests repeat, and how near they are to the
-//! model.
+//! `cargo studies guests`: tests whether measurements in guests are repeatable and agree with the model.
 //!
-//! *Repeatable*: the same jobs on an idle machine and during two busy loops. *Mixed load*: a reader and two
-//! writers, started at sixteen different times. *Model*: fio's figures of emulated cards in a guest, compared
-//! with the model's.
-//! *Equal*: comparisons of equal devices, which should find no difference.
+//! *Repeatable*: runs the same jobs on an idle machine and during two busy loops. *Mixed load*: starts a
+//! reader and two writers at sixteen different times. *Model*: compares fio's figures of emulated cards in a
+//! guest with the model's figures. *Equal*: compares equal devices, which should show no difference.
 
 use std::path::Path;
 use std::process::{Child, Command};
@@ -22,28 +20,25 @@ use crate::emulator::{self, Measured};
 use crate::schedulers::points;
 use crate::{process, tools};
 
-/// Runs of each job, with and without busy loops.
 const RUNS: usize = 5;
-/// The promise: run times by the guest's clock differ by no more.
+/// The promised limit for differences of run times by the guest's clock.
 const REPEATABLE_WITHIN: f64 = 0.01;
-/// The promise: fio's figures differ from the model's by no more.
+/// The promised limit for differences between fio's figures and the model's.
 const MODEL_WITHIN: f64 = 0.05;
-/// The promise: the time until a guest runs its command, in seconds of this machine.
+/// The promised limit for the time until a guest runs its command, in seconds by this machine's clock.
 const BOOT_S: f64 = 20.0;
 const STARTS: u32 = 16;
-/// The device of the jobs: its writes are the most uneven ones.
+/// The device of the jobs; of all profiles, its write times vary most.
 const CARD: &str = "ridata";
 const KERNEL: &str = "lab:6.12";
 
-/// Writes of 4 KiB at random places.
 const FIO_JOB: &str = "fio --name=job --output-format=json --ioengine=psync --direct=1 --filename=$FONIO_DEVICE \
     --rw=randwrite --bs=4k --size=64m --number_ios=300 --randseed=1";
 
-/// Plans that compare equal devices, and how many of them may claim a difference: each does with a probability of at most
-/// 5 %, and more than 3 of 20 do with a probability of at most 1.6 %.
+/// Number of plans that compare equal devices, and of those that may claim a difference. One plan does with a
+/// probability of at most 5 %, and more than 3 of 20 do with at most 1.6 %.
 const EQUAL_PLANS: u64 = 20;
 const EQUAL_CLAIMS: u32 = 3;
-/// Equal devices in each plan.
 const EQUALS: [&str; 4] = ["a", "b", "c", "d"];
 
 const PARTS: [&str; 4] = ["repeatable", "mixed", "model", "equal"];
@@ -55,7 +50,7 @@ pub struct Arguments {
     parts: Vec<String>,
 }
 
-/// Measures the parts; fails if a promise does not hold.
+/// Measures the parts; fails if a promised limit is exceeded.
 pub fn run(Arguments { parts }: &Arguments) -> Result<()> {
     tools::ensure(&[tools::BUILD, tools::GUEST])?;
     let fonio = process::build_fonio()?;
@@ -71,11 +66,11 @@ pub fn run(Arguments { parts }: &Arguments) -> Result<()> {
             _ => equal(&fonio)?,
         };
     }
-    ensure!(broken == 0, "{broken} of the promises do not hold, marked *");
+    ensure!(broken == 0, "{broken} promised limits are exceeded, marked *");
     Ok(())
 }
 
-/// Busy loops that run during a guest's job; they end when this is dropped.
+/// Busy loops during a guest's job; they end when this is dropped.
 struct BusyLoops(Vec<Child>);
 
 impl BusyLoops {
@@ -97,10 +92,10 @@ impl Drop for BusyLoops {
     }
 }
 
-/// Runs both jobs several times, idle and during busy loops. Returns the number of broken promises.
+/// Runs both jobs several times, idle and during busy loops. Returns the number of exceeded limits.
 fn repeatable(fonio: &Path) -> Result<u32> {
     println!(
-        "The same jobs {RUNS} times on this machine as it is, and {RUNS} times beside two busy loops, by the guest's clock:\n"
+        "The same jobs, {RUNS} times without and {RUNS} times with two busy loops, by the guest's clock:\n"
     );
     let title = "the same jobs in guests, repeated on an idle machine and next to busy loops";
     let columns = ["", "median (least to most)", ""];
@@ -144,10 +139,11 @@ fn repeatable(fonio: &Path) -> Result<u32> {
     Ok(broken)
 }
 
-/// A reader during two writers at depth 1, sixteen times with other think times.
+/// Measures a reader during two writers at depth 1, sixteen times with different think times.
 fn mixed(fonio: &Path) -> Result<u32> {
     println!(
-        "A reader beside two writers on {CARD}, {STARTS} starts with other random think times (mean response, ms):\n"
+        "A reader during two writers on {CARD}, {STARTS} starts with different random think times (mean \
+         response, ms):\n"
     );
     let title = "mean response of a reader and two writers in a guest, over starts";
     let columns = ["scheduler", "reader (least to most)", "writers (least to most)"];
@@ -178,15 +174,13 @@ fn mixed(fonio: &Path) -> Result<u32> {
         result.row(scheduler, [("reader", "read"), ("writer", "write")].map(cell).into());
     }
     result.keep(true)?;
-    println!(
-        "\nThe spread is that of the load, not of the guest: a comparison of schedulers must cover it.\n"
-    );
+    println!("\nThe load causes this spread, not the guest: a comparison of schedulers must cover it.\n");
     Ok(0)
 }
 
-/// The published experiments of each card, in a guest. Returns the number of broken promises.
+/// Runs the published experiments of each card in a guest. Returns the number of exceeded limits.
 fn model(fonio: &Path) -> Result<u32> {
-    println!("fio in a guest beside the model, for the same requests:\n");
+    println!("fio in a guest and the model, for the same requests:\n");
     let columns = ["", "model", "fio", "fio over model", "requests", "server, µs a request", ""];
     let title = "fio on emulated devices in a guest, compared with the model";
     let mut result = StudyResult::begin("guests-model", title, "cargo studies guests model", &columns)?;
@@ -218,16 +212,17 @@ fn model(fonio: &Path) -> Result<u32> {
     }
     result.keep(true)?;
     println!(
-        "\nPromised: within {:.0} %. The server's processor time for each request is part of the guest's processor.\n",
+        "\nPromised: within {:.0} %. The guest's processor also serves the device, which takes time for \
+         each request.\n",
         MODEL_WITHIN * 100.0
     );
     Ok(broken)
 }
 
-/// Compares equal devices many times. Returns the number of broken promises.
+/// Compares equal devices many times. Returns the number of exceeded limits.
 fn equal(fonio: &Path) -> Result<u32> {
     println!(
-        "A twentieth of webbench on {} equal devices, {EQUAL_PLANS} plans of three rounds:\n",
+        "webbench at a scale of 1/20 on {} equal devices, {EQUAL_PLANS} plans of three rounds:\n",
         EQUALS.len()
     );
     let columns = ["device", "plans", "with a claim", "largest difference"];
@@ -253,14 +248,14 @@ fn equal(fonio: &Path) -> Result<u32> {
     result.keep(true)?;
     let is_broken = claims > EQUAL_CLAIMS;
     println!(
-        "\nPromised: a difference is claimed in at most {EQUAL_CLAIMS} of {EQUAL_PLANS} plans.{}\n",
+        "\nPromised: at most {EQUAL_CLAIMS} of {EQUAL_PLANS} plans claim a difference.{}\n",
         mark(is_broken)
     );
     Ok(u32::from(is_broken))
 }
 
-/// Compares copies of a device. For each but the first, returns whether a difference was claimed, and the measured ratio
-/// of run times.
+/// Compares copies of a device. For each copy except the first, returns whether a difference was claimed, and
+/// the ratio of run times.
 fn plan_of_equals(fonio: &Path, card: &str, seed: u64) -> Result<Vec<(bool, f64)>> {
     let folder = tempfile::tempdir_in(process::scratch("lab")?)?;
     let shown = Command::new(fonio).args(["device", "show", card, "--toml"]).output()?;
@@ -286,14 +281,14 @@ fn mark(is_broken: bool) -> &'static str {
     if is_broken { "*" } else { "" }
 }
 
-/// Runs `script` on an emulated device in a guest. Returns its output, and the seconds until it began.
+/// Runs `script` on an emulated device in a guest. Returns the output, and the time until the script began,
+/// in seconds.
 fn emulated(fonio: &Path, profile: &str, written: u64, script: &str) -> Result<(String, f64)> {
     let mut command = process::bound_to_this(fonio);
     command.args(["device", "emulate", profile, "--json", "--in", KERNEL, &format!("--written={written}B")]);
     in_guest(command.args(["--", "sh", "-c", script]))
 }
 
-/// Runs a tenth of a workload in a guest, and returns its run time.
 fn workload(fonio: &Path) -> Result<f64> {
     let folder = tempfile::tempdir_in(process::scratch("lab")?)?;
     let mut command = process::bound_to_this(fonio);
@@ -303,7 +298,7 @@ fn workload(fonio: &Path) -> Result<f64> {
     said["variations"][0]["runs"][0]["wall_s"].as_f64().context("a run has a time")
 }
 
-/// The report of the device, and what fio said, from the output of `fonio device emulate --json`.
+/// Extracts the device's report and fio's output from the output of `fonio device emulate --json`.
 fn parts_of(text: &str) -> Result<(Value, Vec<Value>)> {
     let (own, fio): (Vec<&str>, Vec<&str>) =
         text.lines().partition(|line| line.starts_with("{\"ready\"") || line.starts_with("{\"end\""));
@@ -314,7 +309,7 @@ fn parts_of(text: &str) -> Result<(Value, Vec<Value>)> {
     Ok((end["end"]["report"].clone(), fio.context("fio gave no JSON")?))
 }
 
-/// Least, median and most of some values, and the distance of least and most over the median.
+/// Returns minimum, median and maximum, and the range divided by the median.
 struct Spread {
     points: [f64; 3],
     share: f64,

@@ -1,6 +1,5 @@
-//! `cargo studies live`: measures how often a trial on the machine in use claims a difference where there is
-//! none, and whether it finds one where there is one. Real runs with short slices, on an emulated card under
-//! a real load.
+//! `cargo studies live`: measures how often a trial on a machine in use claims a false difference, and how
+//! often it finds a true one. Uses real runs with short slices, on an emulated card under a real load.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -17,29 +16,29 @@ use crate::{process, verdicts};
 const PROFILE: &str = "sd_a1";
 const SIZE: &str = "512MiB";
 
-/// A load and a setting whose effect on it is known.
 struct Case {
     name: &'static str,
     what: &'static str,
     /// The fix, which is tested on the emulated card.
     fix: &'static str,
-    /// The machine's load meanwhile.
+    /// The load of the machine during the trial.
     load: Load,
-    /// How long a run may last.
+    /// The time limit of a run.
     lasting: &'static str,
 }
 
 enum Load {
-    /// A program of the situations of `cargo studies verdicts`, with its arguments.
+    /// A program from the situations of `cargo studies verdicts`, with its arguments.
     Act(&'static [&'static str]),
-    /// A line of the shell, which runs in the mount point until it is killed.
+    /// A shell command that runs in the mount point until it is killed.
     Shell(&'static str),
 }
 
 const CASES: [Case; 3] = [
     Case {
         name: "same",
-        what: "a program that replaces a file safely and reads none; the setting is the read-ahead, which has no effect on that",
+        what: "a program that replaces a file safely and reads no file; the setting is the read-ahead, \
+            which does not affect it",
         fix: "read-ahead=256KiB",
         load: Load::Act(&["save", "saved", "20"]),
         lasting: "75s",
@@ -53,7 +52,8 @@ const CASES: [Case; 3] = [
     },
     Case {
         name: "effect",
-        what: "a large program (fonio) that starts every 0.3 s, from the card; the setting is the read-ahead, which page faults wait for",
+        what: "a large program (fonio) that starts from the card every 0.3 s; the setting is the \
+            read-ahead, which affects page faults",
         fix: "read-ahead=1MiB",
         // The program is dropped from the page cache before each start.
         load: Load::Shell(
@@ -69,7 +69,7 @@ pub struct Arguments {
     /// Run these cases (default: all).
     #[arg(value_name = "CASE", value_parser = CASES.map(|case| case.name))]
     cases: Vec<String>,
-    /// How often each case is run.
+    /// Run each case this many times.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     runs: u64,
     /// Print the time blocked per second in each slice.
@@ -136,7 +136,7 @@ fn test(fonio: &Path, case: &Case, device: &str, out: &Path, seed: u64) -> Resul
     serde_json::from_slice(&run.stdout).context("fonio gave other JSON")
 }
 
-/// The time blocked per second in each slice that counts, in the order of time.
+/// Returns the blocked time per second in each valid slice, in order.
 fn blocked(result: &Value) -> Result<Vec<String>> {
     let pairs = result["pairs"].as_array().context("a result has pairs")?;
     let slices = pairs.iter().flat_map(|pair| {
@@ -146,7 +146,6 @@ fn blocked(result: &Value) -> Result<Vec<String>> {
     slices.map(|slice| Ok(format!("{:.5}", slice.as_f64().context("a time is a number")?))).collect()
 }
 
-/// The load, which ends with this.
 struct Running(Child);
 
 impl Running {

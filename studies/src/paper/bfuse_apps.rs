@@ -1,6 +1,6 @@
 //! Figure 4 of Jeong and Won 2014: the I/O of a camcorder and a gallery on the user partition of a Galaxy S3.
-//! Their databases are on another partition there, and in memory here, so that the device holds only the user
-//! partition.
+//! In the study, their databases are on another partition; here they are in memory, so that the device
+//! contains only the user partition.
 
 use anyhow::Result;
 use fonio_analysis::{Analysis, Group};
@@ -12,13 +12,14 @@ use super::runs::{Named, OfGroup, OfRuns, Runs, Split};
 
 const PROFILE: &str = "galaxy_s3_emmc";
 const DB_IN_RAM: &str = "db-in-ram";
-/// The bound of the study's large requests.
 const LARGE: u64 = 256 * 1024;
 
 const SHARE: Quantity = Quantity::new("%", 0, 1.25, 5.0);
 const WHY_SIZES: &str = "this kernel merges up to the device's limit of 512 KiB";
-const WHY_SYNC: &str = "ext4's journal counts as synchronous here, and the video as buffered; the study does not say how it counts";
-const WHY_DATA: &str = "of the requests; ext4 commits its journal every 5 s with small requests, and the study's file system is not told";
+const WHY_SYNC: &str = "here, ext4's journal counts as synchronous and the video as buffered; the study \
+    does not define this";
+const WHY_DATA: &str = "of the requests; ext4 commits its journal every 5 s with small requests, and the \
+    study does not name its file system";
 
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let told = |figure: &str| published.number(&format!("bfuse.user_partition_io.{figure}"));
@@ -53,7 +54,6 @@ fn measured(runs: &mut Runs, workload: &str) -> Result<Analysis> {
     Ok(runs.report(&recording)?.analysis.clone())
 }
 
-/// The percentage of the writes that are larger.
 fn percent_above(analysis: &Analysis, bytes: u64) -> Option<f64> {
     let row = &analysis.sizes_of(Group::Writes)?.bytes;
     let curve = row.cdf.as_ref()?;
@@ -68,14 +68,14 @@ fn sequential(analysis: &Analysis) -> Option<f64> {
     percent(sequential, sides.iter().map(|side| side.bytes()).sum())
 }
 
-/// Reads, and writes for which no program waits.
+/// Reads and asynchronous writes.
 fn buffered(analysis: &Analysis) -> Option<f64> {
     let count = |group| analysis.sizes_of(group).map_or(0, |row| row.bytes.count);
     percent(count(Group::Reads) + count(Group::WriteAsync), count(Group::Reads) + count(Group::Writes))
 }
 
-/// The share of data among the requests of a workload that only writes. Kinds of data that are only read
-/// belong to mounting.
+/// Returns the share of data among the requests of a write-only workload. Kinds of data that are only read
+/// are read by mounting.
 fn data_writes(analysis: &Analysis) -> Option<f64> {
     let written = analysis.files.as_ref()?.contents.iter().filter(|kind| kind.write_bytes > 0);
     let (all, data) = written.fold((0, 0), |(all, data), kind| {

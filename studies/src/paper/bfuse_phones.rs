@@ -1,5 +1,5 @@
-//! Table 1 of Jeong and Won 2014: the file systems of six phones, and which of them fonio can make. A configuration is no
-//! measurement: if fonio has it, it was chosen to be the same, so nothing is scored.
+//! Table 1 of Jeong and Won 2014: the file systems of six phones, and whether fonio can create them. A
+//! configuration is not a measurement: fonio copies it, so nothing is scored.
 
 use anyhow::Result;
 use fonio_host::Filesystem;
@@ -9,7 +9,7 @@ use super::published::Published;
 use super::row::Row;
 use super::runs::Runs;
 
-/// A phone; a partition that it does not have is `None`.
+/// A phone; `None` for a missing partition.
 #[derive(Deserialize)]
 struct Phone {
     name: String,
@@ -19,17 +19,15 @@ struct Phone {
     ext_sdcard: Option<String>,
 }
 
-/// The phones whose flash has a profile.
 const PROFILES: [(&str, &str); 2] = [("Nexus One", "internal_2010"), ("Galaxy S3", "galaxy_s3_emmc")];
 const FUSE: &str = "fuse";
 
-/// Table 1.
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for phone in published.at::<Vec<Phone>>("bfuse.phone")? {
         let profile = PROFILES.iter().find(|(name, _)| *name == phone.name);
-        let device =
-            profile.map_or_else(|| "no profile of its flash".to_owned(), |(_, name)| format!("on {name}"));
+        let device = profile
+            .map_or_else(|| "there is no profile of its flash".to_owned(), |(_, name)| format!("on {name}"));
         let partitions = [
             ("data", Some(&phone.data)),
             ("sdcard", Some(&phone.sdcard)),
@@ -46,10 +44,8 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
                 (_, FUSE) => Row::same(what, told, Some(told), true, "")
                     .noted("fonio mount --mount-options mode=stock")
                     .because(device.as_str()),
-                (_, "yaffs2") => {
-                    Row::cannot(what, told, "it is for flash without a controller, and not in Linux")
-                }
-                _ => Row::cannot(what, told, "the maker of the phone has not published it"),
+                (_, "yaffs2") => Row::cannot(what, told, "it is for raw flash, and not in Linux"),
+                _ => Row::cannot(what, told, "the phone's maker has not published it"),
             });
         }
     }

@@ -1,6 +1,6 @@
 //! The figures of Jeong and Won 2014 about writing a file through parts of the stack, on an emulated Galaxy S3. The
-//! FUSE daemon's processor is slowed down until `stock` reaches the study's share of the device. Only with `--full`:
-//! they take minutes, and need root or a guest.
+//! FUSE daemon's processor is slowed down until `stock` reaches the study's share of the device. They run only with
+//! `--full`, because they take minutes and need root or a guest.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -34,36 +34,33 @@ struct Calls {
 
 const PROFILE: &str = "galaxy_s3_emmc";
 /// Linux 5.0 removed CFQ; BFQ was derived from it.
-pub(super) const NO_CFQ: &str = "bfq stands for CFQ, which Linux 5.0 removed";
+pub(super) const NO_CFQ: &str = "bfq replaces CFQ, which Linux 5.0 removed";
 pub(super) const STOCK: &str = "mode=stock";
 pub(super) const NO_BUFFER: &str = "mode=extended,io_unit=512K,io_uring=no";
 pub(super) const BUFFERED: &str = "mode=buffered,io_unit=512K,buffer=8M,entry=2M,flush=10ms";
-/// The study's sizes of the buffer in MB, of which 8 is its choice.
+/// The study's buffer sizes in MB; it chose 8.
 const SIZES_MB: [u32; 6] = [2, 4, 8, 16, 32, 64];
 const STUDYS_SIZE: usize = 2;
-/// The times between flushes; the second was the best in the study.
+/// The intervals between flushes; the second was best in the study.
 const INTERVALS: [&str; 4] = ["1ms", "10ms", "100ms", "1s"];
 pub(super) const WITH_FULL: &str = "measured with --full, as root";
 
-/// Percentage points within which shares of the device count as equal.
+/// Shares of the device count as equal if they differ by at most this many percentage points.
 const NEAR: f64 = 10.0;
 pub(super) const SHARE: Quantity = Quantity::new("% of raw", 0, 1.0, NEAR);
 const RATE: Quantity = Quantity::new("MB/s", 1, 1.1, 0.0);
 /// Gains that differ by at most 10 percentage points count as equal.
 pub(super) const TIMES: Quantity = Quantity::new("times", 2, 1.0, NEAR / 100.0);
-/// Gains by a factor of several.
 pub(super) const MANY_TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
 const CALLS: Quantity = Quantity::new("calls", 0, 1.25, 0.0);
 const REQUESTS: Quantity = Quantity::new("requests", 0, 1.25, 0.0);
-/// Requests of the file system itself, of all requests: a share, because the size of our file is another.
+/// The share of the file system's own requests; not their number, because our file has another size.
 const OWN: Quantity = Quantity::new("% of requests", 1, 1.25, 1.0);
 
-/// Returns the options of a buffer.
 fn buffered(mb: u32, flush: &str) -> String {
     format!("mode=buffered,io_unit=512K,buffer={mb}M,entry=2M,flush={flush}")
 }
 
-/// Returns a file system on the study's device, under a scheduler.
 pub(super) const fn on(file_system: &'static str, scheduler: &'static str) -> Setup {
     Setup {
         profile: Cow::Borrowed(PROFILE),
@@ -73,7 +70,7 @@ pub(super) const fn on(file_system: &'static str, scheduler: &'static str) -> Se
     }
 }
 
-/// The file system of the study's phone, under its best scheduler.
+/// Returns the file system of the study's phone with its best scheduler.
 const EXT4: Setup = on("ext4", DEADLINE);
 pub(super) const DEADLINE: &str = "mq-deadline";
 pub(super) const BFQ: &str = "bfq";
@@ -83,12 +80,11 @@ pub(super) fn stack(setup: Setup, options: Option<&str>) -> Stack {
     Stack { setup, options: options.map(str::to_owned) }
 }
 
-/// Returns a plan with as many rounds as an effect needs, and with daemons as slow as the study's.
+/// Returns a plan with enough rounds to show an effect, and with daemons as slow as the study's.
 pub(super) fn slowed(raw: Vec<Setup>, stacks: Vec<Stack>) -> Plan {
     Plan { bytes: BYTES, rounds: RUNS_MIN as u64, slow_daemons: true, raw, stacks }
 }
 
-/// Writes through mounts with these options on ext4.
 fn on_ext4(runs: &mut Runs, options: impl IntoIterator<Item = String>) -> Result<Found> {
     let stacks = options.into_iter().map(|options| stack(EXT4, Some(&options))).collect();
     let at = runs.place_for(&[]);
@@ -103,7 +99,7 @@ pub(super) fn rate(once: &[Once]) -> Measured {
     each(once, |once| Some(once.mb_s))
 }
 
-/// Returns the rate of `stock`, marked as used: it reaches the study's share by choice of the processor's share.
+/// Returns the rate of `stock`, marked as used: the processor's share was chosen to reach the study's rate.
 pub(super) fn stock_rate(once: &[Once]) -> Measured {
     rate(once).shaped(true)
 }
@@ -113,14 +109,13 @@ pub(super) fn raw_rate(mb_s: &[f64]) -> Measured {
     Measured::runs(mb_s.iter().copied()).shaped(true)
 }
 
-/// Converts a gain in percent into a ratio.
 pub(super) fn times(percent: f64) -> f64 {
     1.0 + percent / 100.0
 }
 
 /// Figures 2 and 3, and Table 2: the share of the device's throughput that remains after each layer.
 pub(super) fn layers(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
-    // Of both versions of Android, we compare with the first.
+    // The study has two versions of Android; we compare with the first.
     let told = |figure: &str| published.number(&format!("bfuse.layers_mb_s.{figure}"));
     let raw_told = told("ics.raw_noop")?;
     let steps = [
@@ -142,7 +137,7 @@ pub(super) fn layers(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
     } else {
         layers_here(raw_told, steps, runs, &at)?
     };
-    // The stock daemon is not slowed down here: no value is chosen by a published rate.
+    // The stock daemon is not slowed down here, so no value depends on a published rate.
     let at = runs.place_for(&[Filesystem::Vfat]);
     let (on_vfat, on_ext4) = (bench_layers(runs, "vfat", &at)?, bench_layers(runs, "ext4", &at)?);
     let (vfat, fuse) = (of_layer(&on_vfat, "vfat")?, of_layer(&on_ext4, FUSE)?);
@@ -153,9 +148,9 @@ pub(super) fn layers(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
     Ok(rows)
 }
 
-/// The layer of `fonio bench layers`.
 const FUSE: &str = "FUSE, mode=stock";
-const GUESTS_PROCESSOR: &str = "the daemon runs on the guest's simulated processor at full speed, one instruction each nanosecond; the phone's was slower";
+const GUESTS_PROCESSOR: &str = "the daemon runs at the full speed of the guest's simulated processor, one \
+    instruction per nanosecond; the phone's was slower";
 
 fn bench_layers(runs: &mut Runs, file_system: &str, at: &At) -> Result<Measurements> {
     let (size, rounds) = (format!("{}MiB", BYTES >> 20), Runs::repeat());
@@ -190,9 +185,8 @@ fn layers_here(raw_told: f64, steps: [(&str, f64); 3], runs: &mut Runs, at: &At)
     let stacks = vec![stack(bfq(), None), stack(bfq(), Some(STOCK))];
     let found = runs.stacks(&slowed(vec![on("ext4", "none"), bfq()], stacks), at)?;
     let [raw, block] = &found.raw_mb_s[..] else { bail!("two devices were asked for") };
-    let why = format!(
-        "{NO_CFQ}; the phone's kernel ran these layers on its slow CPU, only the daemon is slow here"
-    );
+    let why =
+        format!("{NO_CFQ}; on the phone, these layers ran on the slow CPU; here, only the daemon is slow");
     let raw = raw_rate(raw);
     let note = format!("raw {:.1} MB/s, the study's {raw_told}", raw.value().unwrap_or(f64::NAN));
     let measured =
@@ -231,7 +225,7 @@ pub(super) fn io_unit(published: &Published, runs: &mut Runs) -> Result<Vec<Row>
     // The study's units, from 4 KiB to 512 KiB.
     let units = (2..=9).map(|power| format!("mode=extended,io_unit={}K,io_uring=no", 1 << power));
     let found = on_ext4(runs, units)?.writes;
-    let why = "most of what the daemon's CPU does here is making pages in the page cache below";
+    let why = "here, the daemon's CPU mostly creates pages in the page cache of the file system below";
     let [smallest, .., largest] = &found[..] else { bail!("there are several units") };
     let of_units = |figure: &dyn Fn(&[Once]) -> Measured| -> Vec<Option<f64>> {
         found.iter().map(|once| figure(once).value()).collect()
@@ -247,7 +241,7 @@ pub(super) fn io_unit(published: &Published, runs: &mut Runs) -> Result<Vec<Row>
     ])
 }
 
-/// Returns a row on the direction of a sweep: it agrees if every step goes that way.
+/// Returns a row on the direction of a sweep: it agrees if every step has that direction.
 fn steps(what: &str, told: &str, values: &[Option<f64>], goes: impl Fn(f64, f64) -> bool) -> Row {
     let pairs: Option<Vec<bool>> = values.windows(2).map(|pair| Some(goes(pair[0]?, pair[1]?))).collect();
     let share = pairs.map(|steps| steps.iter().filter(|step| **step).count() as f64 / steps.len() as f64);
@@ -257,18 +251,18 @@ fn steps(what: &str, told: &str, values: &[Option<f64>], goes: impl Fn(f64, f64)
         told,
         |_| shown.join(", "),
         (&Measured::once(share), 1.0..=1.0),
-        "not every step goes that way",
+        "not every step has this direction",
     )
 }
 
-/// Figure 10: the buffer with and without its thread, for its sizes; and the interval of flushes.
+/// Figure 10: the buffer with and without its thread, by size; and the flush interval.
 pub(super) fn buffer(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     const WORDS: [(&str, &str); 3] = [
         ("buffer without its thread", "slower than no buffer"),
         ("the size of the buffer", "8 MB is the study's choice"),
         ("the interval of flushes", "10 ms is the best"),
     ];
-    const THREAD: &str = "buffer with its thread over none";
+    const THREAD: &str = "buffer with its thread, over no buffer";
     let gain = times(published.number("bfuse.design.gain_percent.management_thread")?);
     if !runs.full() {
         let words = WORDS.map(|(what, told)| Row::cannot(what, told, WITH_FULL));
@@ -289,7 +283,7 @@ pub(super) fn buffer(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
     let with: Vec<Measured> = (0..SIZES_MB.len()).map(|at| of_size(at, true)).collect();
     let without: Vec<Measured> = (0..SIZES_MB.len()).map(|at| of_size(at, false)).collect();
     let by_interval: Vec<Measured> = intervals.iter().map(|once| rate(once).over(&none)).collect();
-    let why = "long streams go past the page cache, which the study's did not";
+    let why = "long streams bypass the page cache, unlike in the study";
     let [thread, size, interval] = WORDS;
     Ok(vec![
         TIMES.effect(THREAD, gain, &with[STUDYS_SIZE], why),
@@ -320,7 +314,7 @@ pub(super) fn buffer(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
     ])
 }
 
-/// Figures 11 and 12: the requests that reach the device, for the sizes of the buffer.
+/// Figures 11 and 12: the requests that reach the device, by size of the buffer.
 pub(super) fn reaching(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     const WORDS: [(&str, &str); 3] = [
         ("f11: random writes", "fewest with the 8 MB buffer"),
@@ -346,20 +340,20 @@ pub(super) fn reaching(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let shown: Vec<String> =
         shares.iter().map(|share| format!("{:.1} %", share.value().unwrap_or(f64::NAN) * 100.0)).collect();
     let shown = format!("none, 2 to 64 MB: {}", shown.join(", "));
-    let why = "ext4 sorts what its page cache holds, whoever wrote it";
+    let why = "ext4 sorts all pages in the page cache, regardless of the writer";
     let burst = |once: &[Once]| each(once, |once| once.burst_bytes);
     let [fewest, fewer, bursts] = WORDS;
     let row = |(what, told): (&str, &str), ratio: &Measured, range, said: &str| {
         Row::effect(what, told, |ratio| format!("{ratio:.2} times {said}"), (ratio, range), why)
     };
     Ok(vec![
-        row(fewest, &shares[at].over(least), 0.0..=1.0, "the least of the other sizes").noted(shown),
+        row(fewest, &shares[at].over(least), 0.0..=1.0, "the minimum of the other sizes").noted(shown),
         row(fewer, &shares[at].over(&shares[0]), 0.0..=1.0, "those without"),
         row(bursts, &burst(&found[at]).over(&burst(&found[0])), 1.0..=f64::INFINITY, "those without"),
     ])
 }
 
-/// The file system of the phones' sdcard partition before it was FUSE; the study's table does not have it.
+/// The file system of the phones' sdcard partition before FUSE; the study's table lacks it.
 const VFAT: &str = "vfat";
 
 /// Table 3: write calls and device requests for the study's 512,000 KiB, scaled to our file.
@@ -406,7 +400,7 @@ pub(super) fn calls(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
                         None => String::new(),
                     };
                     let ours = format!("{calls} calls, {} requests{own}", shown(once.writes));
-                    let why = "the study has no numbers of it; it was the phones' file system for sdcards";
+                    let why = "the study has no numbers for it; it was the phones' file system for SD cards";
                     rows.push(Row::ours_alone(format!("{name}, {way}"), ours, why).noted(place.noted()));
                 }
                 (None, None) => {}
@@ -416,8 +410,8 @@ pub(super) fn calls(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
     Ok(rows)
 }
 
-/// Writes once through mounts with each of `options` on each file system: in one plan on those of this kernel, and in
-/// one guest on the others.
+/// Writes once through mounts with each of `options` on each file system. One plan covers the file systems of
+/// this kernel, and one guest the others.
 fn counts<'a>(
     names: &[&'a str],
     options: [&str; 3],
@@ -447,18 +441,19 @@ fn counts<'a>(
 
 const OWN_WRITES: &str = "journal and metadata";
 
-/// The study's numbers for one write of a file of our size.
+/// Returns the study's numbers for one write, scaled to the size of our file.
 struct Counted {
     calls: f64,
     requests: f64,
-    /// Requests of the journal and of metadata, in percent of all.
+    /// Requests for journal and metadata, in percent of all requests.
     own_percent: f64,
 }
 
-/// Returns the rows of one write: the daemon's write calls, the requests to the device, and those of the file system itself.
+/// Returns the rows of one write: the daemon's write calls, the requests to the device, and the file system's
+/// own requests.
 fn counted(told: Counted, what: impl Fn(&str) -> String, once: &Once, place: &At) -> [Row; 3] {
     let called = Measured::once(once.used.write_calls.map(|calls| calls as f64));
-    let why = "every 10 ms what has come is flushed, also where an entry is not full";
+    let why = "the buffer is flushed every 10 ms, even if an entry is not full";
     let calls = CALLS.row(what("calls"), told.calls, &called, why).noted(place.noted());
     let why = "this kernel merges requests up to the device's limit";
     let mut row = REQUESTS.row(what("requests"), told.requests, &Measured::once(once.writes), why);
@@ -470,10 +465,10 @@ fn counted(told: Counted, what: impl Fn(&str) -> String, once: &Once, place: &At
         OWN.cannot(
             what(OWN_WRITES),
             told.own_percent,
-            "recordings do not know the kind of all data of this file system",
+            "recordings do not show the kind of all data of this file system",
         )
     } else {
-        let why = "the file systems are twelve years younger, and our file is a quarter of the study's";
+        let why = "the file systems are twelve years newer, and our file has a quarter of the size";
         let own = OWN.row(what(OWN_WRITES), told.own_percent, &Measured::once(percent), why);
         own.noted(format!("{:.0} of them", once.own_writes.unwrap_or(f64::NAN)))
     };

@@ -34,24 +34,25 @@ const SIZE_SHARE: Quantity = Quantity::new("%", 1, 1.25, 5.0);
 const LATENCY: Quantity = Quantity::new("ms", 2, 1.5, 0.1);
 const PLACES: Quantity = Quantity::new("", 0, 1.5, 0.0);
 
-/// Numbers by workload and group of requests.
+/// Numbers by workload and request group.
 type ByWorkload = BTreeMap<String, BTreeMap<String, f64>>;
 
-/// The workloads that Figure 3 shows.
 const SCATTERED: [&str; 4] = ["angry_birds", "app_removal", "camera", "mp3_streaming"];
 
-/// The study's bound is light below 9 percent; ours is heavy from 15 percent, which lies between its groups.
+/// The study calls less than 9 percent light. We call 15 percent or more heavy; this lies between the study's
+/// groups.
 const LIGHT_BELOW: f64 = 9.0;
 const HEAVY_FROM: f64 = 15.0;
 
-const WHY_COUNTS: &str = "the calls of the app are not published; ours were chosen to come near the counts without readahead and write-back";
-const WHY_GAPS: &str = "here each commit is five or six flushes of its own; the study's phone had readers and writers of other services between them, which are not in the workload";
-const WHY_SIZES: &str =
-    "the sizes of the app's calls are not published, and this kernel merges up to the device's limit";
-const WHY_PLACES: &str = "which places an app writes again is not published";
-const WHY_SHARE: &str = "what the phone's other services wrote meanwhile is not in the workload, and the profile's write times are partly assumed";
+const WHY_COUNTS: &str = "the app's calls are not published; ours were chosen to match the counts without \
+    readahead and write-back";
+const WHY_GAPS: &str = "here each commit makes five or six separate flushes; on the study's phone, other \
+    services read and wrote between them, which the workload does not include";
+const WHY_SIZES: &str = "the sizes of the app's calls are not published, and this kernel merges requests up to the device's limit";
+const WHY_PLACES: &str = "the addresses that an app rewrites are not published";
+const WHY_SHARE: &str = "the workload does not include the writes of the phone's other services, and the \
+    profile's write times are partly assumed";
 
-/// Runs the requested workloads.
 fn each(
     published: &Published,
     runs: &mut Runs,
@@ -75,7 +76,7 @@ fn measured(runs: &mut Runs, name: &str) -> Result<(RunFigures, Rc<Report>)> {
     Ok((run, report))
 }
 
-/// Returns a value, marked as used if the workload says that it was adjusted to it.
+/// Returns a value, marked as used if the workload states that it was adjusted to the published value.
 fn adjusted(value: impl Into<Option<f64>>, workload: &str, figure: &str) -> Result<Measured> {
     Ok(Measured::once(value).shaped(used_in_fit(workload, figure)?))
 }
@@ -125,12 +126,14 @@ pub(super) fn requests(published: &Published, runs: &mut Runs) -> Result<Vec<Row
     })
 }
 
-/// Returns the duration, marked as used: the pauses of a workload were adjusted to the published one.
+/// Returns the duration, marked as used because the workload's pauses were adjusted to the published
+/// duration.
 fn duration_s(workload: &str, report: &Report) -> Result<Measured> {
     adjusted(report.analysis.span.duration_ns as f64 / 1e9, workload, "duration_ms")
 }
 
-/// Returns the summed latency over the run time, as in the study. The share inherits the run time's mark.
+/// Returns the sum of latencies divided by the run time, as in the study. The share inherits the run time's
+/// mark.
 fn share_percent(workload: &str, report: &Report) -> Result<Measured> {
     let seconds = duration_s(workload, report)?;
     let share = report.analysis.io_share.all.as_ref().map(|share| share.latency_sum_share * 100.0);
@@ -157,8 +160,8 @@ pub(super) fn groups(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
     })
 }
 
-/// Figure 2: the shares of requests below a size, the time within which 80 percent of them complete, and shares of
-/// requests over a time where these are more than half, which the median shows.
+/// Figure 2: the shares of requests below a size, and the time within which 80 percent of them complete.
+/// Where more than half of the requests exceed a time, the median shows this.
 pub(super) fn sizes_and_latencies(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let size_shares: ByWorkload = published.at("courville.size_share")?;
     let latencies: ByWorkload = published.at("courville.latency_p80_ms")?;
@@ -206,7 +209,7 @@ fn plural(group: &str) -> Group {
     if group == "read" { Group::Reads } else { Group::Writes }
 }
 
-/// Returns the report's group of requests for a key, for example `writes_below_16k`.
+/// Returns the report's request group for a key, for example `writes_below_16k`.
 fn group_of(key: &str) -> Result<Group> {
     [Group::Reads, Group::Writes, Group::All]
         .into_iter()
@@ -254,7 +257,7 @@ pub(super) fn latency_by_size(published: &Published, runs: &mut Runs) -> Result<
             Row::within(
                 format!("{}, writes", workload.name),
                 "writes of one size vary more than reads do",
-                |ratio| format!("longest over shortest is {ratio:.1} times that of reads"),
+                |ratio| format!("the longest-to-shortest ratio is {ratio:.1} times that of reads"),
                 (&range(Group::Writes).over(&range(Group::Reads)), 1.0..=f64::INFINITY),
                 "the model's writes take nearly the same time",
             ),
@@ -262,7 +265,7 @@ pub(super) fn latency_by_size(published: &Published, runs: &mut Runs) -> Result<
     })
 }
 
-/// Figure 4: the places on the device over time. The study's text describes two of the drawings.
+/// Figure 4: the device addresses over time. The study's text describes two of the drawings.
 pub(super) fn places_over_time(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let (_, playback) = measured(runs, "video_playback")?;
     let map = playback.analysis.spatial.devices.first();
@@ -280,7 +283,7 @@ pub(super) fn places_over_time(_: &Published, runs: &mut Runs) -> Result<Vec<Row
     Ok(vec![
         Row::within(
             "video_playback, reads",
-            "a band at one place",
+            "a band at one address",
             |share| format!("{:.0} % of the bytes in one row of the map", share * 100.0),
             (&Measured::once(most).over(&Measured::once(all)), 0.5..=1.0),
             "the video lies across several rows of the map",
@@ -289,19 +292,19 @@ pub(super) fn places_over_time(_: &Published, runs: &mut Runs) -> Result<Vec<Row
             "video_playback, a read",
             131.072,
             &Measured::once(large).times(1e-3),
-            "readahead asks for other amounts here",
+            "readahead requests other amounts here",
         ),
         Row::within(
             "camera, writes",
             "in small chunks",
-            |kib| format!("half of them up to {kib:.0} KiB"),
+            |kib| format!("half of them have at most {kib:.0} KiB"),
             (&Measured::once(small).times(1.0 / 1024.0), 0.0..=16.0),
             "this kernel merges more",
         ),
     ])
 }
 
-/// Figure 5: the text states one bound for all. Table II has the numbers, which are scored there.
+/// Figure 5: the text states one limit for all. The numbers are in Table II and are scored there.
 pub(super) fn requests_between_flushes(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let tables: Vec<CourvilleWorkload> = published.at("courville.workload")?;
     let most = tables.iter().map(|workload| workload.flush_gap_p90.requests).fold(0.0, f64::max);
@@ -323,7 +326,7 @@ pub(super) fn requests_between_flushes(published: &Published, runs: &mut Runs) -
     })
 }
 
-/// Figure 6 and section IV.C: rewritten places of 4 KiB.
+/// Figure 6 and section IV.C: rewritten blocks of 4 KiB.
 pub(super) fn rewritten_places(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let told = |figure: &str| published.number(&format!("courville.locality.{figure}"));
     let mut written = |workload: &str| -> Result<(Rc<Report>, String)> {
@@ -348,13 +351,13 @@ pub(super) fn rewritten_places(published: &Published, runs: &mut Runs) -> Result
             (written.touches > 0).then_some(written.covering_99 as f64)
         }),
         SIZE_SHARE.row(
-            "burst_mode_camera, the ten most written",
+            "burst_mode_camera, the ten most rewritten blocks",
             told("burst_mode_camera.top_10_share")? * 100.0,
             &top,
             WHY_PLACES,
         ),
         row(&camera, "places", told("camera.unique_blocks")?, |written| Some(written.places as f64)),
-        row(&camera, "writes of the most written", told("camera.most_written_block")?, |written| {
+        row(&camera, "writes of the most rewritten block", told("camera.most_written_block")?, |written| {
             Some(written.most as f64)
         }),
         row(&dropbox, "places written again", told("dropbox_rewritten_blocks")?, |written| {

@@ -12,7 +12,7 @@ use super::runs::{Named, OfRuns, Runs};
 
 const MB: Quantity = Quantity::new("MB", 2, 1.25, 0.1);
 
-/// Table IV: the bytes over the network and in packages are those of the table.
+/// Table IV: the network traffic and package sizes, in bytes.
 pub(super) fn installed(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let series = runs.run(&["appinstall", "--on", "samsung_s5", "--runs", "1"])?;
     let run = series.named("samsung_s5")?.first()?;
@@ -31,7 +31,7 @@ pub(super) fn installed(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
     ])
 }
 
-/// Table VI: the sum over the ten apps and their first, cold launch.
+/// Table VI: the totals of the ten apps at their first, cold launch.
 pub(super) fn launched(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let series = runs.in_the_setup("applaunch", "internal_2010", "wifi", &["--runs", "1", "--write-back"])?;
     let run = series.named("internal_2010")?.first()?;
@@ -44,12 +44,12 @@ pub(super) fn launched(published: &Published, runs: &mut Runs) -> Result<Vec<Row
     };
     let (read, written) = (of(totals.read_bytes, "read_mb")?, of(totals.write_bytes, "write_mb")?);
     Ok(vec![
-        MB.row("read", told("read"), &read, "what is read at random may have come with a readahead before"),
+        MB.row("read", told("read"), &read, "readahead may have read the randomly read data before"),
         MB.row(
             "written",
             told("write"),
             &written,
-            "each file that is renewed durably takes a commit of the file system's journal",
+            "each durable replacement of a file needs a commit of the file system's journal",
         ),
     ])
 }

@@ -1,7 +1,7 @@
-//! Figure 10: the data that self-syncing apps and widgets write in two hours.
+//! Figure 10: the data written in two hours by apps and widgets that sync in the background.
 //!
-//! The pauses between rounds are shortened. The written data stay the same, except those of the file system's own
-//! timers, which run less often.
+//! The pauses between rounds are shortened. This changes only the data written by the file system's own
+//! timers, which expire less often.
 
 use anyhow::Result;
 
@@ -12,7 +12,7 @@ use super::row::{Quantity, Row};
 use super::runs::{Named, OfRuns, Runs, Split};
 
 const DEVICE: &str = "transcend";
-/// Factor on the pauses: a minute instead of two hours.
+/// Factor for the pauses: a minute instead of two hours.
 const PACE: &str = "0.008";
 const PACE_FULL: &str = "0.03";
 
@@ -37,24 +37,24 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let write = &report.analysis.sequentiality.write;
     let kept = Measured::once(without).over(&Measured::once(run.write_bytes as f64));
     let random = Measured::once(write.random_bytes as f64).over(&Measured::once(write.bytes() as f64));
-    let why = "what the apps sync is not published";
+    let why = "the synced data of the apps is not published";
     Ok(vec![
         MB.row("written", told_written, &written, why),
         MB.row("received", told_received, &received, why),
         FACTOR.row("written over received", told_written / told_received, &written.over(&received), why),
         Row::within(
             "what is written",
-            "mostly SQLite's data and indices",
+            "mostly SQLite data and indices",
             |kept| format!("{:.0} % is gone with the databases in memory", (1.0 - kept) * 100.0),
             (&kept, 0.0..=0.5),
-            "settings and widgets weigh more here",
+            "settings and widgets write a larger share here",
         ),
         Row::within(
             "how it is written",
             "at random",
             |random| format!("{:.0} % of the bytes at random", random * 100.0),
             (&random, 0.5..=1.0),
-            "the journal of the file system is written in order and counts here too",
+            "the file system's journal is sequential and is included here",
         ),
     ])
 }

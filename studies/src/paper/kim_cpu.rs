@@ -1,5 +1,5 @@
-//! Figures 11 and 12: how long the processors worked, and waited for storage, while WebBench ran. Both run in a guest: a
-//! machine's ticks include everything that runs on it.
+//! Figures 11 and 12: the processors' busy time and iowait during WebBench. Both run in a guest, because a
+//! machine's ticks include all its other programs.
 
 use anyhow::{Context, Result};
 use fonio_analysis::Analysis;
@@ -13,11 +13,11 @@ use super::runs::{Named, OfRuns, Runs};
 
 const FAST: &str = "transcend";
 const SLOW: &str = "kingston";
-/// Ticks of a second.
 const TICKS: f64 = 100.0;
-const WHY_ACTIVE: &str = "a tick of this processor does more than the phone's, and what waits costs it little; the recorder's ticks are included";
+const WHY_ACTIVE: &str = "this processor does more in a tick than the phone's, and waiting costs it little; \
+    the recorder's ticks are included";
 
-/// A device with its run time in seconds, its iowait ticks and its active ticks.
+/// A device with its run time in seconds, iowait ticks and active ticks.
 type Device<'a> = (&'a str, f64, Measured, Measured);
 
 /// Figure 11.
@@ -52,10 +52,10 @@ pub(super) fn over_devices(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     Ok(vec![
         Row::within(
             "iowait over the devices",
-            "goes with the run time",
+            "correlates with the run time",
             |_| format!("ticks, by run time: {}", list(&waits)),
             (&Measured::once(share), 1.0..=1.0),
-            "two devices of nearly the same run time change places, or the waiting is not for storage",
+            "two devices with almost equal run times are swapped, or the waits are not for storage",
         )
         .noted(at.noted()),
         Row::effect(
@@ -83,7 +83,7 @@ pub(super) fn fast_and_slow(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
             "more on the slow card",
             |ratio| format!("{SLOW} has {ratio:.1} times the ticks of {FAST}"),
             (&waits, 1.0..=f64::INFINITY),
-            "the run on the slow card did not wait longer",
+            "the run on the slow card waited no longer",
         )
         .noted(at.noted()),
         Row::effect(
@@ -101,7 +101,7 @@ fn iowait_ticks(analysis: &Analysis) -> Option<f64> {
     Some(analysis.machine.cpu.as_ref()?.iowait_ticks? as f64)
 }
 
-/// Returns the active ticks of each run, without those of the processes that serve the emulated device.
+/// Returns the active ticks of each run, without the ticks of the processes that serve the emulated device.
 fn active_ticks(runs: &mut Runs, variation: &VariationResult) -> Result<Measured> {
     let mut ticks = Vec::new();
     for run in &variation.runs {

@@ -1,5 +1,6 @@
-//! Figures 4 and 5: run times over the devices. The study's text states how much longer than the best device the
-//! second-worst and the worst take; these are compared. `--on` runs one device in addition to the best.
+//! Figures 4 and 5: run times over the devices. The study's text states the excess run time of the
+//! second-worst and the worst device over the best; these are compared. With `--on`, only that device and the
+//! best are measured.
 
 use std::rc::Rc;
 
@@ -12,19 +13,18 @@ use super::published::Published;
 use super::row::{Quantity, Row};
 use super::runs::{At, OfRuns, Runs};
 
-/// The best device of the study.
 const BEST: &str = "internal_2010";
-/// The best device, a fast and a slow card, and the worst of the study.
+/// The study's best device, a fast and a slow card, and its worst device.
 const FOUR: &str = "internal_2010,transcend,ridata,kingston";
 const ALL: &str = "internal_2010,transcend,ridata,sandisk,kingston,wintec,adata,patriot,pny";
 
 const TIMES: Quantity = Quantity::new("times the best", 2, 1.5, 0.0);
 
-const WHY_SCALE: &str =
-    "how far the slowest card falls depends on how wide the writes spread, which is less at a small scale";
+const WHY_SCALE: &str = "the slowdown of the slowest card depends on the address range of the writes, which is smaller at a \
+     small scale";
 
-/// The study's names of the apps of Figure 5, ours, and the share of the work that takes half a minute on a slow card.
-/// An installation has the size of its packages and cannot be scaled.
+/// The apps of Figure 5: the study's name, ours, and the scale that takes half a minute on a slow card. An
+/// installation has a fixed size and cannot be scaled.
 const APPS: [(&str, &str, Option<&str>); 6] = [
     ("email", "email", Some("0.1")),
     ("maps", "maps", Some("0.3")),
@@ -34,16 +34,14 @@ const APPS: [(&str, &str, Option<&str>); 6] = [
     ("app_install", "appinstall", None),
 ];
 
-/// The share of WebBench's work.
 const WEBBENCH_SCALE: &str = "0.1";
 
-/// Runs WebBench on the devices.
 fn on_devices(runs: &mut Runs, link: &str) -> Result<Rc<Series>> {
     let at = runs.place_for(&[]);
     on_devices_at(&at, runs, link)
 }
 
-/// Runs WebBench on the devices, at a chosen place.
+/// Runs WebBench on the devices, on a chosen machine.
 pub(super) fn on_devices_at(at: &At, runs: &mut Runs, link: &str) -> Result<Rc<Series>> {
     measured(at, runs, "webbench", Some(WEBBENCH_SCALE), link)
 }
@@ -82,7 +80,7 @@ pub(super) fn apps(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Excess of the second-worst and the worst over the best, in percent.
+/// The excess of the second-worst and the worst device over the best, in percent.
 #[derive(Deserialize)]
 struct Spread {
     without_worst: f64,
@@ -93,16 +91,14 @@ fn spread(published: &Published, name: &str) -> Result<Spread> {
     published.at(&format!("kim.runtime_spread_percent.{name}"))
 }
 
-/// Converts a time in percent above the best into a ratio.
 fn times_the_best(percent: f64) -> f64 {
     percent / 100.0 + 1.0
 }
 
-/// Returns each device's run times, the shortest first.
 fn times(series: &Series) -> Vec<(String, Measured)> {
     let mut times: Vec<(String, Measured)> =
         series.variations.iter().map(|variation| (variation.name.clone(), variation.wall_s())).collect();
-    // A device that was not measured comes last, and its row says so.
+    // A device without a measurement comes last, and its row says so.
     let middle = |times: &Measured| times.value().unwrap_or(f64::INFINITY);
     times.sort_by(|a, b| middle(&a.1).total_cmp(&middle(&b.1)));
     times
@@ -126,7 +122,7 @@ fn of_spread(what: &str, spread: &Spread, times: &[(String, Measured)], why: &st
             .because(shown.join(", "))
     };
     let second = match times {
-        // Two devices have no second-worst.
+        // With two devices, there is no second-worst.
         [_, .., (second, times), _] => Some(row("second-worst", second, times, spread.without_worst)),
         _ => None,
     };

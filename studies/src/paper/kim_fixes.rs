@@ -1,4 +1,4 @@
-//! Figures 13 and 14: the gains of places in memory, no syncs, RAID-0 and phase-change memory.
+//! Figures 13 and 14: the gains of data in memory, no syncs, RAID-0 and phase-change memory.
 
 use std::rc::Rc;
 
@@ -12,14 +12,14 @@ use super::row::{Quantity, Row};
 use super::runs::{Named, OfRuns, Runs};
 
 const TIMES: Quantity = Quantity::new("times as fast", 2, 1.5, 0.0);
-/// The quantity for published gains close to none.
+/// The quantity for published gains close to zero.
 const LITTLE: Quantity = Quantity::new("times as fast", 2, 1.15, 0.0);
 
-/// The workloads of both figures, and the shares of them that run.
+/// The workloads of both figures, and the scales at which they run.
 const WORKLOADS: [(&str, &str); 2] = [("webbench", "0.1"), ("facebook", "0.1")];
 const RIDATA: &str = "ridata";
 
-/// Our bounds: the study shows bars without numbers.
+/// Our limits, because the study shows bars without numbers.
 const NOTEWORTHY: f64 = 1.2;
 const SIGNIFICANT: f64 = 1.25;
 const COMPARABLE: f64 = 1.5;
@@ -30,7 +30,6 @@ fn measured(runs: &mut Runs, workload: &str, scale: &str, card: &str, fixes: &st
     runs.in_the_setup(workload, card, "wifi", &more)
 }
 
-/// Returns the speedup of the workload by a fix, round by round.
 fn gain(series: &Series, card: &str, fix: &str) -> Result<Measured> {
     Ok(series.named(card)?.wall_s().over(&series.named(&format!("{card}, {fix}"))?.wall_s()))
 }
@@ -62,13 +61,13 @@ pub(super) fn what_if(published: &Published, runs: &mut Runs) -> Result<Vec<Row>
             &no_sync,
             |more| format!("{more:.2} times as fast as databases in RAM"),
             (&unsynced.over(&in_ram), COMPARABLE),
-            "what is not synced still reaches the card, some of it within the run",
+            "unsynced data still reaches the card, partly within the run",
         ));
     }
     Ok(rows)
 }
 
-/// Figure 14. With bars C of the study, SQLite's databases on NILFS2: see [`log_structured`].
+/// Figure 14. Includes the study's bars C, SQLite databases on NILFS2: see [`log_structured`].
 pub(super) fn pilot(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     const RAID: &str = "kim.pilot.raid0_factor_figure_14";
     let bound = |end: &str| published.number(&format!("{RAID}.{end}"));
@@ -86,7 +85,8 @@ pub(super) fn pilot(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
                 format!("more than {above} and less than {below} times as fast"),
                 |gain| format!("{gain:.2} times as fast"),
                 (&gain("raid0")?, above..=below),
-                "half of the writes go to the phone's flash, and the other half spreads over less of the card, which the study saw give more than 2 on some cards",
+                "half of the writes go to the phone's flash, and the other half uses a smaller part of the \
+                 card; in the study, this gave a gain above 2 on some cards",
             ));
             for (fix, name, told) in [
                 ("no-sync", "selective sync", "noteworthy benefits"),
@@ -97,7 +97,7 @@ pub(super) fn pilot(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
                     told,
                     |gain| format!("{gain:.2} times as fast"),
                     (&gain(fix)?, NOTEWORTHY..=f64::INFINITY),
-                    "the databases' syncs are no large part of this run",
+                    "the databases' syncs are only a small part of this run",
                 ));
             }
             unsynced.push(gain("no-sync")?);
@@ -107,16 +107,16 @@ pub(super) fn pilot(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
         rows.push(Row::effect(
             format!("{card}, the app that selective sync helps"),
             "especially Facebook",
-            |more| format!("Facebook gains {more:.2} times what WebBench does"),
+            |more| format!("Facebook's gain is {more:.2} times WebBench's gain"),
             (&facebook.over(webbench), 1.0..=f64::INFINITY),
-            "what Facebook stores besides its database still goes to the card, at a small scale a larger part",
+            "Facebook's other data still goes to the card; at a small scale, it is a larger part",
         ));
     }
     Ok(rows)
 }
 
-/// Returns the row of a workload on NILFS2, compared with F2FS. NILFS2 and ext3 are measured at the same
-/// place.
+/// Returns the row of a workload on NILFS2, compared with F2FS. NILFS2 and ext3 are measured on the same
+/// kernel.
 fn log_structured(
     published: &Published,
     runs: &mut Runs,
@@ -145,5 +145,5 @@ fn log_structured(
         "each sync of NILFS2 writes a checkpoint",
     );
     let row = row.noted(format!("on F2FS {f2fs:.2} times")).noted(at.noted());
-    Ok(row.because("all files are on it here, only the databases were in the study"))
+    Ok(row.because("here all files are on NILFS2; in the study, only the databases were"))
 }

@@ -1,10 +1,10 @@
 //! Table V and Figures 6 to 8: the I/O of the workloads.
 //!
-//! The study's cards held ext3 under Linux 2.6.35, which mounted it with `data=writeback`: a commit of the journal did
-//! not also write the data of other files. Here the workloads run in the same way, on the phone's own flash, over its
-//! WiFi; the recording includes the write-back of the data that they leave in memory. The study does not define
-//! sequential: a request that starts where the one before it ended is our definition. Its ext3 queued every page of 4
-//! KiB separately, so the same bytes are also counted by pages.
+//! The study's cards had ext3 under Linux 2.6.35, mounted with `data=writeback`: a commit of the journal did not also
+//! write the data of other files. Here the workloads run in the same way, on the phone's own flash, over its WiFi.
+//! The recording includes the write-back of their dirty pages. The study does not define sequential. We call a
+//! request sequential if it starts at the end of the previous request. Its ext3 queued each 4 KiB page separately, so
+//! we also count the bytes by pages.
 
 use std::rc::Rc;
 
@@ -19,9 +19,8 @@ use super::row::{Part, Quantity, Row};
 use super::runs::{Named, OfRuns, Runs, Split};
 use crate::process;
 
-/// Totals; the published ones have one decimal, and the apps' own content varies between runs.
+/// Totals. The published totals have one decimal, and the apps' content varies between runs.
 const TOTAL: Quantity = Quantity::new("MB", 2, 1.25, 0.1);
-/// A part of the total.
 const PART: Quantity = Quantity::new("MB", 2, 1.5, 0.1);
 
 /// The study's names of the workloads, ours, and the reasons why totals differ.
@@ -29,7 +28,8 @@ const WORKLOADS: [(&str, &str, &str); 7] = [
     (
         "webbench",
         "webbench",
-        "a page takes half a second here, so that most of the cache is trimmed before it is written back (docs/papers.md)",
+        "a page takes half a second here, so most of the cache is trimmed before it is written back \
+         (docs/papers.md)",
     ),
     ("app_install", "appinstall", COMMITS),
     ("email", "email", COMMITS),
@@ -38,14 +38,14 @@ const WORKLOADS: [(&str, &str, &str); 7] = [
     (
         "rlbench",
         "rlbench",
-        "a thousand commits of their own are most of it; how many the closed app makes is not published (docs/papers.md)",
+        "most of it is a thousand separate commits; the number of commits in the closed app is not \
+         published (docs/papers.md)",
     ),
     ("pulse", "pulse", COMMITS),
 ];
 
-const COMMITS: &str = "how often the app commits is not published";
+const COMMITS: &str = "the app's number of commits is not published";
 
-/// The phone's own flash.
 const DEVICE: &str = "internal_2010";
 
 fn measured(runs: &mut Runs, workload: &str, fix: Option<&str>) -> Result<(RunFigures, Rc<Report>)> {
@@ -97,7 +97,7 @@ fn of_workload(name: &str, figures: &Four, fitted: bool, why: &str, report: &Rep
             part(PART, "random written", figures.rand_write, &random, SPLIT_WHY),
         ],
     );
-    // The other way of counting is shown, not scored: with two tries, one would agree too easily.
+    // The other count is shown but not scored: with two tries, one would agree too easily.
     let by_pages = |row: Row, bytes: u64| row.noted(format!("{:.2} by pages", mb(bytes)));
     vec![
         total,
@@ -107,8 +107,10 @@ fn of_workload(name: &str, figures: &Four, fitted: bool, why: &str, report: &Rep
     ]
 }
 
-const SPLIT_WHY: &str = "a file or a commit in one request is random by its start, however long it is; by pages all but its first page is sequential; which of them the study counted is unknown";
-const READ_WHY: &str = "what an app and the system read of their own code is only in some of ours: the study's Facebook found its code in memory, its browser did not";
+const SPLIT_WHY: &str = "a large request is random if its start is random, but by pages only its first page \
+    is random; it is unknown which count the study used";
+const READ_WHY: &str = "only some of our workloads read the code of the app and the system: in the study, \
+    Facebook's code was in memory, the browser's was not";
 
 /// Returns whether the workload states that it was adjusted to a published figure.
 pub(super) fn used_in_fit(workload: &str, figure: &str) -> Result<bool> {
@@ -158,9 +160,9 @@ pub(super) fn over_time(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
             "most of them in the beginning",
             |half| format!("half of the bytes by {:.0} % of the time", half * 100.0),
             (&half, 0.0..=0.25),
-            "the run ends with reads of its own",
+            "the run ends with its own reads",
         ),
-        // Table V publishes the same split, which is scored there.
+        // Table V has the same split, and it is scored there.
         Row::within(
             "seq. over random bytes written",
             told,
@@ -185,7 +187,7 @@ pub(super) fn store(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
     let database = |name: &str| run.database_bytes.get(name).map(|bytes| *bytes as f64 / 1e3);
     let count = Quantity::new("files", 0, 1.1, 0.0);
     let kb = Quantity::new("kB", 0, 1.25, 0.0);
-    let form_data = "the study's sites left more cookies and form data than four cookies a page";
+    let form_data = "the study's sites left more cookies and form data than our four cookies per page";
     let cached = shaped(files.map(|files| files.count as f64), "cache_files")?;
     let bytes = shaped(files.map(|files| files.bytes as f64 / 1e6), "cache_mb")?;
     let index = shaped(database("index"), "webview_cache_db_kb")?;
@@ -227,7 +229,7 @@ pub(super) fn by_place(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
             "a high degree of random writes",
             |share| shown(share, paged(&databases)),
             (&by_request(&databases), 0.0..=0.5),
-            "the journal of the file system is written in order and counts here too",
+            "the file system's journal is sequential and is included here",
         ),
         Row::within(
             "SQLite: the same places again",

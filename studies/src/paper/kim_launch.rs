@@ -1,5 +1,4 @@
-//! Figure 9: launch times over the devices and in memory. For four of the apps, the study's text states how much they
-//! vary.
+//! Figure 9: launch times over the devices and in memory. The study's text states the variation of four apps.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +17,8 @@ const CARD: &str = "pny";
 
 const TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
 
-const WHY: &str = "a launch here is reads, 2 MiB of inflating and a small answer; what an app does besides (loading classes, drawing) would make all devices more alike";
+const WHY: &str = "here, a launch consists of reads, inflating 2 MiB and a small network reply; the other \
+    work of an app (loading classes, drawing) would reduce the differences between devices";
 
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let devices = runs.devices("internal_2010", if runs.full() { ALL } else { FOUR });
@@ -26,14 +26,14 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     let spreads: BTreeMap<String, toml::Value> = published.at("kim.app_launch_spread_percent")?;
     for (app, percent) in &spreads {
-        // There is also a sentence about a RAM disk.
+        // One entry is a sentence about a RAM disk, not a number.
         let Some(percent) = percent.as_integer() else { continue };
         let mut times: Vec<(Measured, &str)> = series
             .variations
             .iter()
             .map(|variation| (launch(variation, app), variation.name.as_str()))
             .collect();
-        // A device that was not measured comes last, and its row says so.
+        // A device without a measurement comes last, and its row says so.
         let middle = |times: &Measured| times.value().unwrap_or(f64::INFINITY);
         times.sort_by(|a, b| middle(&a.0).total_cmp(&middle(&b.0)));
         let [(shortest, first), .., (longest, last)] = &times[..] else { continue };

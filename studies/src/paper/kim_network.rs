@@ -12,14 +12,15 @@ use crate::process;
 
 const RATE: Quantity = Quantity::new("MB/s", 2, 1.1, 0.0);
 
-/// Bytes fetched and sent: enough for two seconds on the fastest link, so that its token bucket does not matter.
+/// Bytes fetched and sent: enough for two seconds on the fastest link, so that the token bucket has no
+/// effect.
 const BYTES: u64 = 16_000_000;
 
 /// It stores nothing, because only the link is measured.
 const DEFINITION: &str = r#"
 name = "link"
 title = "A large object is fetched, then sent"
-about = "For the rates of a link alone."
+about = "The result of measuring only a link."
 [places]
 data = "nothing"
 [[phase]]
@@ -34,8 +35,7 @@ name = "client"
 steps = [{ do = "get", size = "1B", send = "16MB" }]
 "#;
 
-const WHY: &str =
-    "headers of packets count as payload in neither, and a token bucket lets a first burst pass";
+const WHY: &str = "neither counts packet headers as payload, and a token bucket lets a first burst pass";
 
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let file = process::scratch("paper")?.join("link.toml");

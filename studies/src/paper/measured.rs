@@ -1,11 +1,11 @@
-//! Our results, run by run, marked if a published number had a part in them.
+//! Our results of each run, marked if a published number influenced them.
 //!
-//! Papers compute with [`Measured`] instead of bare numbers. A missing value stays missing, and a value shaped by a
-//! published number marks every value that is computed from it.
+//! Papers compute with [`Measured`] instead of bare numbers. A missing value stays missing, and a marked
+//! value marks every value computed from it.
 
 use fonio_core::statistics::sample::median;
 
-/// A value of each run, in the order of the rounds.
+/// One value per run, in the order of the rounds.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Measured {
     runs: Vec<Option<f64>>,
@@ -13,25 +13,24 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// Makes a value from one number for each run. A number that is not finite is missing.
+    /// Creates a value from one number per run. A number that is not finite counts as missing.
     pub(super) fn runs(values: impl IntoIterator<Item = impl Into<Option<f64>>>) -> Measured {
         let finite = |value: Option<f64>| value.filter(|value| value.is_finite());
         Measured { runs: values.into_iter().map(|value| finite(value.into())).collect(), used: false }
     }
 
-    /// Makes a value that was measured once.
     pub(super) fn once(value: impl Into<Option<f64>>) -> Measured {
         Measured::runs([value])
     }
 
-    /// Marks the value if a published number had a part in it: a fit, or a choice with that number in view. The mark
-    /// cannot be removed.
+    /// Marks the value if a published number influenced it, by a fit or by a choice. The mark cannot be
+    /// removed.
     pub(super) fn shaped(mut self, by_published: bool) -> Measured {
         self.used |= by_published;
         self
     }
 
-    /// Returns whether a published number had a part in it.
+    /// Returns whether a published number influenced it.
     pub(super) fn is_used(&self) -> bool {
         self.used
     }
@@ -44,25 +43,25 @@ impl Measured {
         self.runs.len()
     }
 
-    /// Returns the median of the runs: for an even number, the mean of the middle two. `None` if a run is missing.
+    /// Returns the median of the runs; for an even number of runs, the mean of the middle two. `None` if a
+    /// run is missing.
     pub(super) fn value(&self) -> Option<f64> {
         median(&self.runs.iter().copied().collect::<Option<Vec<f64>>>()?)
     }
 
-    /// Returns the largest over the smallest of the runs. `None` if a run is missing or not above 0.
+    /// Returns the ratio of the largest to the smallest run. `None` if a run is missing or not above 0.
     pub(super) fn spread(&self) -> Option<f64> {
         let values = self.sorted()?;
         (values[0] > 0.0).then(|| values[values.len() - 1] / values[0])
     }
 
-    /// Returns the smallest and the largest of the runs.
     pub(super) fn ends(&self) -> Option<(f64, f64)> {
         let values = self.sorted()?;
         Some((values[0], values[values.len() - 1]))
     }
 
-    /// Divides this by `base`, round by round. The result lacks rounds in which the base is 0 and rounds that one of
-    /// them lacks.
+    /// Divides this by `base`, round by round. A round is missing in the result if it is missing on either
+    /// side or its base is 0.
     pub(super) fn over(&self, base: &Measured) -> Measured {
         let rounds = self.runs.len().max(base.runs.len());
         let of = |runs: &[Option<f64>], round: usize| runs.get(round).copied().flatten();
@@ -73,7 +72,6 @@ impl Measured {
         Measured { used: self.used || base.used, ..Measured::runs(runs) }
     }
 
-    /// Multiplies every run's value by `factor`.
     pub(super) fn times(&self, factor: f64) -> Measured {
         Measured {
             runs: self.runs.iter().map(|run| run.map(|value| value * factor)).collect(),

@@ -1,7 +1,7 @@
-//! `cargo studies paper`: tables and figures of published studies, and ours.
+//! `cargo studies paper`: compares tables and figures of published studies with our results.
 //!
-//! Some are computed from models and files. The others run workloads on emulated devices with the built program, as a
-//! user would, and print the command lines that they ran.
+//! Some need only models and files. The others run workloads on emulated devices with the built program, as a
+//! user would, and print their command lines.
 
 mod bfuse_apps;
 mod bfuse_matrix;
@@ -48,28 +48,33 @@ use runs::Runs;
 /// The source of the rows of one table or figure.
 #[derive(Clone, Copy)]
 enum Rows {
-    /// Models and files, in moments and without privileges; with `--full`, writes to emulated devices too.
+    /// Models and files: fast and without privileges; with `--full`, also writes to emulated devices.
     Computed(fn(&Published, &mut Runs) -> Result<Vec<Row>>),
-    /// Workloads that run on emulated devices, as root.
+    /// Workloads on emulated devices, as root.
     Measured(fn(&Published, &mut Runs) -> Result<Vec<Row>>),
 }
 
 use Rows::{Computed, Measured};
 
-/// One table or figure: its id, its place in the study, its title, and its rows.
+/// One table or figure: its id, its number in the study, its title, and its rows.
 type Paper = (&'static str, &'static str, &'static str, Rows);
 
 const KIM: [Paper; 17] = [
     ("kim-t2", "Table II", "rates of the links to the phone", Measured(kim_network::rows)),
     ("kim-t3", "Table III", "raw performance of eight cards", Computed(kim_t3::rows)),
-    ("kim-t4", "Table IV", "apps that are installed, and their sizes", Measured(kim_apps::installed)),
+    ("kim-t4", "Table IV", "installed apps and their sizes", Measured(kim_apps::installed)),
     ("kim-t5", "Table V", "bytes written and read, sequential and random", Measured(kim_io::breakdown)),
-    ("kim-t6", "Table VI", "bytes that ten launches move", Measured(kim_apps::launched)),
+    (
+        "kim-t6",
+        "Table VI",
+        "bytes read, written and transferred by ten launches",
+        Measured(kim_apps::launched),
+    ),
     ("kim-f4", "Figure 4", "run time of WebBench over the devices", Measured(kim_devices::webbench)),
     ("kim-f5", "Figure 5", "run time of popular apps over the devices", Measured(kim_devices::apps)),
     ("kim-f6", "Figure 6", "WebBench's sequential and random I/O over time", Measured(kim_io::over_time)),
-    ("kim-f7", "Figure 7", "what the browser keeps after WebBench", Measured(kim_io::store)),
-    ("kim-f8", "Figure 8", "how the web cache and the databases are written", Measured(kim_io::by_place)),
+    ("kim-f7", "Figure 7", "data in the browser's storage after WebBench", Measured(kim_io::store)),
+    ("kim-f8", "Figure 8", "write patterns of the web cache and the databases", Measured(kim_io::by_place)),
     ("kim-f9", "Figure 9", "launch times over the devices and in memory", Measured(kim_launch::rows)),
     ("kim-f10", "Figure 10", "background I/O over two hours", Measured(kim_background::rows)),
     ("kim-f11", "Figure 11", "processor time of WebBench over the devices", Measured(kim_cpu::over_devices)),
@@ -82,7 +87,7 @@ const KIM: [Paper; 17] = [
     (
         "kim-f13",
         "Figure 13",
-        "what if cache, databases or all were in memory, or nothing synced",
+        "gains with cache, databases or everything in memory, or without syncs",
         Measured(kim_fixes::what_if),
     ),
     ("kim-f14", "Figure 14", "pilot fixes", Measured(kim_fixes::pilot)),
@@ -100,15 +105,10 @@ const COURVILLE: [Paper; 9] = [
     ),
     ("courville-f2", "Figure 2", "sizes and latencies of requests", Measured(courville::sizes_and_latencies)),
     ("courville-f3", "Figure 3", "latency against size", Measured(courville::latency_by_size)),
-    ("courville-f4", "Figure 4", "places over time", Measured(courville::places_over_time)),
+    ("courville-f4", "Figure 4", "addresses over time", Measured(courville::places_over_time)),
     ("courville-f5", "Figure 5", "requests between flushes", Measured(courville::requests_between_flushes)),
-    ("courville-f6", "Figure 6", "places that are written again", Measured(courville::rewritten_places)),
-    (
-        "courville-f7",
-        "Figure 7",
-        "how much of the run time is storage, by group",
-        Measured(courville::groups),
-    ),
+    ("courville-f6", "Figure 6", "rewritten addresses", Measured(courville::rewritten_places)),
+    ("courville-f7", "Figure 7", "share of storage in the run time, by group", Measured(courville::groups)),
 ];
 
 const SMARTIO: [Paper; 11] = [
@@ -116,25 +116,25 @@ const SMARTIO: [Paper; 11] = [
     (
         "smartio-f4",
         "Figures 4 and 11",
-        "slowdown of reads and writes beside each other",
+        "slowdown of concurrent reads and writes",
         Measured(smartio_slowdown::rows),
     ),
     (
         "smartio-f7",
         "Figure 7",
-        "speedup of processes at once, under models of the schedulers",
+        "speedup of concurrent processes, under models of the schedulers",
         Computed(smartio_schedulers::speedup_rows),
     ),
     (
         "smartio-alg-6.1",
         "Algorithm 6.1",
-        "which queue SmartIO serves",
+        "SmartIO's choice of the queue",
         Computed(smartio_schedulers::dispatch_rows),
     ),
     (
         "smartio-alg-6.2",
         "Algorithm 6.2",
-        "how much of a queue may be in flight",
+        "SmartIO's limit of requests in flight per queue",
         Computed(smartio_schedulers::may_dispatch_rows),
     ),
     (
@@ -170,7 +170,7 @@ const SMARTIO: [Paper; 11] = [
     (
         "smartio-f15",
         "Figure 15 and section 7.5",
-        "what a user of Facebook feels",
+        "Facebook's response times",
         Measured(smartio_facebook::rows),
     ),
 ];
@@ -180,31 +180,31 @@ const BFUSE: [Paper; 8] = [
     (
         "bfuse-f2",
         "",
-        "what each layer leaves of the device; with Figure 3 and Table 2",
+        "throughput left after each layer; with Figure 3 and Table 2",
         Computed(bfuse_stack::layers),
     ),
     (
         "bfuse-f4",
         "Figure 4",
-        "what a camcorder and a gallery do to the user partition",
+        "I/O of a camcorder and a gallery on the user partition",
         Measured(bfuse_apps::rows),
     ),
     (
         "bfuse-f6",
         "",
-        "throughput and, Figure 7, context switches against the FUSE I/O unit",
+        "throughput and context switches (Figure 7) against the FUSE I/O unit",
         Computed(bfuse_stack::io_unit),
     ),
     (
         "bfuse-f10",
         "Figure 10",
-        "the buffer over its size, with and without its thread, and the interval",
+        "effect of the buffer's size, thread and flush interval",
         Computed(bfuse_stack::buffer),
     ),
     (
         "bfuse-f11",
         "Figure 11",
-        "what reaches the device over the size of the buffer; with Figure 12",
+        "requests to the device against the size of the buffer; with Figure 12",
         Computed(bfuse_stack::reaching),
     ),
     (
@@ -221,7 +221,6 @@ const BFUSE: [Paper; 8] = [
     ),
 ];
 
-/// The tables and figures by study.
 const PAPERS: [(&str, &[Paper]); 4] = [
     ("Kim et al. 2012", &KIM),
     ("Courville, Chen", &COURVILLE),
@@ -229,18 +228,17 @@ const PAPERS: [(&str, &[Paper]); 4] = [
     ("Jeong, Won 2014", &BFUSE),
 ];
 
-/// The result of a paper's rows.
 #[derive(Serialize)]
 struct Outcome {
     id: &'static str,
     title: String,
     counts: Counts,
-    /// The command lines that were measured for the rows.
+    /// The measured command lines of the rows.
     commands: Vec<String>,
     rows: Vec<Row>,
 }
 
-/// Number of rows by verdict. Only rows that no fit used count as agreeing or differing.
+/// The number of rows by verdict. Rows that were used in a fit count neither as agreeing nor as differing.
 #[derive(Default, Serialize)]
 struct Counts {
     agree: usize,
@@ -253,7 +251,8 @@ impl Counts {
     fn sentence(&self) -> String {
         let Counts { agree, differ, cannot, used_in_fit } = self;
         format!(
-            "Of what no fit used, {agree} agree, {differ} differ, {cannot} cannot be had here; {used_in_fit} were used in a fit."
+            "Of rows not used in a fit, {agree} agree, {differ} differ, {cannot} cannot be measured here; \
+             {used_in_fit} were used in a fit."
         )
     }
 
@@ -271,16 +270,17 @@ impl Counts {
 
 #[derive(Args)]
 pub struct Arguments {
-    /// Print these tables and figures, or `all` (default: those that models and files alone can show).
+    /// Print these tables and figures, or `all` (default: those that need only models and files).
     #[arg(value_name = "ID", value_parser = PossibleValuesParser::new(ids()))]
     ids: Vec<String>,
     /// Run all devices and workloads at full scale, and also measure on emulated devices (root).
     #[arg(long)]
     full: bool,
-    /// Measure this device and the best, instead of all.
+    /// Measure only this device and the best.
     #[arg(long, value_name = "DEVICE")]
     on: Option<String>,
-    /// Run everything in a guest, such as lab:6.12. Without it, only what this kernel lacks runs in a guest.
+    /// Run everything in a guest, such as lab:6.12. By default, only workloads that need a feature missing
+    /// from this kernel run in a guest.
     #[arg(long = "in", value_name = "lab:KERNEL", value_parser = kernel)]
     guest: Option<String>,
     /// Give the workloads this share of a processor, as on a phone.
@@ -292,12 +292,11 @@ pub struct Arguments {
     /// Print the rows as JSON.
     #[arg(long)]
     json: bool,
-    /// Write a page with the tables, and with a chart of each.
+    /// Write a page with the tables and their charts.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
 
-/// All tables and figures, each with the name of its study.
 fn papers() -> impl Iterator<Item = (&'static str, &'static Paper)> {
     PAPERS.iter().flat_map(|(study, papers)| papers.iter().map(|paper| (*study, paper)))
 }
@@ -320,7 +319,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             continue;
         }
         let (Computed(make) | Measured(make)) = rows;
-        let rows = make(&published, &mut runs).with_context(|| format!("{id} could not be made"))?;
+        let rows = make(&published, &mut runs).with_context(|| format!("{id} failed"))?;
         let comma = if place.is_empty() { "" } else { ", " };
         let title = format!("{title} ({study}{comma}{place})");
         let counts = Counts::of(&rows);
@@ -340,7 +339,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         let left = papers().filter(|(_, (.., rows))| !is_computed(*rows)).map(|(_, (id, ..))| *id);
         let left: Vec<&str> = left.collect();
         println!(
-            "Measured on emulated devices, as root, when named (`all` names them all): {}.",
+            "These are measured on emulated devices, as root, if named (`all` names them all): {}.",
             left.join(", ")
         );
     }
@@ -355,7 +354,6 @@ fn command_line(arguments: &Arguments, id: &str) -> String {
     if arguments.full { line + " --full" } else { line }
 }
 
-/// Keeps the rows as a result.
 fn keep(outcome: &Outcome, command: &str, is_complete: bool) -> Result<()> {
     let id = format!("paper-{}", outcome.id);
     let columns = ["", "published", "ours", "each run", "verdict", "why"];
@@ -367,7 +365,7 @@ fn keep(outcome: &Outcome, command: &str, is_complete: bool) -> Result<()> {
 }
 
 impl Outcome {
-    /// Returns the counts, and the rows that count, if they are few.
+    /// Returns the counts, and the scored rows if there are few.
     fn remark(&self) -> String {
         const SHOWN: usize = 8;
         let Counts { agree, differ, cannot, used_in_fit } = self.counts;
@@ -387,12 +385,11 @@ impl Outcome {
             if scored.len() > SHOWN { format!("; and {} more", scored.len() - SHOWN) } else { String::new() };
         let shown = scored.iter().take(SHOWN).cloned().collect::<Vec<_>>().join("; ");
         let text = if shown.is_empty() { shown } else { format!(": {shown}{more}") };
-        // A bar would end the cell of a table.
+        // A `|` would end a table cell.
         format!("{}{text}.", counts.join(", ")).replace('|', "/")
     }
 }
 
-/// Parses the value of `--in`.
 fn kernel(value: &str) -> Result<String> {
     value.parse::<fonio_lab::Wanted>()?;
     Ok(value.to_owned())
@@ -430,7 +427,7 @@ fn show(outcome: &Outcome) {
 mod tests {
     use super::*;
 
-    /// The simulator has its own copy of the cards' numbers, because it does no I/O; both must be the same.
+    /// The simulator does no I/O, so it has its own copy of the cards' numbers. Both copies must be equal.
     #[test]
     fn the_published_numbers_are_the_simulators() {
         let cards: Vec<published::Card> = Published::read().unwrap().at("kim.card").unwrap();
@@ -448,7 +445,7 @@ mod tests {
         }
     }
 
-    /// The project's own file has everything that was transcribed from the studies.
+    /// The project's own file contains all transcriptions from the studies.
     #[test]
     fn the_published_numbers_are_complete() {
         let folder = crate::process::root();
@@ -478,7 +475,7 @@ mod tests {
         }
     }
 
-    /// The measured papers need root and minutes.
+    /// The measured papers need root and take minutes.
     #[test]
     fn every_computed_paper_has_rows() {
         let published = Published::read().unwrap();

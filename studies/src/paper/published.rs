@@ -16,7 +16,6 @@ impl Published {
         Ok(Published(toml::from_str(TEXT).context("studies/published.toml is not understood")?))
     }
 
-    /// Returns the value at a path.
     pub(super) fn at<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
         let found = path.split('.').try_fold(&self.0, |table, key| table.get(key));
         let found = found.with_context(|| format!("studies/published.toml has no {path}"))?;
@@ -32,7 +31,6 @@ impl Published {
     }
 }
 
-/// A card of Kim et al. 2012, Table III.
 #[derive(Deserialize)]
 pub(super) struct Card {
     pub(super) name: String,
@@ -48,7 +46,6 @@ pub(super) struct Four {
     pub(super) rand_read: f64,
 }
 
-/// A workload of Courville and Chen, Tables I to III.
 #[derive(Clone, Deserialize)]
 pub(super) struct CourvilleWorkload {
     pub(super) name: String,

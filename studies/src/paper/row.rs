@@ -1,15 +1,15 @@
-//! A published number or statement next to ours, and whether the two agree.
+//! A published number or statement, our result, and whether the two agree.
 //!
-//! A row's verdict is computed here, from a [`Measured`] value. A paper supplies the published and the measured value
-//! and the kind of comparison; it cannot set a verdict. The rules:
+//! A row's verdict is computed here, from a [`Measured`] value. A paper supplies the two values and the kind
+//! of comparison; it cannot set a verdict. The rules:
 //!
 //! - A missing value cannot be compared.
-//! - A value in which a published number had a part is shown as used and is not scored.
-//! - An effect (a gain, a slowdown) needs [`RUNS_MIN`] runs. It agrees only if it differs from no effect by more than
-//!   its spread and lies within the tolerance. It differs only if it lies outside the tolerance by more than its
-//!   spread.
-//! - Of a total and its two parts, at most two are scored, and only one if the total is used: the last follows from the
-//!   others.
+//! - A value that a published number influenced is shown as used and is not scored.
+//! - An effect (a gain, a slowdown) needs [`RUNS_MIN`] runs. It agrees only if it is within the tolerance and
+//!   differs from no effect by more than its spread. It differs only if it lies outside the tolerance by more
+//!   than its spread.
+//! - Of a total and its two parts, at most two are scored, because the last follows from the others; only one
+//!   is scored if the total is used.
 
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
@@ -19,21 +19,20 @@ use xtask::results::{self, Cell};
 
 use super::measured::Measured;
 
-/// Fewer runs show no effect.
+/// The minimum number of runs to show an effect.
 pub(super) const RUNS_MIN: usize = 3;
 
-/// A line of a paper.
 #[derive(Debug, Serialize)]
 pub(super) struct Row {
     what: String,
     #[serde(flatten)]
     pub(super) said: Said,
-    /// Whether a published number had a part in ours, so that agreement proves nothing.
+    /// Whether a published number influenced ours, so that agreement proves nothing.
     used_in_fit: bool,
     verdict: Verdict,
     /// Why ours differs or is missing.
     why: String,
-    /// Our value of each run.
+    /// Our value in each run.
     #[serde(skip)]
     runs: Vec<Option<f64>>,
 }
@@ -48,9 +47,9 @@ pub(super) enum Said {
         /// `None` if it was not measured.
         ours: Option<f64>,
         unit: &'static str,
-        /// Number of decimals to show.
+        /// The number of decimals to show.
         decimals: usize,
-        /// A note on our number: its devices, the spread of its runs, or another way of counting.
+        /// A note on our number: its devices, the spread of its runs, or a different count.
         note: String,
     },
     /// Statements in words.
@@ -75,12 +74,12 @@ impl Verdict {
     }
 }
 
-/// How far two numbers may differ and still agree.
+/// The maximum difference of two numbers that agree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tolerance {
-    /// The largest ratio of the larger to the smaller.
+    /// The maximum ratio of the larger to the smaller.
     pub(super) factor: f64,
-    /// Or a difference up to this, if the published number is rounded or near 0.
+    /// Alternatively, the maximum difference, if the published number is rounded or near 0.
     pub(super) floor: f64,
 }
 
@@ -120,7 +119,7 @@ impl Quantity {
         Row::judged(what, self.said(published, ours.value()), ours, in_range(ours, &range), why)
     }
 
-    /// Returns the row of an effect: a ratio that is 1 without an effect.
+    /// Returns the row of an effect: a ratio, which is 1 if there is no effect.
     pub(super) fn effect(self, what: impl Into<String>, published: f64, ours: &Measured, why: &str) -> Row {
         let range = self.tolerance.around(published);
         let row = Row::judged(what, self.said(published, ours.value()), ours, effect(ours, &range), why);
@@ -146,12 +145,12 @@ impl Quantity {
     }
 }
 
-/// Returns whether a number lies within the range; `Err` is the reason why that is unknown.
+/// Returns whether a number lies within the range; `Err` states why this is unknown.
 fn in_range(ours: &Measured, range: &RangeInclusive<f64>) -> Result<bool, String> {
     ours.value().map(|value| range.contains(&value)).ok_or_else(|| "it was not measured".to_owned())
 }
 
-/// Returns whether an effect lies within `range`; `Err` is the reason why it is not shown.
+/// Returns whether an effect lies within `range`; `Err` states why the runs do not show it.
 fn effect(ours: &Measured, range: &RangeInclusive<f64>) -> Result<bool, String> {
     if ours.count() < RUNS_MIN {
         return Err(format!("not shown (n = {})", ours.count()));
@@ -169,18 +168,16 @@ fn effect(ours: &Measured, range: &RangeInclusive<f64>) -> Result<bool, String> 
     Ok(false)
 }
 
-/// Returns the distance of two ratios as the larger over the smaller.
+/// Returns the quotient of the larger and the smaller of two ratios.
 fn beyond(one: f64, other: f64) -> f64 {
     if one > other { one / other } else { other / one }
 }
 
-/// Formats a number with as many digits as were published.
 pub(super) fn as_published(number: f64, decimals: usize) -> String {
     let text = format!("{number:.decimals$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// Formats the spread of an effect's runs.
 fn spread_shown(ours: &Measured, decimals: usize) -> String {
     match ours.ends() {
         Some((low, high)) if ours.count() > 1 => {
@@ -241,8 +238,8 @@ impl Row {
         Row::judged(what, Row::in_words(published, text), ours, effect(ours, &range), why)
     }
 
-    /// Returns the row of a statement that holds if there is no effect larger than `most`: every run lies
-    /// within that factor of 1.
+    /// Returns the row of a statement that holds if every run lies within the factor `most` of 1: there is no
+    /// larger effect.
     pub(super) fn no_effect(
         what: impl Into<String>,
         published: impl Into<String>,
@@ -267,7 +264,8 @@ impl Row {
         Row::judged(what, Row::in_words(published, text), ours, verdict, why)
     }
 
-    /// Returns the row of words that are the same as the study's or not. `used` says that a fit or a choice used them.
+    /// Returns the row of words that either equal the study's words or not. `used` says that a fit or a
+    /// choice used them.
     pub(super) fn same(
         what: impl Into<String>,
         published: &str,
@@ -285,12 +283,11 @@ impl Row {
         Row::new(what, Row::in_words(published, "-"), false, Verdict::Cannot, why)
     }
 
-    /// Returns a row of ours without a published number, so that nothing is compared.
+    /// Returns a row with only our number, which is not compared.
     pub(super) fn ours_alone(what: impl Into<String>, ours: impl Into<String>, why: &str) -> Row {
         Row::new(what, Row::in_words("-", ours), false, Verdict::Cannot, why)
     }
 
-    /// Adds a note on our number.
     pub(super) fn noted(mut self, text: impl Into<String>) -> Row {
         let text = text.into();
         if text.is_empty() {
@@ -308,7 +305,7 @@ impl Row {
         self
     }
 
-    /// Adds a remark that is shown in any case, before the reason for a difference.
+    /// Adds a remark that is always shown, before the reason for a difference.
     pub(super) fn because(mut self, text: impl Into<String>) -> Row {
         let text = text.into();
         if text.is_empty() {
@@ -334,7 +331,6 @@ impl Row {
         &self.why
     }
 
-    /// Returns the published value as tables show it.
     pub(super) fn published(&self) -> String {
         match &self.said {
             Said::Number { published, unit, decimals, .. } => {
@@ -360,7 +356,7 @@ impl Row {
         results::Row { name: self.what.clone(), cells }
     }
 
-    /// Returns ours over the published number, if both are above 0.
+    /// Returns the ratio of our number to the published number, if both are above 0.
     pub(super) fn ratio(&self) -> Option<f64> {
         match self.said {
             Said::Number { published, ours: Some(ours), .. } if published > 0.0 && ours > 0.0 => {
@@ -370,7 +366,6 @@ impl Row {
         }
     }
 
-    /// Returns our value as tables show it.
     pub(super) fn ours(&self) -> String {
         match &self.said {
             Said::Number { ours, unit, decimals, note, .. } => {
@@ -434,7 +429,7 @@ mod tests {
         for (published, runs, verdict) in [
             (2.0, vec![2.0, 2.1], Cannot),
             (2.0, vec![2.0, 2.1, 2.2], Agrees),
-            // Within the tolerance, but not distinguishable from no effect.
+            // Within the tolerance, but not different from no effect.
             (2.0, vec![0.9, 2.0, 2.2], Cannot),
             (1.2, vec![1.1, 1.2, 1.4], Cannot),
             (1.2, vec![1.18, 1.2, 1.22], Agrees),

@@ -1,4 +1,4 @@
-//! Runs workloads with `fonio run`, as a user would, and parses its output.
+//! Runs workloads with `fonio run`, as a user would, and parses the output.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -21,27 +21,27 @@ use crate::applications::{self, Applications, Load};
 use crate::fuse::{Found, Plan};
 use crate::{asked, emulated, process, tools};
 
-/// Runs workloads; a run is not repeated if the same command has already run.
+/// Runs workloads; a command runs only once.
 #[derive(Default)]
 pub(super) struct Runs {
     full: bool,
     /// The share of a processor for the workloads, to imitate a phone's.
     cpu: Option<String>,
-    /// The one device to run in addition to the best, if not all are wanted.
+    /// The only device to run besides the best; `None` for all.
     on: Option<String>,
     /// The guest in which everything runs, such as `lab:6.12`.
     guest: Option<String>,
-    /// fonio, if it is known where it is.
+    /// The path of fonio, if known.
     program: Option<PathBuf>,
     series: BTreeMap<Vec<String>, Rc<Series>>,
     reports: BTreeMap<PathBuf, Rc<Report>>,
-    /// The answers of `fonio bench` by command.
+    /// The results of `fonio bench` by command.
     benchmarks: BTreeMap<String, Value>,
     /// The commands since the last call of [`Runs::commands`].
     commands: Vec<String>,
 }
 
-/// The guest for what this kernel lacks.
+/// The guest for features that this kernel lacks.
 const GUEST: &str = "lab:6.12";
 
 /// The machine or guest in which something runs.
@@ -49,17 +49,16 @@ const GUEST: &str = "lab:6.12";
 pub(super) struct At {
     /// `None` for this machine.
     guest: Option<String>,
-    /// The feature that this kernel lacks, if that is why it runs in a guest.
+    /// The feature that this kernel lacks, if it requires a guest.
     missing: Option<String>,
 }
 
 impl At {
-    /// Returns whether it runs in a guest.
     pub(super) fn is_guest(&self) -> bool {
         self.guest.is_some()
     }
 
-    /// Returns the origin of our number, for a row; empty for this machine.
+    /// Returns the origin of our number for a row; empty for this machine.
     pub(super) fn noted(&self) -> String {
         match (&self.guest, &self.missing) {
             (None, _) => String::new(),
@@ -81,7 +80,7 @@ impl Named for Series {
     }
 }
 
-/// Figures of a setup's runs.
+/// The figures of a setup's runs.
 pub(super) trait OfRuns {
     fn first(&self) -> Result<&RunFigures>;
 
@@ -102,7 +101,7 @@ impl OfRuns for VariationResult {
     }
 }
 
-/// Figures of a group of requests.
+/// The figures of a request group.
 pub(super) trait OfGroup {
     /// Returns the sizes of a group; `None` if it has no requests.
     fn sizes_of(&self, group: Group) -> Option<&SizeRow>;
@@ -121,7 +120,7 @@ impl OfGroup for Analysis {
     }
 }
 
-/// Bytes of one op, sequential and random.
+/// The bytes of one operation, sequential and random.
 pub(super) trait Split {
     fn bytes(&self) -> u64;
 
@@ -151,15 +150,14 @@ impl Runs {
         Runs { full, cpu, on, guest, program, ..Runs::default() }
     }
 
-    /// Launches apps under schedulers in a guest.
     pub(super) fn applications(&mut self, load: &Load) -> Result<Applications> {
         let found = applications::measure(load, self.program.as_deref())?;
         self.commands.push(found.command.clone());
         Ok(found)
     }
 
-    /// Returns the place to run workloads that need these file systems: here if this kernel has them all and
-    /// no guest was requested.
+    /// Returns the machine for workloads that need these file systems: this one if its kernel has them all
+    /// and no guest was requested.
     pub(super) fn place_for(&self, filesystems: &[Filesystem]) -> At {
         if self.guest.is_some() {
             return At { guest: self.guest.clone(), missing: None };
@@ -176,14 +174,12 @@ impl Runs {
         At { guest: Some(self.guest.clone().unwrap_or_else(|| GUEST.to_owned())), missing: None }
     }
 
-    /// Runs a plan of writes through stacks.
     pub(super) fn stacks(&mut self, plan: &Plan, at: &At) -> Result<Found> {
         let (found, command) = plan.run(at.guest.as_deref())?;
         self.commands.extend(command);
         Ok(found)
     }
 
-    /// Runs a verb of `fonio bench` with these arguments.
     pub(super) fn bench<T: DeserializeOwned>(
         &mut self,
         verb: &str,
@@ -202,17 +198,16 @@ impl Runs {
         Ok(serde_json::from_value(self.benchmarks[&command].clone())?)
     }
 
-    /// Returns the number of runs that an effect needs: fewer runs show none.
+    /// Returns the number of runs that can show an effect.
     pub(super) fn repeat() -> String {
         RUNS_MIN.to_string()
     }
 
-    /// Returns the best device of the study and the requested one, if there is one; otherwise `all`.
+    /// Returns the study's best device and the requested device; without a request, `all`.
     pub(super) fn devices(&self, best: &str, all: &str) -> String {
         self.on.as_ref().map_or_else(|| all.to_owned(), |one| format!("{best},{one}"))
     }
 
-    /// Returns a figure from the report on each of a setup's runs.
     pub(super) fn each_report(
         &mut self,
         variation: &VariationResult,
@@ -225,32 +220,34 @@ impl Runs {
         Ok(Measured::runs(figures))
     }
 
-    /// Returns how the processor of the runs differs from the phone's: why storage may take more, or less, of a run.
+    /// Explains how the processor of the runs differs from the phone's, so that storage may take more or less
+    /// of a run.
     pub(super) fn processor_why(&self) -> &'static str {
         if self.slowed() {
-            "one share of a processor stands for all apps, of which some had the phone's work more than others"
+            "all apps get the same share of a processor, but some had more work on the phone than others"
         } else {
-            "this machine's processor takes a small part of the time that the phone's took, so that storage is nearly all of the run"
+            "this machine's processor needs only a small part of the phone's processor time, so storage \
+             takes almost all of the run"
         }
     }
 
-    /// Returns whether the workloads run on less than this machine's processor.
+    /// Returns whether the workloads run on a share of this machine's processor.
     pub(super) fn slowed(&self) -> bool {
         self.cpu.is_some()
     }
 
-    /// Returns whether everything is requested, however long it takes.
+    /// Returns whether everything is requested, regardless of time.
     pub(super) fn full(&self) -> bool {
         self.full
     }
 
-    /// Returns the command lines since the last call.
     pub(super) fn commands(&mut self) -> Vec<String> {
         std::mem::take(&mut self.commands)
     }
 
-    /// Runs a workload in the setup of the first study: its cards held ext3 under Linux 2.6.35, which mounted it with
-    /// `data=writeback`. All devices are as large as the phone's own flash, so that their file systems are alike.
+    /// Runs a workload in the setup of the first study: its cards had ext3 under Linux 2.6.35, mounted with
+    /// `data=writeback`. All devices are as large as the phone's own flash, so that their file systems are
+    /// similar.
     pub(super) fn in_the_setup(
         &mut self,
         workload: &str,
@@ -262,7 +259,6 @@ impl Runs {
         self.in_the_setup_at(&at, workload, devices, link, more)
     }
 
-    /// Like [`Runs::in_the_setup`], at a chosen place.
     pub(super) fn in_the_setup_at(
         &mut self,
         at: &At,
@@ -275,13 +271,11 @@ impl Runs {
         self.run_at(at, &[&[workload, "--on", devices], &setup[..], more].concat())
     }
 
-    /// Runs `fonio run` with these arguments.
     pub(super) fn run(&mut self, arguments: &[&str]) -> Result<Rc<Series>> {
         let at = self.place_for(&[]);
         self.run_at(&at, arguments)
     }
 
-    /// Like [`Runs::run`], at a chosen place.
     pub(super) fn run_at(&mut self, at: &At, arguments: &[&str]) -> Result<Rc<Series>> {
         let mut arguments: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         if let Some(share) = &self.cpu {
@@ -311,7 +305,6 @@ impl Runs {
         Ok(series)
     }
 
-    /// Runs `fonio report` on a recording.
     pub(super) fn report(&mut self, recording: &Path) -> Result<Rc<Report>> {
         if let Some(known) = self.reports.get(recording) {
             return Ok(Rc::clone(known));
@@ -321,7 +314,6 @@ impl Runs {
         Ok(report)
     }
 
-    /// Runs fonio with these arguments and `--json`, and returns its answer.
     fn asked<T: DeserializeOwned>(&mut self, words: &[&OsStr]) -> Result<T> {
         let program = match &self.program {
             Some(program) => program,

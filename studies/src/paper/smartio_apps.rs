@@ -1,7 +1,7 @@
-//! Figure 10, and the gains of Figure 13: SmartIO's effect on apps that are launched.
+//! Figure 10, and the gains of Figure 13: SmartIO's effect on app launches.
 //!
-//! The study compares with CFQ, which current kernels no longer have. In the guest, BFQ stands for it; in
-//! virtual time, a model of CFQ does. The study's apps were launched alone or in daily use; ours are launched
+//! The study compares with CFQ, which current kernels no longer have. The guest uses BFQ instead; in virtual
+//! time, a model of CFQ is used. The study's apps were launched alone or in daily use; ours are launched
 //! while others are installed.
 
 use anyhow::{Context, Result};
@@ -14,7 +14,7 @@ use crate::applications::{self, Applications};
 
 const TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
 
-const WHY: &str = "the guest's processor is busy for most of the time, and an installer writes beside";
+const WHY: &str = "the guest's processor is mostly busy, and an installer writes during the launches";
 
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let cold = published.numbers("smartio.app_delay.cold_launch")?;
@@ -37,10 +37,10 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
             "their waits for storage, SmartIO over BFQ",
             left(cold["disk_io_part_mean"]),
             &kernel(|of| &of.blocked_s)?,
-            "the program also waits for its own syncs, which no scheduler can shorten",
+            "the programs also wait for their own syncs, which no scheduler can shorten",
         ),
         TIMES.effect(
-            "a read of theirs, SmartIO over CFQ, by models",
+            "their reads, SmartIO over CFQ, by models",
             left(cold["disk_io_part_mean"]),
             &models,
             "the recorded programs wait for most reads one by one",
@@ -48,7 +48,6 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     ])
 }
 
-/// Returns the ratio of SmartIO's runs to BFQ's.
 pub(super) fn ratio(found: &Applications, of: fn(&applications::Measured) -> &Vec<f64>) -> Result<Measured> {
     let values = |name: &str| {
         let kernel = found.of(name)?.kernel.as_ref().with_context(|| format!("the kernel has no {name}"))?;

@@ -1,6 +1,6 @@
-//! Figure 15: seconds until Facebook is ready, and until its timeline is.
+//! Figure 15: the time until Facebook is ready and until its timeline is ready, in seconds.
 //!
-//! The launch on the Samsung Galaxy S5 is the number for choosing the share of the processor (`--cpu`): it is not a
+//! The share of the processor (`--cpu`) was chosen from the launch on the Samsung Galaxy S5, so this is not a
 //! gain.
 
 use std::collections::BTreeMap;
@@ -16,14 +16,13 @@ use crate::applications;
 
 /// The study's phones that have a profile.
 const PHONES: [(&str, &str); 3] = [("samsung_s5", "samsung_s5"), ("nexus_5", "nexus5"), ("razr", "razr")];
-/// The share is chosen from this phone's launch.
 const FITTED: &str = "samsung_s5";
 
 const SECONDS: Quantity = Quantity::new("s", 2, 1.5, 0.1);
 const TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
 
 const WHY: &str =
-    "what the app computes is not published; phones with slower processors than the S5 take longer still";
+    "the app's computation is not published; phones with slower processors than the S5 take even longer";
 
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let cold: BTreeMap<String, [f64; 2]> = published.at("smartio.facebook_s.cold_launch")?;
@@ -48,8 +47,8 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Returns SmartIO's gains in a guest during an installation and a backup; BFQ stands for CFQ. In the study,
-/// the app ran alone; then, it would have no write to wait for.
+/// Returns SmartIO's gains over BFQ (instead of CFQ) in a guest during an installation and a backup. In the
+/// study the app ran alone; here it would then have no write to wait for.
 fn gains([cfq, smartio]: [f64; 2], runs: &mut Runs) -> Result<Vec<Row>> {
     let found = runs.applications(&applications::FACEBOOK)?;
     let launch = ratio(&found, |of| &of.launches_s)?;
@@ -59,7 +58,7 @@ fn gains([cfq, smartio]: [f64; 2], runs: &mut Runs) -> Result<Vec<Row>> {
         Row::ours_alone(
             format!("{FITTED}, timeline, SmartIO over BFQ"),
             format!("{drags:.2} times"),
-            "published for the Razr and the S4 only",
+            "published only for the Razr and the S4",
         ),
     ])
 }

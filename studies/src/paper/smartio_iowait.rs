@@ -1,7 +1,6 @@
-//! Figure 3: iowait as a share of the time in which the processors were active or waiting.
+//! Figure 3: iowait as a share of the processors' active and waiting time.
 //!
-//! The study's numbers come from days of use of thousands of phones; ours are shares of single apps on one emulated
-//! phone.
+//! The study observed thousands of phones for days; ours are shares of single apps on one emulated phone.
 
 use anyhow::Result;
 
@@ -27,7 +26,7 @@ pub(super) fn share(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
             format!("{least:.0} to {most:.0} % on 40 % of the phones, S5 {s5} %"),
             |percent| format!("{percent:.0} %"),
             (&percent, least..=most),
-            "one app that writes while nothing else runs waits more of its time than a phone does over days",
+            "a single writing app waits for a larger share of the time than a phone does over days",
         ));
     }
     Ok(rows)

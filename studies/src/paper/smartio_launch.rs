@@ -1,5 +1,5 @@
-//! Figure 13 and section 7.4: forty apps, launched cold and then warm. The study's gains are those of its scheduler,
-//! which needs a special kernel; here we compare how launches differ without it.
+//! Figure 13 and section 7.4: forty apps, launched cold and then warm. The study's gains need its own kernel
+//! with its scheduler; here we compare launches without it.
 
 use anyhow::Result;
 
@@ -32,13 +32,13 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
             "warm launches",
             1.0 / (1.0 - told("warm_over_cold_percent_less")? / 100.0),
             &warm,
-            "what an app computes is the same warm and cold, and is not in the workload",
+            "an app's computation is the same warm and cold, and the workload does not include it",
         ),
         RATIO.row(
             "requests of launches",
             told("launch_reads_over_writes")?,
             &ratio,
-            "what an app writes while it is launched is not published",
+            "an app's writes during its launch are not published",
         ),
     ])
 }

@@ -1,9 +1,8 @@
-//! Figure 14: power. It was not measured here; this is an estimate from measured shares of time and published
-//! currents.
+//! Figure 14: power. This is not measured but estimated from measured shares of time and published currents.
 //!
-//! The phone draws one current for its screen, one while its processor is awake, and one more while the
-//! processor runs. A scheduler changes how long the processor runs and how long everything takes. The flash
-//! does the same work under each scheduler, and the published currents do not include it.
+//! The phone draws one current for its screen, another while its processor is awake, and a third while the
+//! processor runs. A scheduler changes the processor time and the total time. The flash does the same work
+//! under each scheduler, and the published currents do not include it.
 
 use anyhow::{Context, Result};
 
@@ -28,7 +27,7 @@ struct Profile {
 const S5: Profile = Profile { screen_on: 65.0, screen_full: 202.0, cpu_idle: 3.1, cpu_active: [348.0, 56.0] };
 
 impl Profile {
-    /// The mean current, with the screen at half of its brightness.
+    /// Returns the mean current, with the screen at half brightness.
     fn current(&self, active_share: f64, cpu_active: f64) -> f64 {
         self.screen_on + self.screen_full / 2.0 + self.cpu_idle + active_share * cpu_active
     }

@@ -1,7 +1,7 @@
 //! Figures 7, 11 and 12 and Algorithms 6.1 and 6.2 of the third study: models of its schedulers in virtual time.
 //!
-//! The author of the models had read the study, so no row is scored: all are marked as used. But no number of the models
-//! was solved for or changed after the first comparison (`fonio_sim::study`).
+//! The author of the models had read the study, so all rows are marked as used and none is scored. But no
+//! number of the models was fitted to the study or changed after the first comparison (`fonio_sim::study`).
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use super::published::Published;
 use super::row::{Quantity, Row, Verdict};
 use super::runs::Runs;
 
-/// The deviation that the models may have.
+/// The tolerated deviation of the models.
 const WITHIN: f64 = 1.15;
 const TIMES: Quantity = Quantity::new("times", 2, WITHIN, 0.0);
 const SECONDS: Quantity = Quantity::new("s", 1, WITHIN, 0.0);
@@ -40,7 +40,7 @@ fn phone(name: &str) -> Result<Profile> {
     Profile::shipped(name).with_context(|| format!("{name} has no profile"))
 }
 
-/// A scheduler of the study, with the limits that the study found for the phone.
+/// A scheduler of the study, with the study's limits for the phone.
 fn scheduler(policy: Policy, phone: &str) -> Box<dyn Scheduler> {
     match (policy, phone) {
         (Policy::SmartIo, "razr") => Box::new(SmartIo::new(Tunables::RAZR)),
@@ -48,7 +48,7 @@ fn scheduler(policy: Policy, phone: &str) -> Box<dyn Scheduler> {
     }
 }
 
-/// The published slowdowns: phone, number of readers and of writers, table.
+/// The published slowdowns: phone, number of readers, number of writers, table.
 pub(super) const SLOWDOWNS: [(&str, u32, &str); 3] = [
     ("samsung_s5", 1, "smartio.s5_slowdown"),
     ("samsung_s5", 4, "smartio.s5_slowdown_4x4"),
@@ -116,9 +116,8 @@ pub(super) fn slowdown_rows(published: &Published, _: &mut Runs) -> Result<Vec<R
 const UNSCORED: &str = "none is scored: the author of the models had read the study. No number was changed after the first \
                         comparison. Four of the twelve rest on assumed times";
 
-/// Returns the mechanism that a modelled slowdown lacks. The numbers follow from the S5's published slowdowns
-/// and response times alone: how many writes completed for each read, and how long a read and a write
-/// together took.
+/// Returns the mechanism that a modelled slowdown lacks. The reasons use only the S5's published slowdowns
+/// and response times. These give the writes per read, and the time of a read and a write together.
 fn why(policy: Policy, name: &str, processes: u32, access: &str) -> &'static str {
     let is_sequential = access.starts_with("seq");
     match (policy, processes) {
@@ -138,7 +137,8 @@ fn why(policy: Policy, name: &str, processes: u32, access: &str) -> &'static str
              the device was slower, which its model lacks; here latencies overlap too"
         }
         (_, 1) => {
-            "a write goes here as soon as a read has completed, because no other read waits yet; see the rows with held writes"
+            "here, a write is dispatched as soon as a read has completed, because no other read waits yet; \
+             see the rows with held writes"
         }
         _ => {
             "writes wait here while any read waits or is in flight, and then run without reads; the published reads still \
@@ -148,7 +148,7 @@ fn why(policy: Policy, name: &str, processes: u32, access: &str) -> &'static str
 }
 
 const ASSUMED: &str =
-    "the Razr's response times alone are assumed, not published, so this says nothing about the schedulers";
+    "the Razr's response times without load are assumed, not published, so this does not test the schedulers";
 
 /// The two numbers that the study gives about other phones: the maximum gain of reads and the maximum cost of
 /// writes.
@@ -161,11 +161,11 @@ fn greatest_rows(published: &Published) -> Result<[Row; 2]> {
     let (cost_on, cost) = told("write_slowdown_cost_max")?;
     let cfq = slowdowns("nexus5", Policy::Cfq, 4)?;
     let smartio = slowdowns("nexus5", Policy::SmartIo, 4)?;
-    // The study does not say whether it is that of sequential or of random writes.
+    // The study does not say whether this applies to sequential or random writes.
     let costs = ["seq_write", "rand_write"].map(|access| smartio[access].over(&cfq[access]));
     let greatest = costs.iter().filter_map(Measured::value).fold(f64::MIN, f64::max);
-    let why =
-        "writes are not slower here: all processes have the same size, so the writers end last in both cases";
+    let why = "here, writes are not slower: all processes have the same amount of work, so the writers end last \
+         in both cases";
     Ok([
         TIMES.cannot(format!("{gain_on}, less read slowdown"), gain, "this phone has no profile"),
         TIMES.row(
@@ -177,10 +177,10 @@ fn greatest_rows(published: &Published) -> Result<[Row; 2]> {
     ])
 }
 
-/// CFQ's idling, for a reader that continues.
+/// CFQ's idling for a reader that continues.
 const HOLD: Nanos = Nanos(8_000_000);
 
-/// Slowdowns of one reader and one writer under SmartIO, if it held writes back after a read as CFQ idles.
+/// The slowdowns of one reader and one writer under SmartIO if, like CFQ, it held writes back after a read.
 fn held_rows() -> Result<Vec<Row>> {
     let held =
         || -> Box<dyn Scheduler> { Box::new(SmartIo::new(Tunables { hold: HOLD, ..Tunables::SAMSUNG_S5 })) };
@@ -193,7 +193,7 @@ fn held_rows() -> Result<Vec<Row>> {
     Ok(ACCESSES.iter().map(|(access, ..)| row(access)).collect())
 }
 
-/// Figure 7: speedups of processes at once over the same one after the other.
+/// Figure 7: the speedup of concurrent processes over the same processes one after the other.
 pub(super) fn speedup_rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
     let tried: Vec<u32> = published.at("smartio.concurrency.tried")?;
     let s5_speedup = published.numbers("smartio.concurrency.s5_speedup")?;
@@ -234,7 +234,7 @@ const NO_PEAK: &str = "a gain of less than 5 % counts as none; the response time
 /// The schedulers of Figure 12.
 const COMPARED: [Policy; 4] = [Policy::SmartIo, Policy::Cfq, Policy::Deadline, Policy::Noop];
 
-/// Figure 12: seconds to complete a mixed workload.
+/// Figure 12: the time to complete a mixed workload, in seconds.
 pub(super) fn comparison_rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
     let profile = phone("samsung_s5")?;
     let seconds = |policy: Policy, percent: u8, order: Order| -> Result<f64> {
@@ -269,10 +269,11 @@ pub(super) fn comparison_rows(published: &Published, _: &mut Runs) -> Result<Vec
     Ok(rows)
 }
 
-const ONE_PROCESS: &str = "one process has all requests, so CFQ has one queue and is as noop; the published times of CFQ, deadline and \
+const ONE_PROCESS: &str = "all requests come from one process, so CFQ has one queue and equals noop; the \
+    published times of CFQ, deadline and \
                            noop exceed those of all requests one after the other (5.8 and 4.3 s)";
 
-/// Algorithm 6.1: which queue is served.
+/// Algorithm 6.1: the choice of the queue to serve.
 pub(super) fn dispatch_rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
     let told: BTreeMap<String, u64> = published.at("smartio.scheduler")?;
     let queues = told["real_time_queues"] + told["best_effort_queues"] + told["idle_queues"];
@@ -285,22 +286,22 @@ pub(super) fn dispatch_rows(published: &Published, _: &mut Runs) -> Result<Vec<R
     ])
 }
 
-/// Algorithm 6.2: how many requests of a queue may be in flight.
+/// Algorithm 6.2: the maximum number of requests of a queue in flight.
 pub(super) fn may_dispatch_rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
     let quantum: u64 = published.at("smartio.scheduler.quantum")?;
     let beside = in_flight_of_a_queue(true).to_string();
     let alone = in_flight_of_a_queue(false);
     let alone = if alone == MANY as usize { "no limit".to_owned() } else { alone.to_string() };
     Ok(vec![
-        Row::same("in flight beside another queue", &quantum.to_string(), Some(&beside), true, ""),
-        Row::same("in flight if no other waits", "no limit", Some(&alone), true, ""),
+        Row::same("in flight next to another queue", &quantum.to_string(), Some(&beside), true, ""),
+        Row::same("in flight if no other queue waits", "no limit", Some(&alone), true, ""),
     ])
 }
 
 /// More requests than any limit of the study.
 const MANY: u64 = 100;
 
-/// A SmartIO scheduler without limits of concurrency, so that only its algorithms decide.
+/// Returns a SmartIO scheduler without concurrency limits, so that only its algorithms decide.
 fn unlimited() -> SmartIo {
     SmartIo::new(Tunables { limits: [u32::MAX; 4], ..Tunables::SAMSUNG_S5 })
 }
@@ -317,7 +318,7 @@ fn read(id: u64, class: Class, level: u8) -> Request {
     }
 }
 
-/// Dispatches requests until the scheduler gives no more.
+/// Dispatches requests until the scheduler returns no more.
 fn dispatched(scheduler: &mut SmartIo, now: Timestamp) -> Vec<Request> {
     let mut gone = Vec::new();
     while let Some(request) = scheduler.dispatch(now, gone.len() as u32) {
@@ -337,7 +338,7 @@ fn in_flight_of_a_queue(beside_another: bool) -> usize {
     dispatched(&mut scheduler, Timestamp(0)).len()
 }
 
-/// The instant at which a queue that may give no more requests makes room for another one.
+/// Returns the time at which a queue at its limit yields to another queue.
 fn slice_of_full_queue() -> String {
     let mut scheduler = unlimited();
     for id in 0..MANY {
@@ -356,7 +357,7 @@ fn slice_of_full_queue() -> String {
     }
 }
 
-/// Puts a request into each queue, the lowest first, and compares the order in which they go.
+/// Inserts a request into each queue, the lowest first, and returns the order of dispatch.
 fn order_of_queues() -> &'static str {
     let mut scheduler = unlimited();
     let classes = [Class::Idle, Class::BestEffort, Class::RealTime];

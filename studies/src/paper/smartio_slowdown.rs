@@ -14,13 +14,11 @@ use super::smartio_schedulers::{SLOWDOWNS, slowdowns};
 
 /// A slowdown is a ratio of two response times that differ from run to run.
 const TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
-/// The study's processes read and wrote 128 MB each; eight of them, one after the other.
+/// As much as eight of the study's processes, one after the other, with 128 MB each.
 const FULL_SIZE: &str = "1GiB";
-/// A quarter of it.
 const SIZE: &str = "256MiB";
-const WHY: &str = "the model's reads wait for one write at most, and its writes for one read";
+const WHY: &str = "in the model, reads wait for at most one write, and writes for one read";
 
-/// The rows of both phones.
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (device, processes, table) in SLOWDOWNS {
@@ -44,7 +42,8 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Returns the slowdown of each run. The response time alone is used: the profile was fitted to the published one.
+/// Returns the slowdown of each run. The response time alone is marked as used: the profile was fitted to the
+/// published time.
 fn each(found: &Benchmark, slowdown: &Slowdown) -> Measured {
     let of =
         |result: &TestResult| Measured::runs(result.runs.iter().map(|run| Some(run.response_mean_ns as f64)));

@@ -1,8 +1,8 @@
-//! `cargo studies receipt`: the cost of SQLite transactions by fonio, compared with a published table.
+//! `cargo studies receipt`: compares fonio's costs of SQLite transactions with a published table.
 //!
-//! Each row has a new file system on a loop device without FUA. `fonio record --calls -- sqlite3 …` records transactions of
-//! one small insert, and the receipt in the report is compared with the table. Counts do not depend on the speed of fonio,
-//! so it is built without the optimisations of a release.
+//! Each row uses a new file system on a loop device without FUA. `fonio record --calls -- sqlite3 …` records
+//! transactions of one small insert, and the report's receipt is compared with the table. Counts do not
+//! depend on fonio's speed, so a debug build is used.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -18,14 +18,12 @@ use xtask::results::{Cell, StudyResult};
 
 use crate::{asked, process};
 
-/// The file with the published table.
 const PUBLISHED: &str = include_str!("../../published.toml");
-/// The size of a device; and that of a device whose free space is in pieces, small enough to be filled soon.
+/// The size of a device, and of a device with fragmented free space, which is small enough to fill quickly.
 const DEVICE_BYTES: u64 = 512 << 20;
 const FRAGMENTED_BYTES: u64 = 128 << 20;
-/// The size of the pieces.
 const PIECE_BYTES: usize = 64 << 10;
-/// The largest difference of a mean, and of the KiB as a share.
+/// The maximum difference of a mean, and the maximum relative difference of the KiB.
 const MEAN_DIFFERENCE: f64 = 0.05;
 const KIB_DIFFERENCE: f64 = 0.1;
 
@@ -42,7 +40,6 @@ struct Receipts {
     row: Vec<Row>,
 }
 
-/// A row of the table.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Row {
@@ -58,8 +55,8 @@ struct Row {
     explained: Option<Condition>,
 }
 
-/// A condition under which a row that differs is measured again. It was found after the difference had been seen, so it can
-/// explain a difference, and a row that agrees under it does not count as one that agrees.
+/// A condition under which a differing row is measured again. It was found after the difference, so it can
+/// explain the difference, but the row does not count as agreeing.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Condition {
@@ -77,7 +74,7 @@ struct Said {
     transactions: u64,
     /// The means of writes, flushes and KiB.
     mean: [f64; 3],
-    /// The writes and flushes of most transactions, and the number of these transactions.
+    /// The most frequent counts of writes and flushes, and the number of transactions with these counts.
     usual: (f64, f64, u64),
 }
 
@@ -133,7 +130,8 @@ pub fn run(Arguments { words }: &Arguments) -> Result<()> {
     println!("\n{agreeing} rows agree, {differing} differ.");
     if explained > 0 {
         println!(
-            "{explained} of those that differ agree under a condition that the table does not state. The conditions were found after the differences were seen."
+            "{explained} of the differing rows agree under a condition that the table does not state. The \
+             conditions were found after the differences."
         );
     }
     Ok(())
@@ -181,7 +179,6 @@ impl Row {
         ]
     }
 
-    /// Records the transactions on a new file system, and reads the receipt.
     fn measure(&self, fonio: &Path, scratch: &Path, transactions: u64, under: &Condition) -> Result<Said> {
         let place = tempfile::tempdir_in(scratch).context("cannot make a folder")?;
         let image = place.path().join("image");
@@ -192,7 +189,7 @@ impl Row {
             "xfs" => Filesystem::Xfs,
             other => bail!("`{other}` is not a file system of this benchmark"),
         };
-        // Changes in the ledger are undone when it is closed, or by the next run after a kill.
+        // Closing the ledger undoes its changes; after a kill, the next run does.
         let mut ledger = Ledger::open(&Ledger::default_dir())?;
         let device = LoopDevice::attach(&mut ledger, &image, &LoopOptions::default())?;
         file_system.make(device.path())?;
@@ -213,7 +210,7 @@ impl Row {
         killed: bool,
     ) -> Result<Said> {
         let database = dir.join("notes.db");
-        // In a rollback mode, the journal is made by the first transaction that is recorded.
+        // In a rollback mode, the first recorded transaction creates the journal.
         let mode = if self.journal == "WAL" { "WAL" } else { "DELETE" };
         let prepare =
             format!("PRAGMA journal_mode={mode}; CREATE TABLE notes(id INTEGER PRIMARY KEY, body TEXT);");
@@ -253,7 +250,6 @@ impl Row {
 }
 
 impl Said {
-    /// Reads the receipt of all databases of a report.
     fn read(sqlite: &Value, expected: u64) -> Result<Said> {
         ensure!(sqlite["is_complete"] == true, "the recording is not complete, or has no calls");
         let receipt = &sqlite["all"];
@@ -274,7 +270,7 @@ impl Said {
     }
 }
 
-/// Leaves free space only in pieces: fills the file system with files, and deletes every second one.
+/// Fragments the free space: fills the file system with files, and deletes every second file.
 fn fragment(dir: &Path) -> Result<()> {
     let folder = dir.join("files");
     fs::create_dir(&folder)?;

@@ -1,7 +1,8 @@
-//! `cargo studies sampled`: compares sampled waits with recorded ones.
+//! `cargo studies sampled`: compares sampled waits with recorded waits.
 //!
-//! While a load runs, one process records blocked threads by BPF and another one samples `/proc`. The table shows for how
-//! long fio's threads were blocked on storage by each, and the sampler's share of a processor.
+//! During a load, one process records blocked threads with BPF, and another samples `/proc`. The table shows
+//! the time that fio's threads were blocked on storage according to each, and the sampler's share of a
+//! processor.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,7 +19,6 @@ use xtask::results::{Cell, StudyResult};
 
 use crate::{process, tools};
 
-/// The loads of fio: titles and options.
 const LOADS: [(&str, &[&str]); 4] = [
     ("fsync after each 4 KiB", &["--rw=write", "--fsync=1", "--rate_iops=100"]),
     ("four writers with fsync", &["--rw=randwrite", "--fsync=8", "--numjobs=4", "--thread"]),
@@ -28,15 +28,15 @@ const LOADS: [(&str, &[&str]); 4] = [
 
 #[derive(Args)]
 pub struct Arguments {
-    /// How long each load runs.
+    /// The duration of each load.
     #[arg(long, default_value_t = 10)]
     seconds: u64,
 }
 
-/// The name under which this program samples.
+/// The name under which this program runs as the sampler.
 pub const SAMPLE: &str = "sample";
 
-/// Samples for some seconds into a folder, and prints the used percent of a processor.
+/// Samples into a folder for some seconds, and prints the used percentage of a processor.
 pub fn run_sample(words: &[String]) -> anyhow::Result<()> {
     let [seconds, folder] = words else { anyhow::bail!("this is a part of `cargo studies sampled`") };
     let options = RecordOptions {
@@ -76,7 +76,8 @@ fn span_s(summary: &RecordSummary) -> f64 {
     (summary.ended.0 - summary.began.0) as f64 / 1e9
 }
 
-/// The time for which fio was blocked: recorded and sampled, in seconds. Then the sampler's share of a processor.
+/// The time for which fio was blocked, recorded and sampled, in seconds; then the sampler's share of a
+/// processor.
 fn compare(options: &[&str], time: Duration, folder: &Path) -> Result<(f64, f64, f64)> {
     let (recorded, sampled) = (folder.join("recorded"), folder.join("sampled"));
     let mut sampler = Command::new(std::env::current_exe()?);
@@ -96,7 +97,7 @@ fn compare(options: &[&str], time: Duration, folder: &Path) -> Result<(f64, f64,
     Ok((blocked_s(&recorded)?, blocked_s(&sampled)?, cpu))
 }
 
-/// Sums up how long fio was blocked on storage.
+/// Sums the times for which fio was blocked on storage.
 #[derive(Default)]
 struct Sum {
     names: HashMap<u32, String>,

@@ -1,5 +1,5 @@
-//! A cell of the comparison: a part of the scripts `kernel/smartio/test/{compare,many,files}.sh` under one
-//! scheduler on one device, in one guest.
+//! A cell of the comparison: one part of `kernel/smartio/test/{compare,many,files}.sh` under one scheduler,
+//! on one device, in one guest.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,23 +19,24 @@ pub struct Variant {
     pub name: &'static str,
     /// The kernel's name of the scheduler.
     pub scheduler: &'static str,
-    /// Settings of the scheduler and the queue, and fio's options for I/O classes, as `compare.sh` takes them.
+    /// Settings of the scheduler and the queue, and fio's options for I/O classes, in the format of
+    /// `compare.sh`.
     pub words: &'static [&'static str],
-    /// Whether it is a scheduler of the kernel with its default settings.
+    /// Whether it is a kernel scheduler with its default settings.
     pub is_stock: bool,
 }
 
 impl Variant {
-    /// Returns whether SmartIO's reads are compared with this variant's reads: it is a scheduler of the
-    /// kernel, tuned or not, with the queue's usual settings, and without I/O classes, which a user would
-    /// have to set for each program.
+    /// Returns whether SmartIO's reads are compared with this variant's reads. It must be a kernel scheduler,
+    /// tuned or not, with the queue's usual settings. Variants with I/O classes are excluded, because a user
+    /// would have to set them for each program.
     pub fn is_rival(&self) -> bool {
         self.scheduler != SMARTIO
             && !self.has_small_requests()
             && !self.words.iter().any(|word| CLASSES.contains(word))
     }
 
-    /// Returns whether the queue splits large requests; only the part `files` has any.
+    /// Returns whether the queue splits large requests, which only the part `files` has.
     pub fn has_small_requests(&self) -> bool {
         self.words == SMALL
     }
@@ -52,13 +53,13 @@ const fn tuned(name: &'static str, scheduler: &'static str, words: &'static [&'s
 const CLASSES: [&str; 4] =
     ["reader:--prioclass=1", "reader:--prio=0", "writer:--prioclass=3", "writer:--prio=7"];
 
-/// Requests of at most 64 KiB: a setting of the queue, above the folder of those of the scheduler.
+/// Limits requests to 64 KiB: a setting of the queue, so it is one folder above the scheduler's settings.
 const SMALL: &[&str] = &["../max_sectors_kb=64"];
 
-/// The schedulers. Tuned as `Documentation/block` of Linux 6.12 advises: deadline-iosched.rst (`fifo_batch`: "when low
-/// latency is the primary concern, smaller is better"; `writes_starved`), kyber-iosched.rst (the target of reads),
-/// bfq-iosched.rst (`low_latency` and `slice_idle` off for throughput on flash; `strict_guarantees` where guarantees are
-/// more important), ioprio.rst (classes).
+/// The schedulers. Tuned settings follow `Documentation/block` of Linux 6.12: deadline-iosched.rst
+/// (`fifo_batch`: "when low latency is the primary concern, smaller is better"; `writes_starved`),
+/// kyber-iosched.rst (the target of reads), bfq-iosched.rst (`low_latency` and `slice_idle` off for
+/// throughput on flash; `strict_guarantees` if guarantees are more important), ioprio.rst (classes).
 pub const VARIANTS: [Variant; 14] = [
     stock("none"),
     stock("mq-deadline"),
@@ -88,14 +89,14 @@ pub const VARIANTS: [Variant; 14] = [
     tuned("bfq, requests of 64 KiB", "bfq", SMALL),
     tuned("smartio, requests of 64 KiB", "smartio", SMALL),
 ];
-/// The variant that is to win.
+/// The variant under test.
 pub const SMARTIO: &str = "smartio";
-/// Returns how a profile is emulated: options of `fonio device emulate`, each followed by a space.
+/// Returns the options of `fonio device emulate` for a profile, each followed by a space.
 ///
-/// These devices read no flash for data that was never written, and reads would not meet writes on their
-/// dies. Therefore, all data that the parts read is written before. The guest's processor serves the device,
-/// and is too slow for UFS 3.1 at its speed; the bounds of schedulers stay what they are. The Galaxy S5 and
-/// the A1 card have one die and are as they were when the policy was tuned.
+/// Reads of unwritten data do not access the flash of the first two devices, and so would not conflict with
+/// writes on their dies. Therefore, all data is written first. The guest's processor serves the device and is
+/// too slow for UFS 3.1 at full speed; the schedulers' time limits are not scaled. The Galaxy S5 and the A1
+/// card have one die and are configured as when the policy was tuned.
 pub fn emulated(profile: &str) -> &'static str {
     match profile {
         "emmc51" => "--written 2GiB ",
@@ -107,16 +108,16 @@ pub fn emulated(profile: &str) -> &'static str {
 /// Values by run and operation (`1x1 read`, in µs), for each start.
 pub type Values = BTreeMap<String, Vec<f64>>;
 
-/// The place and the conditions in which one part is measured.
+/// The device and conditions of one measured part.
 pub struct Cell {
-    /// The device's profile; without meaning for `cost`.
+    /// The device's profile; unused by `cost`.
     pub profile: &'static str,
     pub variant: &'static Variant,
-    /// The part: of `compare.sh`, or a script of its own.
+    /// The part: of `compare.sh`, or a separate script.
     pub part: &'static str,
     /// I/Os of each process.
     pub ios: u32,
-    /// How often the part starts.
+    /// The number of starts of the part.
     pub starts: u32,
 }
 
@@ -125,7 +126,7 @@ impl Cell {
         format!("{} {} {}", self.profile, self.variant.name, self.part)
     }
 
-    /// The script that measures the part, and the files that the script reads.
+    /// The script that measures the part, and its input files.
     pub fn scripts(&self) -> &'static [&'static str] {
         match self.part {
             "many" => &["many.sh", "compare.sh"],
@@ -134,7 +135,7 @@ impl Cell {
         }
     }
 
-    /// The file with the cell's results. Other inputs give another file.
+    /// The file with the cell's results; its name depends on the cell's inputs.
     pub fn file(&self, folder: &Path, versions: &str) -> PathBuf {
         let name: String = self
             .name()
@@ -158,7 +159,6 @@ impl Cell {
     }
 }
 
-/// On an emulated device.
 fn on_profile(cell: &Cell, words: &[String], fonio: &Path, folder: &Path) -> Result<String> {
     let load = if cell.variant.scheduler == "smartio" { "insmod guest/smartio-iosched.ko && " } else { "" };
     let fs = if cell.part == "files" { "--fs ext4 --mount " } else { "" };
@@ -175,7 +175,6 @@ fn on_profile(cell: &Cell, words: &[String], fonio: &Path, folder: &Path) -> Res
     Ok(in_guest(command.args(words))?.0)
 }
 
-/// On a device in memory.
 fn in_memory(words: &[String], folder: &Path, built: &Built) -> Result<String> {
     let archive = Archive::open()?;
     let announce = |_: &str| ();
@@ -235,8 +234,9 @@ fn values(text: &str) -> Result<Values> {
     Ok(found)
 }
 
-/// The values of one run of fio: by job and operation, the mean and longest response in µs, I/Os per second of all processes
-/// together, and 99th percentiles in µs: of fsync, and of the process with the longest one where fio was asked for it.
+/// The values of one run of fio, by job and operation: the mean and longest response in µs, the I/Os per
+/// second of all processes, and 99th percentiles in µs. The percentiles are of fsync and, if fio reports
+/// them, of the process with the highest one.
 fn of_jobs(run: &Value) -> Values1 {
     let mut sums: BTreeMap<String, (f64, f64, f64)> = BTreeMap::new();
     let mut values = Values1::new();

@@ -3,7 +3,7 @@
 use super::cell::Values;
 use super::points;
 
-/// One response over another of the same start, for each start.
+/// The ratio of two responses of the same start, for each start.
 pub(super) fn slowdowns(values: &Values, beside: &str, alone: &str) -> Option<Vec<f64>> {
     let pairs = values.get(beside)?.iter().zip(values.get(alone)?);
     Some(pairs.map(|(beside, alone)| beside / alone).collect())

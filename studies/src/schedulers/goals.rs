@@ -1,7 +1,8 @@
-//! The goals of SmartIO: which hold, which fail, and which the starts do not decide.
+//! The goals of SmartIO: whether each holds, fails, or is undecided.
 //!
-//! Start `n` of a scheduler is compared with start `n` of another one: both had the same think times. The interval of the
-//! ratio is that of `fonio_analysis::compare::interval`, at 95 % for all comparisons of a goal together.
+//! Start `n` of a scheduler is compared with start `n` of another: both have the same think times. The
+//! interval of the ratio is computed by `fonio_analysis::compare::interval`, at 95 % for all comparisons of a
+//! goal together.
 
 use fonio_analysis::compare::interval::{Answer, Change, compare_rounds};
 use fonio_core::statistics::sample::median;
@@ -12,15 +13,14 @@ use super::{IN_MEMORY, Results, TUNED_ON};
 
 /// The study's slowdowns of one reader and one writer on the Galaxy S5 under its SmartIO (section 7.2): read, write.
 const STUDY: [(&str, [f64; 2]); 2] = [("seq", [1.72, 1.51]), ("rand", [1.97, 1.83])];
-/// The throughput of one kind alone is at least this share of that without a scheduler.
+/// The throughput of one kind alone is at least this share of the throughput without a scheduler.
 const THROUGHPUT: f64 = 0.97;
-/// The processor's time for a request is at most this multiple of mq-deadline's.
+/// The processor time per request is at most this multiple of mq-deadline's.
 const COST: f64 = 1.10;
-/// The parts and runs in which reads and writes run at the same time.
+/// The parts and runs with concurrent reads and writes.
 const BESIDE: [(&str, &str); 6] =
     [("seq", "1x1"), ("rand", "1x1"), ("seq", "4x4"), ("rand", "4x4"), ("deep", "beside"), ("files", "copy")];
 
-/// The starts' answer for a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Holds,
@@ -37,7 +37,6 @@ impl Outcome {
         }
     }
 
-    /// Combines the outcomes of a goal with several conditions.
     fn and(self, other: Outcome) -> Outcome {
         match (self, other) {
             (Outcome::Fails, _) | (_, Outcome::Fails) => Outcome::Fails,
@@ -47,7 +46,7 @@ impl Outcome {
     }
 }
 
-/// Compares `own` with `most`; the goal holds if the interval of their ratio is at most 1.
+/// Compares `own` with `most`; the goal holds if the interval of their ratio does not exceed 1.
 fn at_most(own: &[f64], most: &[f64]) -> (Outcome, Change) {
     let change = compare_rounds(&[(most, own)]).remove(0);
     let outcome = match (change.low, change.high) {
@@ -58,8 +57,8 @@ fn at_most(own: &[f64], most: &[f64]) -> (Outcome, Change) {
     (outcome, change)
 }
 
-/// Compares `own` with each of the others; it must be less than each. "Less" and "more" are claimed from 5
-/// percent on, as everywhere in fonio, because equal things differ by less between two boots of a guest.
+/// Compares `own` with each of the others; it must be less than each. As everywhere in fonio, "less" and
+/// "more" need 5 percent, because equal things differ by less between two boots of a guest.
 fn below_all(own: &[f64], others: &[Vec<f64>]) -> (Outcome, Vec<Change>) {
     let pairs: Vec<(&[f64], &[f64])> = others.iter().map(|other| (other.as_slice(), own)).collect();
     let changes = compare_rounds(&pairs);
@@ -73,7 +72,7 @@ fn below_all(own: &[f64], others: &[Vec<f64>]) -> (Outcome, Vec<Change>) {
     (outcome, changes)
 }
 
-/// The interval of a ratio, in words.
+/// Formats the interval of a ratio.
 pub fn interval(change: &Change) -> String {
     let end = |end: Option<f64>| end.map_or_else(|| "?".to_owned(), |end| format!("{end:.2}"));
     match (change.ratio, change.unknown) {
@@ -93,7 +92,7 @@ fn say(outcome: Outcome, what: &str) {
     println!("{:<15}{what}", outcome.words());
 }
 
-/// Returns the name of a read alone in a part.
+/// Returns the name of the run with only a read in a part.
 pub(super) fn alone(part: &str) -> &'static str {
     match part {
         "deep" => "one-alone read",
@@ -102,10 +101,10 @@ pub(super) fn alone(part: &str) -> &'static str {
     }
 }
 
-/// Prints each goal with its figures. A goal without its figures is left out.
+/// Prints each goal with its figures. Skips goals without figures.
 pub(super) fn show(profiles: &[&'static str], results: &Results) {
     println!(
-        "\nGoals: medians of the starts; in brackets how many times as much as the other, with the interval of the mean ratio, at\n\
+        "\nGoals: medians of the starts; in brackets the mean ratio to the other, with its interval at\n\
          95 % for all comparisons of a goal together. A goal is decided if the interval decides it."
     );
     for profile in profiles {
@@ -156,7 +155,7 @@ pub(super) fn show(profiles: &[&'static str], results: &Results) {
     show_cost(results);
 }
 
-/// No slower than the study's own SmartIO on its device.
+/// Shows that reads and writes are not slower than with the study's own SmartIO on its device.
 fn show_study(profile: &str, part: &str, study: [f64; 2], values: Option<&Values>) {
     let times = |op: &str| slowdowns(values?, &format!("1x1 {op}"), &format!("{op}-alone {op}"));
     let (Some(read), Some(write)) = (times("read"), times("write")) else { return };
@@ -181,7 +180,7 @@ fn show_beside<'a>(
     of: &impl Fn(&'static str, &'static str) -> Option<&'a Values>,
 ) {
     let times = |variant| slowdowns(of(variant, part)?, &format!("{run} read"), alone(part));
-    // The cost: the time of writes relative to writes alone there.
+    // The cost is the time of the writes, relative to writes alone.
     let writes = |variant| {
         let times = slowdown(of(variant, part)?, &format!("{run} write"), "write-alone write")?[1];
         Some(format!(" (writes {times:.2} times)"))
@@ -256,7 +255,7 @@ mod tests {
             assert_eq!(at_most(&own, &[2.0; 4]).0, outcome, "{own:?}");
             assert_eq!(below_all(&own, &[vec![2.0; 4], vec![9.0; 4]]).0, outcome, "{own:?}");
         }
-        // The same in all starts: nothing is uncertain, and equal is at most.
+        // Equal in all starts: the ratio is certain, and equal satisfies "at most".
         assert_eq!(at_most(&[2.0; 4], &[2.0; 4]).0, Outcome::Holds);
         assert_eq!(below_all(&[2.0; 4], &[vec![2.0; 4]]).0, Outcome::NotToldApart);
     }

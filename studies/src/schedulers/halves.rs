@@ -1,5 +1,5 @@
-//! Checks whether the comparison of the goals finds differences between equal things: two halves of the
-//! starts of one cell, drawn at random, are compared as if they were two schedulers.
+//! Checks whether the comparison of the goals finds differences between equal things. It compares two random
+//! halves of the starts of one cell as if they were two schedulers.
 
 use fonio_analysis::compare::interval::{RUNS_MIN, compare_rounds};
 use fonio_core::Random;
@@ -9,21 +9,19 @@ use super::cell::Values;
 use super::figures::slowdowns;
 use super::goals::alone;
 
-/// How often the starts of a cell are divided.
 const DIVISIONS: usize = 50;
 const SEED: u64 = 0x0a_a0;
 
-/// The results of comparing halves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
     all: usize,
-    /// The comparisons that claim less or more, which needs 5 percent.
+    /// The number of comparisons that claim less or more, which needs 5 percent.
     claims: usize,
-    /// The comparisons whose interval does not contain 1, however near it is.
+    /// The number of comparisons whose interval does not contain 1.
     intervals: usize,
 }
 
-/// The figures of a cell by which goals are decided, one value for each start.
+/// Returns the figures of a cell that decide goals, with one value for each start.
 fn figures(part: &str, values: &Values) -> Vec<Vec<f64>> {
     let runs: &[&str] = match part {
         "seq" | "rand" => &["1x1", "4x4"],
@@ -57,7 +55,6 @@ fn divide(starts: &[f64], random: &mut Random) -> Tally {
     tally
 }
 
-/// Prints how often a difference between equal things was claimed.
 pub(super) fn show(results: &Results) {
     let mut random = Random::new(SEED);
     let (mut sum, mut cells) = (Tally::default(), 0);
@@ -72,13 +69,13 @@ pub(super) fn show(results: &Results) {
         cells += usize::from(sum.all > before);
     }
     if sum.all == 0 {
-        println!("\nEqual things: no cell has six starts, so that none can be compared with itself.");
+        println!("\nEqual things: no cell has six starts, so none can be compared with itself.");
         return;
     }
     let percent = |count: usize| 100.0 * count as f64 / sum.all as f64;
     println!(
         "\nEqual things: halves of the starts of {cells} cells, drawn {DIVISIONS} times for each figure, and compared as if they were two\n\
-         schedulers: in {:.2} % of {} comparisons, the interval decided for one half; in {:.2} %, by 5 percent and more. At this\n\
+         schedulers: in {:.2} % of {} comparisons, the interval excludes equality; in {:.2} %, by at least 5 percent. At this\n\
          level, at most 5 % are expected.",
         percent(sum.intervals),
         sum.all,

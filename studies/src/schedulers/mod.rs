@@ -1,8 +1,9 @@
-//! `cargo studies schedulers`: SmartIO and the kernel's schedulers, in guests whose clock counts instructions.
+//! `cargo studies schedulers`: compares SmartIO with the kernel's schedulers, in guests whose clock counts
+//! instructions.
 //!
-//! A cell (`cell.rs`) is a part of the comparison under one scheduler on one device. A finished cell is kept,
-//! so a run that was stopped continues where it was; a cell is measured again when the module, fonio, the
-//! script or the kernel changes. The goals (`goals.rs`) come last.
+//! A cell (`cell.rs`) is a part of the comparison under one scheduler on one device. Finished cells are kept,
+//! so a stopped run can be continued. A cell is measured again if the module, fonio, the script or the kernel
+//! changes. The goals (`goals.rs`) come last.
 
 mod cell;
 mod figures;
@@ -28,18 +29,18 @@ use crate::smartio::{self, sources};
 use crate::{process, tools};
 
 const KERNEL: &str = "6.12";
-/// The device of the study, on which the policy was tuned; it has a depth of 1. The others have depths of 1, 32 and 32.
+/// The study's device, on which the policy was tuned. It has a queue depth of 1; the other profiles have 1,
+/// 32 and 32.
 const TUNED_ON: &str = "samsung_s5";
 const PROFILES: [&str; 4] = [TUNED_ON, "sd_a1", "emmc51", "ufs31"];
-/// The parts of the script, and the number of starts of each: with `--quick`, and without.
+/// The parts of the script, with the number of starts of each: with `--quick`, and without.
 const PARTS: [(&str, [u32; 2]); 5] =
     [("seq", [16, 16]), ("rand", [16, 16]), ("deep", [4, 16]), ("many", [1, 4]), ("files", [4, 8])];
-/// I/Os of each process, quick and else.
+/// I/Os of each process, with `--quick` and without.
 const IOS: [u32; 2] = [200, 1000];
-/// The place at which the processor's time for a request is measured: not on a profile.
+/// The name of the device in memory for measuring the processor time per request.
 const IN_MEMORY: &str = "memory";
 
-/// The scripts of all parts.
 const SCRIPTS: [&str; 3] = ["compare.sh", "many.sh", "files.sh"];
 
 /// Results by profile, variant and part.
@@ -64,7 +65,7 @@ pub struct Arguments {
     fonio: Option<PathBuf>,
 }
 
-/// A short name of some content.
+/// Returns a short hash of some content.
 pub fn short(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().take(6).map(|byte| format!("{byte:02x}")).collect()
 }
@@ -101,7 +102,7 @@ impl Options<'_> {
     }
 }
 
-/// Measures the cells that are missing, and prints all.
+/// Measures missing cells, and prints all cells.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let options = Options::of(arguments);
     tools::ensure(&[tools::BUILD, tools::GUEST, tools::KERNEL])?;
@@ -134,7 +135,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let scripts: BTreeMap<&str, Vec<u8>> = SCRIPTS.into_iter().zip(scripts).collect();
     let cells: Vec<Cell> = cells(&options);
     ensure!(!cells.is_empty(), "no cell has {} in its name", options.words.join(" or "));
-    // Other inputs have other files.
+    // The file name depends on the inputs.
     let versions = |cell: &Cell| {
         let release = &built.files.release;
         let module =
@@ -209,7 +210,7 @@ fn cells(options: &Options) -> Vec<Cell> {
             cells.push(cell);
         }
     };
-    // The competitors come first, so that an early stop leaves the most important cells.
+    // The most important cells come first, in case of an early stop.
     let mut variants: Vec<_> = VARIANTS.iter().collect();
     variants.sort_by_key(|variant| !variant.is_stock && variant.name != SMARTIO);
     for profile in &options.profiles {

@@ -1,4 +1,4 @@
-//! The tables of a profile: one result each, with the value of each start.
+//! The tables of a profile: one result per table, with the value of each start.
 
 use anyhow::Result;
 use xtask::results::{Cell, StudyResult};
@@ -7,15 +7,14 @@ use super::cell::VARIANTS;
 use super::figures::slowdowns as over_alone;
 use super::{Results, TUNED_ON};
 
-/// A column: its title, the part, its values by name, the divisor of the values or the name of the values alone, and the
-/// decimals.
+/// A column: its title, the part, the name of its values, their divisor, and the decimals.
 struct Column(&'static str, &'static str, &'static str, Per, usize);
 
 #[derive(Clone, Copy)]
 enum Per {
     /// The values are divided by a number.
     Unit(f64),
-    /// They are divided by those of one process alone.
+    /// The values are divided by the values of one process alone.
     Alone(&'static str),
 }
 
@@ -35,8 +34,8 @@ const SLOWDOWNS: [Column; 10] = [
     Column("writes/s", "deep", "beside write iops", Unit(1.0), 0),
 ];
 
-/// Four readers and four writers for a second, and loads with 32 requests at a time. Late is how long after its bound a
-/// write went at most; the bound of a synchronous write is 25 ms under smartio.
+/// Four readers and four writers for a second, and loads at queue depth 32. "Late" is the maximum delay of a
+/// write past its time limit, which is 25 ms for a synchronous write under smartio.
 const RATES: [Column; 13] = [
     Column("sequential: reads/s", "many", "many-seq read iops", Unit(1.0), 0),
     Column("p99, ms", "many", "many-seq read p99", Unit(1e3), 2),
@@ -53,7 +52,7 @@ const RATES: [Column; 13] = [
     Column("late, ms", "deep", "late_ns", Unit(1e6), 3),
 ];
 
-/// A reader with pauses of 1 ms, during an fsync each second and during a copy (ext4).
+/// A reader with pauses of 1 ms, during one fsync per second and during a copy (ext4).
 const FILES: [Column; 4] = [
     Column("reads during fsync, times as long as alone", "files", "fsync read", Alone("paced read"), 2),
     Column("reads during a copy", "files", "copy read", Alone("paced read"), 2),
@@ -61,8 +60,8 @@ const FILES: [Column; 4] = [
     Column("copied, MiB/s", "files", "copy_mib_s", Unit(1.0), 1),
 ];
 
-/// Prints and keeps the tables of a profile. The documents show all of the profile on which the policy was tuned, and the
-/// slowdowns of the others.
+/// Prints and saves the tables of a profile. The documents show all tables of the profile on which the policy
+/// was tuned, and the slowdowns of the other profiles.
 pub(super) fn show(profile: &str, results: &Results, command: &str, is_complete: bool) -> Result<()> {
     let is_tuned = profile == TUNED_ON;
     let (slowdowns, rates) = (format!("schedulers-{profile}"), format!("schedulers-{profile}-rates"));

@@ -1,5 +1,5 @@
-//! `cargo studies storebench`: computes the results of the shipped profiles' models, and counts the differences that
-//! comparisons of equal cards claim.
+//! `cargo studies storebench`: computes results for the models of the shipped profiles, and counts claimed
+//! differences between equal cards.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,6 @@ use crate::{emulated, process};
 
 const DATA: &str = "crates/fonio-storebench-document/data/models.jsonl.gz";
 
-/// The card of `equal`, and its capacity.
 const CARD: &str = "sd_a1";
 const CAPACITY: &str = "4GiB";
 
@@ -29,11 +28,12 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Part {
-    /// Compute the results of the shipped profiles' models, the data set with which `fonio storebench` compares.
+    /// Compute the results for the models of the shipped profiles: the data set with which `fonio storebench`
+    /// compares.
     Models,
     /// Measure an emulated card several times, and compare the results with each other (root, 10 minutes a run).
     Equal {
-        /// How often the card is measured.
+        /// Measure the card this many times.
         #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=100))]
         runs: u32,
     },
@@ -46,21 +46,21 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     }
 }
 
-/// Measures the same card several times, and compares each result with each other one.
+/// Measures the same card several times, and compares all pairs of results.
 fn measure_equal(runs: usize) -> Result<()> {
     let fonio = emulated::fonio()?;
     // After a signal, the folder is removed.
     process::outlive_signals()?;
     let scratch = process::scratch("storebench")?;
     let folder = tempfile::tempdir_in(scratch).context("cannot make a folder")?;
-    println!("Measuring {CARD}, an emulated card, {runs} times: {} min at most.", 10 * runs);
+    println!("Measuring {CARD}, an emulated card, {runs} times: at most {} min.", 10 * runs);
     let mut results = Vec::new();
     for run in 1..=runs {
         process::check_signals()?;
         let file = folder.path().join(format!("{run}.json"));
         let mut command = process::bound_to_this(&fonio);
         command.args(["storebench", CARD, "--size", CAPACITY, "--restart", "--output"]).arg(&file);
-        // Its lines are about one result alone.
+        // Its output concerns only one result.
         command.env("FONIO_LASTING_STATE", folder.path()).stdout(std::process::Stdio::null());
         process::run(&mut command)?;
         let result = read(&file)?;
@@ -92,7 +92,7 @@ fn measure_equal(runs: usize) -> Result<()> {
         }
     }
     kept.remark = format!(
-        "{claims} of {pairs} comparisons of equal cards claim a difference. Promised: at most one of twenty."
+        "{claims} of {pairs} comparisons of equal cards claim a difference. Promised: at most one in twenty."
     );
     println!("\n{}", kept.remark);
     kept.keep(runs >= 3)?;
@@ -116,7 +116,7 @@ fn make_models() -> Result<()> {
         let document = models::document(&profile, &tool, day)?;
         let problems = document.check();
         if let Some(problem) = problems.first() {
-            bail!("the result of {name} is not in order: {problem}");
+            bail!("the result of {name} is not valid: {problem}");
         }
         println!("{name:<16} {:>5.1} s  {}", began.elapsed().as_secs_f64(), document.verdict);
         documents.push(document);

@@ -1,5 +1,5 @@
-//! The rounds: each is one run of a program on an emulated card and up to 250 power cuts. The state records
-//! the finished rounds, so an interrupted study continues where it was.
+//! The rounds: each runs a program once on an emulated card, with up to 250 power cuts. The state records the
+//! finished rounds, so an interrupted study can be continued.
 
 #[allow(dead_code, reason = "the test uses the rest")]
 #[path = "../../../crates/fonio-emulator/tests/bed/sync_policy.rs"]
@@ -20,17 +20,16 @@ use xtask::results::{Cell, StudyResult};
 
 use sync_policy::{MODES, Mode, Outcome, Promise, Recorded};
 
-/// Cuts of a complete study, and its command line.
+/// The number of cuts of a complete study, and its command line.
 pub const CUTS: u32 = 10_000;
 const COMMAND: &str = "cargo studies sync-policy --cuts 10000";
 const ROUND: u32 = 250;
-/// How often a round is tried again after an error of the machine.
+/// The number of retries of a round after a machine error.
 const ATTEMPTS: u32 = 5;
 const LASTING: Duration = Duration::from_secs(3);
 /// An A2 card: it has a volatile cache, so that a completed write can still be lost.
 const PROFILE: &str = "sd_a2";
 
-/// A round that is done.
 #[derive(Serialize, Deserialize)]
 struct Done {
     mode: String,
@@ -46,7 +45,7 @@ pub fn serve(_: &[String]) -> anyhow::Result<()> {
     Ok(fonio_emulator::serve()?)
 }
 
-/// Makes the cuts that `state` does not have.
+/// Performs the cuts that are missing in `state`.
 pub fn run(library: &Path, state: &Path, cuts: u32, stop: &AtomicBool) -> Result<(), Box<dyn Error>> {
     let stopped = || stop.load(Ordering::Relaxed);
     let text = fs::read_to_string(state).unwrap_or_default();
@@ -73,7 +72,8 @@ pub fn run(library: &Path, state: &Path, cuts: u32, stop: &AtomicBool) -> Result
                 let new = loop {
                     match one_round(mode, library, round, count, &stopped) {
                         Ok(new) => break new,
-                        // A process that has just made a mount namespace keeps a file system busy, for example.
+                        // For example, a process that has just created a mount namespace keeps a file system
+                        // busy.
                         Err(error) if attempts < ATTEMPTS && !stopped() => {
                             attempts += 1;
                             eprintln!("{}, round {round}: {error}; again", mode.name);
@@ -82,7 +82,7 @@ pub fn run(library: &Path, state: &Path, cuts: u32, stop: &AtomicBool) -> Result
                     }
                 };
                 let Some(new) = new else {
-                    println!("Interrupted; the same command goes on from here.");
+                    println!("Interrupted; the same command continues from here.");
                     return Ok(());
                 };
                 eprintln!("{}, round {round}: {} cuts, {} broken", mode.name, count, new.outcome.broken);
@@ -131,14 +131,14 @@ fn server() -> Result<Command, Box<dyn Error>> {
     Ok(command)
 }
 
-/// Measures the cost of a transaction without cuts and without the disturbing process.
+/// Measures the cost of a transaction without power cuts and without the disturbing process.
 fn costs(library: &Path) -> Result<(), Box<dyn Error>> {
     println!(
         "Writes, flushes and KiB of the device for each transaction (5 rows, {} s on `{PROFILE}`, ext4):\n",
         LASTING.as_secs()
     );
     let columns = ["program and policy", "transactions", "writes", "flushes", "KiB"];
-    let title = "what a transaction costs under a sync policy";
+    let title = "cost of a transaction under a sync policy";
     let mut result = StudyResult::begin("sync-policy-cost", title, COMMAND, &columns)?;
     result.seed = Some(1);
     let plain = |journal| Mode {

@@ -1,4 +1,5 @@
-//! `cargo studies sync-policy`: databases under a sync policy, the cost of a transaction, and the losses of power cuts.
+//! `cargo studies sync-policy`: measures the cost of a transaction under a sync policy, and the losses in
+//! power cuts.
 
 mod cuts;
 
@@ -24,6 +25,6 @@ pub fn run(Arguments { cuts }: &Arguments) -> Result<()> {
     let state = process::scratch("sync-policy")?.join("rounds.jsonl");
     let stop = process::outlive_signals()?;
     cuts::run(&library, &state, *cuts, &stop).map_err(|error| anyhow::anyhow!("{error}"))?;
-    println!("\nThe rounds are in {}; remove it to begin anew.", state.display());
+    println!("\nThe rounds are in {}; remove it to start again.", state.display());
     Ok(())
 }

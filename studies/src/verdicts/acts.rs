@@ -1,4 +1,4 @@
-//! The actions of a situation's programs, apart from fio and SQLite. Each program runs until it is killed.
+//! The actions of a situation's programs, except fio and SQLite. Each program runs until it is killed.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -12,13 +12,12 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use fonio_core::Random;
 
-/// Longer than any recording.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Runs the act named by the first word.
+/// Runs the action named by the first word.
 pub fn run(words: &[String]) -> Result<()> {
     let number = |at: usize| -> Result<u64> {
-        words.get(at).context("a number is missing")?.parse().context("this is not a number")
+        words.get(at).context("a number is missing")?.parse().context("not a number")
     };
     let path = || words.get(1).map(Path::new).context("a path is missing");
     match words.first().map(String::as_str) {
@@ -68,7 +67,6 @@ fn lock(threads: u64) {
     });
 }
 
-/// A client whose server does not answer.
 fn network_wait() -> Result<()> {
     let server = TcpListener::bind("127.0.0.1:0")?;
     let mut client = TcpStream::connect(server.local_addr()?)?;
@@ -98,7 +96,7 @@ fn network_load() -> Result<()> {
     })
 }
 
-/// Replaces a file safely, again and again.
+/// Replaces a file safely, repeatedly.
 fn save(path: &Path, every: Duration) -> Result<()> {
     loop {
         replace(path, 10_000)?;
@@ -106,13 +104,13 @@ fn save(path: &Path, every: Duration) -> Result<()> {
     }
 }
 
-/// The same with busy and idle phases: the pause varies by a factor of ten around 20 ms, and is correlated
-/// over about 50 pauses.
+/// Like [`save`], with busy and idle phases: the pause varies by a factor of ten around 20 ms, and is
+/// correlated over about 50 pauses.
 fn save_in_bursts(path: &Path) -> Result<()> {
     let (mut random, mut at) = (Random::new(1), 0.0_f64);
     loop {
         replace(path, [4_000, 10_000, 200_000][random.below(3) as usize])?;
-        // The sum of twelve uniform numbers is nearly normal.
+        // The sum of twelve uniform random numbers is almost normal.
         let normal = (0..12).map(|_| random.uniform()).sum::<f64>() - 6.0;
         at = 0.98 * at + 0.2 * normal;
         thread::sleep(Duration::from_secs_f64(0.02 * at.exp()));
@@ -128,7 +126,7 @@ fn replace(path: &Path, bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// Four seconds after the start, writes a file of N MiB and syncs it.
+/// Writes a file of N MiB and syncs it, four seconds after the start.
 fn save_once(path: &Path, mebibytes: u64) -> Result<()> {
     thread::sleep(Duration::from_secs(4));
     let mut file = File::create(path).with_context(|| format!("cannot make {}", path.display()))?;

@@ -1,8 +1,8 @@
-//! `cargo studies verdicts`: fonio's verdicts on situations whose cause is known.
+//! `cargo studies verdicts`: checks fonio's verdicts on situations with a known cause.
 //!
-//! Each situation runs on an emulated device of its own, with a file system. Its programs are processes with names of their
-//! own; fonio records the machine for a while, as `fonio check` does, and its report is compared with the
-//! known cause: whether storage held a program up, which program, for which file, and behind whose requests.
+//! Each situation runs on its own emulated device with a file system, and its programs have distinct names.
+//! fonio records the machine as in `fonio check`. The study compares the report with the known cause: whether
+//! storage delayed a program, the program, its file, and the blocking program.
 
 mod acts;
 
@@ -24,12 +24,12 @@ use crate::emulated::{self, Emulated, Options};
 use crate::{asked, process};
 
 const SITUATIONS: &str = include_str!("situations.toml");
-/// The time for which each is recorded, longer than the minimum for a verdict.
+/// The recording time of each, longer than the minimum for a verdict.
 const RECORDED: &str = "14s";
 const SIZE: &str = "1GiB";
-/// Verdicts that say that storage held a program up.
+/// Verdicts that storage delayed a program.
 const STORAGE: [&str; 3] = ["blocked", "blocked-for-long", "blocked-by-memory"];
-/// The name under which this program runs an act.
+/// The name under which this program runs an action.
 pub const ACT: &str = "act";
 
 #[derive(Args)]
@@ -61,7 +61,7 @@ struct Situation {
     file: Option<String>,
     #[serde(default)]
     behind: Option<String>,
-    /// Whether it was written after the thresholds were fixed.
+    /// Whether this situation was written after the thresholds were fixed.
     #[serde(default)]
     later: bool,
 }
@@ -70,11 +70,11 @@ fn ext4() -> String {
     "ext4".to_owned()
 }
 
-/// fonio's statements, and whether they are right.
+/// Whether fonio's statements are right.
 struct Said {
     verdict: String,
     problem: bool,
-    /// Whether the program, its file and the program in its way were named correctly; `None` if the situation
+    /// Whether the program, its file and the blocking program were named correctly; `None` if the situation
     /// names none.
     program: Option<bool>,
     file: Option<bool>,
@@ -82,18 +82,18 @@ struct Said {
 }
 
 impl Said {
-    /// Returns whether the problem and the program are right; a situation counts only then.
+    /// Returns whether the problem and the program are right, which a correct situation requires.
     fn is_right(&self) -> bool {
         self.problem && self.program != Some(false)
     }
 }
 
-/// Runs an act of a situation: `act spin 1`.
+/// Runs an action of a situation: `act spin 1`.
 pub fn run_act(words: &[String]) -> Result<()> {
     acts::run(words)
 }
 
-/// Runs the situations whose names contain one of the words, or all of them.
+/// Runs the situations whose names contain one of the words, or all situations.
 pub fn run(Arguments { words }: &Arguments) -> Result<()> {
     let situations: Situations = toml::from_str(SITUATIONS).context("situations.toml cannot be read")?;
     let chosen: Vec<&Situation> = (situations.situation.iter())
@@ -130,26 +130,23 @@ pub fn run(Arguments { words }: &Arguments) -> Result<()> {
     keep(&said, words.is_empty())
 }
 
-/// Counts the right answers by question, and keeps the counts.
 fn keep(said: &[(&Situation, Said)], is_complete: bool) -> Result<()> {
     type Part<'a> = &'a dyn Fn(&Situation, &Said) -> Option<bool>;
     let parts: [(&str, Part<'_>); 8] = [
         ("the problem, and the program", &|_, said| Some(said.is_right())),
-        ("the same where storage holds a program up", &|situation, said| {
+        ("the same if storage delays a program", &|situation, said| {
             situation.storage.then(|| said.is_right())
         }),
-        ("the same where something else does", &|situation, said| {
-            (!situation.storage).then(|| said.is_right())
-        }),
+        ("the same if something else does", &|situation, said| (!situation.storage).then(|| said.is_right())),
         ("the same for situations written later", &|situation, said| {
             situation.later.then(|| said.is_right())
         }),
         ("whether storage is the problem", &|_, said| Some(said.problem)),
-        ("the program, where one is expected", &|_, said| said.program),
-        ("the file, where one is expected", &|_, said| said.file),
-        ("the program behind which it waits, where one is expected", &|_, said| said.behind),
+        ("the program, if one is expected", &|_, said| said.program),
+        ("the file, if one is expected", &|_, said| said.file),
+        ("the blocking program, if one is expected", &|_, said| said.behind),
     ];
-    let title = "right verdicts on situations whose cause is known";
+    let title = "correct verdicts on situations with a known cause";
     let mut result = StudyResult::begin("verdicts", title, "cargo studies verdicts", &["", "right", "of"])?;
     println!();
     for (name, part) in parts {
@@ -201,7 +198,7 @@ impl Situation {
         }
         let verdict = text(&analysis["verdict"]);
         let says_storage = STORAGE.contains(&id.as_str());
-        // The program that the verdict names: the first, or that of the longest wait.
+        // Returns the program that the verdict names: the first, or the program with the longest wait.
         let blocked = &analysis["blocked"];
         let (program, file, behind) = if id == "blocked-for-long" {
             let longest = &blocked["long"]["longest"][0];
@@ -226,7 +223,6 @@ impl Situation {
     }
 }
 
-/// Makes a file that is not in the page cache.
 fn prepare(path: &Path, mebibytes: u64) -> Result<()> {
     let mut command = Command::new("dd");
     command.args(["if=/dev/urandom", "bs=1M", "conv=fsync", "status=none"]);
@@ -238,7 +234,7 @@ fn prepare(path: &Path, mebibytes: u64) -> Result<()> {
     process::run(&mut drop_it)
 }
 
-/// A running program of a situation. It is killed, with its children, when this is dropped.
+/// A running program of a situation, killed with its children when dropped.
 struct Program {
     child: Child,
 }
@@ -297,7 +293,7 @@ impl Program {
 impl Drop for Program {
     fn drop(&mut self) {
         if let Some(group) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
-            // A failure is ignored: the process has ended.
+            // A failure means that the process has ended.
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
         }
         let _ = self.child.wait();

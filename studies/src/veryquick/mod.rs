@@ -1,7 +1,7 @@
-//! `cargo studies veryquick`: SQLite's own tests, without the library and under each class.
+//! `cargo studies veryquick`: runs SQLite's own tests without the library and under each class.
 //!
-//! apt fetches the sources of Debian's SQLite into the target folder, into lists of its own, and nothing is installed. The tests'
-//! program contains SQLite, so the library comes into it through `SQLITE_EXTRA_INIT`.
+//! apt fetches the sources of Debian's SQLite into the target folder, with separate package lists, and
+//! installs nothing. The test program contains SQLite, so it loads the library through `SQLITE_EXTRA_INIT`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,7 +14,7 @@ use xtask::results::{Cell, StudyResult};
 
 use crate::process;
 
-/// Calls the library's function if the environment names the library. Thus, one program serves for all runs.
+/// Calls the library's function if the environment names the library, so one program serves for all runs.
 const EXTRA: &str = r#"
 #include <dlfcn.h>
 #include <stdio.h>
@@ -29,10 +29,9 @@ int fonio_test_extra_init(const char *unused){
 }
 "#;
 
-/// The key of the sources.
+/// The signing key of the sources.
 const KEY: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// The classes that are compared.
 const CLASSES: [&str; 4] = ["durable", "learn", "ordered", "cache"];
 
 /// SQLite refuses to run its tests as root.
@@ -45,7 +44,7 @@ pub struct Arguments {
     classes: Vec<String>,
 }
 
-/// Runs the tests without the library, and under each class.
+/// Runs the tests without the library and under each class.
 pub fn run(Arguments { classes }: &Arguments) -> Result<()> {
     ensure!(
         Path::new("/usr/include/tcl8.6/tcl.h").exists(),
@@ -55,7 +54,7 @@ pub fn run(Arguments { classes }: &Arguments) -> Result<()> {
     let folder = process::scratch("veryquick")?;
     let sources = sources(&folder)?;
     let fixture = fixture(&folder, &sources)?;
-    // Others must be able to reach the folder of the run and the library.
+    // Other users must be able to access the run's folder and the library.
     let place = tempfile::tempdir()?;
     fs::set_permissions(place.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
     let own = place.path().join("library.so");
@@ -86,7 +85,6 @@ pub fn run(Arguments { classes }: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// The results of a run of the tests.
 struct Said {
     tests: u64,
     failed: BTreeSet<String>,
@@ -129,7 +127,7 @@ fn run_once(place: &Path, class: Option<&str>, library: &Path, fixture: &Path, t
     Ok(Said { tests, failed })
 }
 
-/// The sources of Debian's SQLite; fetched once.
+/// Returns the sources of Debian's SQLite, which are fetched once.
 fn sources(folder: &Path) -> Result<PathBuf> {
     let found = || -> Result<Option<PathBuf>> {
         for entry in fs::read_dir(folder)? {
@@ -164,17 +162,18 @@ fn sources(folder: &Path) -> Result<PathBuf> {
     found()?.context("the sources have no test/veryquick.test")
 }
 
-/// Returns apt's source list for Debian 12: this machine's own mirror.
+/// Returns apt's source list for Debian 12, with this machine's mirror.
 fn source_list() -> Result<String> {
     let mut own = Command::new("apt-get");
     let said = own.args(["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]).output()?;
     let said = String::from_utf8_lossy(&said.stdout);
     let mirror = said.lines().find(|uri| uri.trim_end_matches('/').ends_with("/debian"));
-    let mirror = mirror.context("this machine's apt has no mirror of Debian, which has the sources")?;
+    let mirror =
+        mirror.context("this machine's apt has no Debian mirror, which is needed for the sources")?;
     Ok(format!("deb-src [signed-by={KEY}] {mirror} bookworm main\n"))
 }
 
-/// The tests' program; built once.
+/// Returns the test program, which is built once.
 fn fixture(folder: &Path, sources: &Path) -> Result<PathBuf> {
     let build = folder.join("build");
     let fixture = build.join("testfixture");

@@ -1,5 +1,5 @@
-//! `cargo xtask bench`: the speed and the cost of fonio's own code. Measurements with a scientific answer are studies
-//! (`cargo studies`). Each benchmark writes its result as the studies do (`xtask/src/results.rs`).
+//! `cargo xtask bench`: measures the speed and the cost of fonio's own code. Measurements for scientific questions are
+//! studies (`cargo studies`). Benchmarks write results in the format of studies (`xtask/src/results.rs`).
 
 mod programs;
 mod report;
@@ -24,49 +24,49 @@ pub struct Arguments {
 enum Benchmark {
     /// The cost of recording (root, fio).
     Record {
-        /// Pairs of runs with and without.
+        /// Pairs of runs, with and without recording.
         #[arg(long, value_name = "N", default_value_t = 5)]
         rounds: u64,
-        /// How long each run takes.
+        /// Duration of each run.
         #[arg(long, value_name = "S", default_value_t = 4)]
         seconds: u64,
     },
     /// The cost of recording which threads are blocked (root, fio).
     Blocked {
-        /// Measure each load this often.
+        /// Number of times to measure each load.
         #[arg(long, value_name = "N", default_value_t = 3)]
         rounds: u64,
-        /// How long each run takes.
+        /// Duration of each run.
         #[arg(long, value_name = "S", default_value_t = 5)]
         seconds: u64,
     },
     /// The cost of recording SQL statements (root, python3).
     Statements {
-        /// Measure each kind this often.
+        /// Number of times to measure each kind.
         #[arg(long, value_name = "N", default_value_t = 10)]
         rounds: u64,
         /// Steps of each run.
         #[arg(long, value_name = "N", default_value_t = 100_000)]
         rows: u64,
     },
-    /// The speed of models of devices and schedulers.
+    /// The speed of device and scheduler models.
     Devices {
-        /// Measure each model this often.
+        /// Number of times to measure each model.
         #[arg(long, value_name = "N", default_value_t = 3)]
         rounds: u64,
     },
     /// The cost of the watch: bytes written, processor time, memory (root, fio).
     Watch(watch::Arguments),
-    /// The processor time that the library of a sync policy adds to a transaction.
+    /// The processor time that the sync-policy library adds to a transaction.
     SyncPolicy,
     /// The results service with 10,000,000 results.
     ///
-    /// Ranking pages on one processor, submissions, kill -9, a full disk (root), requests from its OpenAPI document (python3).
-    /// The seeded database (2 KB for each result) is kept.
+    /// Measures ranking pages on one processor, submissions, kill -9, a full disk (root), and requests
+    /// generated from its OpenAPI document (python3). Keeps the seeded database (2 KB per result).
     Results(results::Arguments),
 }
 
-/// Runs a benchmark, and writes its result.
+/// Runs a benchmark and writes its result.
 pub fn run(arguments: &Arguments) -> Result<()> {
     match arguments.benchmark {
         None => report::run(&arguments.report),

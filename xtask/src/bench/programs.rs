@@ -1,6 +1,6 @@
-//! Benchmarks that are examples of a crate, because they call its functions.
+//! Runs benchmarks that are examples of a crate, because they call its functions.
 //!
-//! In each round, such a program prints a line for each row of the result: its name and its values, separated by tabs.
+//! In each round, the example prints a line for each row of the result: the name and the values, separated by tabs.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -12,20 +12,20 @@ use crate::{process, tools};
 
 /// A benchmark.
 pub struct Program {
-    /// The words after `cargo xtask bench`.
+    /// The arguments of `cargo xtask bench`.
     pub name: &'static str,
     /// The crate and its example.
     pub example: (&'static str, &'static str),
     /// The subject of the result.
     pub title: &'static str,
-    /// Titles of the columns with unit and decimals; the first is that of the rows' names.
+    /// Titles of the columns with unit and decimals; the first column has the rows' names.
     pub columns: &'static [(&'static str, &'static str, usize)],
 }
 
 pub const DEVICES: Program = Program {
     name: "devices",
     example: ("fonio-sim", "speed"),
-    title: "the speed of models of devices and schedulers",
+    title: "the speed of device and scheduler models",
     columns: &[
         ("1 M requests of 4 KiB", "", 0),
         ("M requests/s", "", 2),
@@ -84,7 +84,7 @@ pub const STATEMENTS: Program = Program {
 };
 
 impl Program {
-    /// Builds and runs the program with `words`, the first of which is the number of rounds; writes the result.
+    /// Builds and runs the program with `words` and writes the result. The first word is the number of rounds.
     pub fn run(&self, command: &str, mode: &[&str], words: &[u64], is_complete: bool) -> Result<()> {
         tools::ensure(&[tools::BUILD, tools::BENCH])?;
         let (package, example) = self.example;
@@ -99,7 +99,7 @@ impl Program {
             let mut words = line.split('\t');
             let name = words.next().unwrap_or_default();
             let values: Vec<Option<f64>> = words.map(|word| word.parse().ok()).collect();
-            ensure!(values.len() + 1 == self.columns.len(), "not a value for each column: {line}");
+            ensure!(values.len() + 1 == self.columns.len(), "a value is missing or superfluous: {line}");
             match rows.iter_mut().find(|(known, _)| known == name) {
                 Some((_, rounds)) => rounds.push(values),
                 None => rows.push((name.to_owned(), vec![values])),

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: compares turning a block trace into the HTML report with Debian's blktrace package, in one run.
+//! `cargo xtask bench`: compares the time to turn a block trace into the HTML report with Debian's blktrace package.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use xtask::results::{Cell, StudyResult};
 use crate::process::Usage;
 use crate::{gen_trace, process, tools};
 
-/// Requests in the trace and runs of a complete measurement.
+/// Numbers of requests in the trace and of runs in a complete measurement.
 const IOS: u64 = 5_000_000;
 const RUNS: usize = 3;
 
@@ -18,7 +18,7 @@ const RUNS: usize = 3;
 #[derive(Args)]
 #[group(skip)]
 pub struct Arguments {
-    /// Requests in the trace; there are five records for each.
+    /// Requests in the trace; each has five records.
     #[arg(long, value_name = "N", default_value_t = IOS)]
     ios: u64,
     /// Runs of each program.
@@ -26,7 +26,7 @@ pub struct Arguments {
     runs: usize,
 }
 
-/// Measures the report, and the programs of the package.
+/// Measures the report and the package's programs.
 pub fn run(&Arguments { ios, runs }: &Arguments) -> Result<()> {
     tools::ensure(&[tools::BUILD, tools::BENCH])?;
     let fonio = process::build_fonio()?;
@@ -45,7 +45,7 @@ pub fn run(&Arguments { ios, runs }: &Arguments) -> Result<()> {
         }),
         ("btt -i X.bin", {
             let mut command = Command::new("btt");
-            // It writes files with names of its own into the current directory.
+            // It writes files with fixed names into the current directory.
             command.arg("-i").arg(&merged).current_dir(&dir);
             command
         }),
@@ -54,8 +54,8 @@ pub fn run(&Arguments { ios, runs }: &Arguments) -> Result<()> {
             command.arg("report").arg(&prefix).arg("--html").arg(dir.join("report.html"));
             command
         }),
-        // The other programs use one processor. Two threads that share a core do less each, so the processor
-        // time of a report grows.
+        // The other programs use one processor. Two threads that share a core each run slower, so the
+        // report's processor time grows.
         ("the same on one processor", {
             let mut command = Command::new("taskset");
             command.args(["--cpu-list", "0"]).arg(&fonio);

@@ -1,5 +1,5 @@
-//! `cargo xtask bench results`: the results service with millions of results, under load, killed, on a full disk, and asked by
-//! a program that knows only its OpenAPI document. Everything happens on this machine, through 127.0.0.1.
+//! `cargo xtask bench results`: measures the results service with millions of results: under load, killed, on a full
+//! disk, and with requests generated from its OpenAPI document. Everything runs on this machine, through 127.0.0.1.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,12 +19,12 @@ const PAGE_P99_MS: f64 = 50.0;
 const PAGES_PER_S: u32 = 200;
 const SUBMISSIONS_PER_S: u32 = 1000;
 
-/// Results in the seeded database of a complete measurement.
+/// Number of results in the seeded database of a complete measurement.
 const RESULTS: u64 = 10_000_000;
-/// The parts, in their order.
+/// The parts in order.
 const PARTS: [&str; 5] = ["ranking", "submissions", "kill", "full", "schema"];
 
-/// The version whose checks the service is tested with.
+/// The version of Schemathesis that tests the service.
 const SCHEMATHESIS: &str = "schemathesis==4.32.5";
 
 /// The options of `cargo xtask bench results`.
@@ -36,15 +36,15 @@ pub struct Arguments {
     /// Results in the seeded database.
     #[arg(long, value_name = "N", default_value_t = RESULTS)]
     results: u64,
-    /// How long each load takes.
+    /// Duration of each load.
     #[arg(long, value_name = "S", default_value_t = 30)]
     seconds: u32,
-    /// How often the service is killed.
+    /// Number of times the service is killed.
     #[arg(long, value_name = "N", default_value_t = 100)]
     rounds: u32,
 }
 
-/// A part's outcome: whether the goal holds (`None`: it was not measured), and a sentence.
+/// A part's outcome: whether the goal is met (`None` if not measured), and a sentence.
 struct Verdict {
     holds: Option<bool>,
     sentence: String,
@@ -56,7 +56,7 @@ impl Verdict {
     }
 }
 
-/// Measures the parts, and writes whether each goal holds.
+/// Measures the parts, and writes whether each goal is met.
 pub fn run(options: &Arguments) -> Result<()> {
     tools::ensure(&[tools::BUILD])?;
     process::outlive_signals()?;
@@ -90,12 +90,12 @@ pub fn run(options: &Arguments) -> Result<()> {
     }
     result.keep(parts.is_empty() && *results >= RESULTS)?;
     if verdicts.iter().any(|verdict| verdict.holds == Some(false)) {
-        bail!("not every goal holds");
+        bail!("not all goals are met");
     }
     Ok(())
 }
 
-/// A folder with the seeded database, which is kept for the next run.
+/// Returns the folder with the seeded database, which is kept for the next run.
 fn seeded(results: u64) -> Result<PathBuf> {
     let folder = process::scratch(&format!("results-{results}"))?;
     let done = folder.join("seeded");
@@ -110,14 +110,14 @@ fn seeded(results: u64) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The program that seeds databases and loads services, with its first word.
+/// Returns the program that seeds databases and loads services, with its first argument.
 fn load(word: &str) -> Command {
     let mut command = Command::new(results_service::load());
     command.arg(word);
     command
 }
 
-/// The load generator for a service.
+/// Returns the load generator for a service.
 fn load_on(service: &Service, words: &[&str]) -> Command {
     let mut command = load(words[0]);
     command.arg(service.port.to_string()).args(&words[1..]);
@@ -136,7 +136,7 @@ fn number(value: &Value, name: &str) -> f64 {
     value[name].as_f64().unwrap_or(f64::NAN)
 }
 
-/// Pages of rankings from one processor.
+/// Measures ranking pages on one processor.
 fn ranking(options: &Arguments) -> Result<Verdict> {
     let folder = seeded(options.results)?;
     let seconds = options.seconds.to_string();
@@ -149,7 +149,7 @@ fn ranking(options: &Arguments) -> Result<Verdict> {
             .arg("5"),
     )?;
     let service = Service::start(&folder, Some(0))?;
-    // The first pages read from the disk.
+    // The first pages are read from the disk.
     answer(&mut load_on(&service, &["ranking", "50", "5"]))?;
     let before = service.processor_time()?;
     let pages = answer(&mut load_on(&service, &["ranking", &PAGES_PER_S.to_string(), &seconds]))?;
@@ -173,14 +173,14 @@ fn ranking(options: &Arguments) -> Result<Verdict> {
     ))
 }
 
-/// Submissions into the seeded database.
+/// Measures submissions into the seeded database.
 fn submissions(options: &Arguments) -> Result<Verdict> {
     let folder = seeded(options.results)?;
     let file = folder.join("acknowledged");
     let _ = fs::remove_file(&file);
     let shown = file.display().to_string();
     let service = Service::start(&folder, None)?;
-    // Slightly more than the goal, so that the service limits the rate.
+    // Slightly above the goal, so the service limits the rate.
     let rate = (SUBMISSIONS_PER_S + SUBMISSIONS_PER_S / 20).to_string();
     let before = service.processor_time()?;
     let sent = answer(&mut load_on(&service, &["submit", &rate, &options.seconds.to_string(), &shown]))?;
@@ -204,7 +204,7 @@ fn submissions(options: &Arguments) -> Result<Verdict> {
     ))
 }
 
-/// Kills the service while it acknowledges submissions, and asks for every acknowledged result after each
+/// Kills the service while it acknowledges submissions, and requests every acknowledged result after each
 /// start.
 fn kill(options: &Arguments) -> Result<Verdict> {
     let folder = tempfile::tempdir_in(process::scratch("results")?)?;
@@ -218,7 +218,7 @@ fn kill(options: &Arguments) -> Result<Verdict> {
         let mut sending = load_on(&service, &["submit", &SUBMISSIONS_PER_S.to_string(), "5", &shown])
             .stdout(Stdio::null())
             .spawn()?;
-        // Another instant in each round, between 0.2 and 0.8 s.
+        // A different time in each round, between 0.2 and 0.8 s.
         std::thread::sleep(Duration::from_millis(200 + u64::from(round) * 37 % 600));
         service.kill()?;
         sending.wait()?;
@@ -236,12 +236,12 @@ fn kill(options: &Arguments) -> Result<Verdict> {
     ))
 }
 
-/// Submits until the disk is full, and keeps asking.
+/// Submits until the disk is full, and continues to submit.
 fn full() -> Result<Verdict> {
     if !process::is_root() {
         return Ok(Verdict {
             holds: None,
-            sentence: "full disk: a small disk needs root to be mounted".to_owned(),
+            sentence: "full disk: not measured, because mounting a small disk needs root".to_owned(),
         });
     }
     let folder = tempfile::tempdir_in(process::scratch("results")?)?;
@@ -273,7 +273,7 @@ fn on_full_disk(disk: &Path, file: &Path) -> Result<Verdict> {
     ))
 }
 
-/// Requests that are made from the OpenAPI document, valid and invalid ones.
+/// Sends valid and invalid requests generated from the OpenAPI document.
 fn schema() -> Result<Verdict> {
     let venv = process::scratch("results")?.join("schemathesis");
     let program = venv.join("bin/schemathesis");
@@ -289,7 +289,7 @@ fn schema() -> Result<Verdict> {
     ))?;
     let mut command = Command::new(&program);
     command.arg("run").arg(format!("http://127.0.0.1:{}/openapi.json", service.port));
-    // A schema cannot say everything that a document must fulfil, so valid documents may be refused.
+    // A schema cannot express all requirements, so documents that it allows can be refused.
     let options = "--exclude-checks positive_data_acceptance --max-examples 100 --seed 1 --no-color";
     command.args(options.split(' '));
     let output = command.current_dir(folder.path()).output().context("cannot start schemathesis")?;

@@ -1,5 +1,5 @@
-//! The library's cost for a transaction in processor time: the same inserts with and without it, on a file
-//! system in memory, where syncing costs nothing.
+//! Measures the processor time that the library adds to a transaction: the same inserts with and without it,
+//! on a file system in memory, where syncs cost nothing.
 
 use std::fs;
 use std::path::Path;
@@ -33,7 +33,7 @@ pub fn run() -> Result<()> {
                 .arg("PRAGMA journal_mode=WAL; CREATE TABLE t (x)")
                 .stdout(std::process::Stdio::null()),
         )?;
-        // Without the suggestions of the class `learn`.
+        // Discard the suggestions of the class `learn`.
         let mut command = Command::new("sh");
         command.args(["-c", "exec sqlite3 \"$0\" \"$1\" 2>/dev/null"]);
         command.arg(&database).arg(format!(".read {}", statements.display()));
@@ -56,8 +56,8 @@ pub fn run() -> Result<()> {
     println!(
         "Processor time of a transaction of one insert, {TRANSACTIONS} of them in write-ahead mode in /dev/shm, {ROUNDS} rounds:\n"
     );
-    let columns = ["class", "a transaction (least to most)", "difference to the same round without"];
-    let title = "processor time that the library of a sync policy adds";
+    let columns = ["class", "a transaction (minimum to maximum)", "difference to the same round without"];
+    let title = "processor time that the sync-policy library adds";
     let mut result =
         StudyResult::begin("bench-sync-policy", title, "cargo xtask bench sync-policy", &columns)?;
     result.rounds = Some(ROUNDS as u64);

@@ -1,5 +1,5 @@
-//! `cargo xtask bench watch`: the costs of `fonio watch`: the bytes that it writes to flash, its processor
-//! time and its memory.
+//! `cargo xtask bench watch`: measures the costs of `fonio watch`: bytes written to flash, processor time and
+//! memory.
 
 use std::fs;
 use std::io::Write;
@@ -15,22 +15,22 @@ use xtask::results::{Cell, StudyResult};
 use crate::emulated::{self, Emulated, Options};
 use crate::process;
 
-/// The card that is watched and on which the watch keeps its history; a second one of this kind has no watch.
+/// The watched card, on which the watch keeps its history; a second card of this kind is not watched.
 const CARD: &str = "sd_a1";
 const SIZE: &str = "512MiB";
-/// A slow card, on which a program stalls now and then.
+/// A slow card on which a program occasionally stalls.
 const SLOW_CARD: &str = "ridata";
-/// How often a program appends a line on both cards, and how often another one stalls on the slow card.
+/// The intervals at which a program appends a line on both cards, and at which another program stalls on the slow card.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 const STALL_EVERY: Duration = Duration::from_secs(600);
-/// How often the figures so far are printed.
+/// The interval at which the figures so far are printed.
 const REPORT_EVERY: Duration = Duration::from_secs(600);
 const DAY_S: f64 = 86_400.0;
-/// How often a watch writes its history by default.
+/// The default interval at which a watch writes its history.
 const WRITE_EVERY: Duration = Duration::from_secs(2 * 3600);
-/// How long a file system may take to pass a write on.
+/// The maximum time until a file system sends a write to the device.
 const SETTLED: Duration = Duration::from_secs(40);
-/// The goals: bytes to flash in a day, memory, and a share of a processor at `RATE` requests a second.
+/// The goals: bytes written to flash per day, memory, and the share of a processor at `RATE` requests per second.
 const WRITTEN_MAX: f64 = (1 << 20) as f64;
 const MEMORY_MAX: u64 = 24 << 20;
 const PROCESSOR_MAX: f64 = 0.005;
@@ -42,10 +42,10 @@ pub struct Arguments {
     /// Measure only this part.
     #[arg(value_parser = ["written", "cost"])]
     part: Option<String>,
-    /// Measure for this long. Default: 2h for `written`, 90s for `cost`.
+    /// Duration of the measurement. The default is 2h for `written` and 90s for `cost`.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
     time: Option<Duration>,
-    /// How often the watch writes its history.
+    /// The interval at which the watch writes its history.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, default_value = "2h")]
     write_every: Duration,
     /// Measure this program (default: builds fonio).
@@ -53,7 +53,7 @@ pub struct Arguments {
     program: Option<PathBuf>,
 }
 
-/// Measures the parts, and writes the result.
+/// Measures the parts and writes the result.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let fonio = arguments.program.clone().map_or_else(emulated::fonio, Ok)?;
     process::outlive_signals()?;
@@ -73,7 +73,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     result.keep(is_complete && arguments.write_every == WRITE_EVERY).map(drop)
 }
 
-/// A watch of some devices. It ends when this is dropped.
+/// A watch of some devices; dropping it ends the watch.
 struct Watch {
     child: Child,
     fonio: PathBuf,
@@ -102,7 +102,7 @@ impl Watch {
         Ok(process::processor_time(self.child.id())?.as_secs_f64())
     }
 
-    /// The sum of a field over the descriptors of BPF programs or maps.
+    /// Returns the sum of a field over the descriptors of BPF programs or maps.
     fn of_bpf(&self, field: &str) -> u64 {
         let entries =
             fs::read_dir(format!("/proc/{}/fdinfo", self.child.id())).into_iter().flatten().flatten();
@@ -113,7 +113,7 @@ impl Watch {
                 let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
                 line.trim().parse::<u64>().ok()
             };
-            // Programs and their links have the same number; each counts once.
+            // A program and its links have the same number; add it once.
             let id = (value("prog_id"), value("map_id"));
             if text.contains("link_type") || seen.contains(&id) {
                 continue;
@@ -126,7 +126,8 @@ impl Watch {
         sum
     }
 
-    /// The memory of the process that is not a copy of a file. The pages of the program itself are given back when memory is short.
+    /// Returns the process's memory without file pages: the kernel can drop the program's own pages when
+    /// memory is short.
     fn own_memory(&self) -> u64 {
         let status = self.file("status");
         let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
@@ -165,7 +166,7 @@ fn name(device: &str) -> &str {
     device.trim_start_matches("/dev/")
 }
 
-/// The bytes that a device was given.
+/// Returns the bytes written to a device.
 fn written_to(device: &str) -> Result<f64> {
     let path = format!("/sys/block/{}/stat", name(device));
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
@@ -173,7 +174,7 @@ fn written_to(device: &str) -> Result<f64> {
     Ok(sectors.with_context(|| format!("{path} has no sectors written"))? * 512.0)
 }
 
-/// A figure with its goal.
+/// Adds a figure with its goal.
 fn goal(result: &mut StudyResult, name: &str, values: &[f64], (unit, decimals): (&str, usize), most: f64) {
     let measured = Cell::rounds(values.iter().copied(), unit, decimals);
     let holds = values.iter().all(|value| *value <= most);
@@ -181,7 +182,7 @@ fn goal(result: &mut StudyResult, name: &str, values: &[f64], (unit, decimals): 
     result.row(name, vec![measured, Cell::once(most, unit, decimals), verdict.into()]);
 }
 
-/// A figure without a goal.
+/// Adds a figure without a goal.
 fn figure(result: &mut StudyResult, name: &str, values: &[f64], (unit, decimals): (&str, usize)) {
     result.row(name, vec![Cell::rounds(values.iter().copied(), unit, decimals), "–".into(), "–".into()]);
 }
@@ -189,10 +190,10 @@ fn figure(result: &mut StudyResult, name: &str, values: &[f64], (unit, decimals)
 const MIB: f64 = (1 << 20) as f64;
 const KIB: f64 = 1024.0;
 
-/// The device sectors with the watch minus those without it, scaled to a day.
+/// Measures the device sectors written with the watch minus those without it, scaled to a day.
 fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResult) -> Result<()> {
     let dir = process::scratch("watch")?;
-    // Otherwise, kept stalls of an earlier run would be written now.
+    // Otherwise, stalls kept by an earlier run would be written now.
     fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
     let (with_dir, without_dir, slow_dir) = (dir.join("with"), dir.join("without"), dir.join("slow"));
     for dir in [&with_dir, &without_dir, &slow_dir] {
@@ -210,7 +211,7 @@ fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResu
         Unit::S.format(LINE_EVERY.as_secs_f64()),
         Unit::S.format(STALL_EVERY.as_secs_f64())
     );
-    // The service has its folder since its installation.
+    // The service's folder has existed since the installation.
     for dir in [&state, &without_dir.join("state")] {
         fs::create_dir(dir).with_context(|| format!("cannot make {}", dir.display()))?;
     }
@@ -227,7 +228,7 @@ fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResu
         &[name(&with.device), name(&without.device), name(&slow.device)],
         every,
     )?;
-    // The bytes that the watch has added to the first card, after this time.
+    // The bytes that the watch has added on the first card by this time.
     let added = |time: Duration| -> Result<f64> {
         sync()?;
         let now = written()?;
@@ -244,7 +245,7 @@ fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResu
     let mut writes: Vec<f64> = Vec::new();
     let began = Instant::now();
     let (mut line, mut stall, mut reported) = (Duration::ZERO, STALL_EVERY / 2, REPORT_EVERY);
-    // The last write of the history is at the end; the file system takes half a minute to pass it on.
+    // The history is last written at the end; the file system then takes half a minute to send it to the device.
     while began.elapsed() < time + SETTLED + Duration::from_secs(2) {
         process::check_signals()?;
         std::thread::sleep(Duration::from_millis(500));
@@ -273,7 +274,7 @@ fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResu
     }
     let bytes = added(time)?;
     ensure!(bytes > 0.0, "the watch wrote nothing, so it did not run");
-    // The first write makes the files.
+    // The first write creates the files.
     let writes: Vec<f64> = writes.iter().map(|bytes| bytes / KIB).collect();
     figure(result, "first write of the history", writes.get(..1).unwrap_or(&[]), ("KiB", 0));
     figure(result, "each later write", writes.get(1..).unwrap_or(&[]), ("KiB", 0));
@@ -291,7 +292,7 @@ fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResu
     fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))
 }
 
-/// Has the kernel measure the run time of BPF programs; restores the setting when it is dropped.
+/// Makes the kernel measure the run time of BPF programs; dropping it restores the setting.
 struct Statistics(String);
 
 const STATISTICS: &str = "/proc/sys/kernel/bpf_stats_enabled";
@@ -310,7 +311,7 @@ impl Drop for Statistics {
     }
 }
 
-/// A loop device over a file in memory; removed when it is dropped.
+/// A loop device on a file in memory; dropping it removes the device.
 struct LoopDevice(String, PathBuf);
 
 impl LoopDevice {
@@ -330,19 +331,19 @@ impl Drop for LoopDevice {
     }
 }
 
-/// Processor time and memory, idle and at 1,000 requests a second, and the memory after a stall was kept.
+/// Measures processor time and memory, idle and at 1,000 requests per second, and memory after a stall was kept.
 fn cost(fonio: &Path, time: Duration, result: &mut StudyResult) -> Result<()> {
     let dir = process::scratch("watch-cost")?;
     let slow_dir = dir.join("slow");
     fs::create_dir_all(&slow_dir)?;
-    // An emulated card would be served by threads that switch often; a real card has no such threads.
+    // Not an emulated card: its serving threads switch often, and a real card has none.
     let device = LoopDevice::over(&dir)?;
     let options = Options { mounted: Some(("ext4", slow_dir.as_path())), ..Options::bare(SLOW_CARD, SIZE) };
     let slow = Emulated::start(fonio, &options)?;
     let statistics = Statistics::enable()?;
     let watch =
         Watch::start(fonio, &dir, &dir.join("state"), &[name(&device.0), name(&slow.device)], WRITE_EVERY)?;
-    // It reads the kernel's types first.
+    // The watch first reads the kernel's types.
     let at_start = watch.most_memory(Duration::from_secs(5));
     for (load, rate) in [("nothing", 0), ("fio, random reads of 4 KiB", RATE)] {
         process::check_signals()?;
@@ -364,7 +365,7 @@ fn cost(fonio: &Path, time: Duration, result: &mut StudyResult) -> Result<()> {
         figure(result, &format!("{name}, in the process"), &shares[1..2], ("%", 2));
         figure(result, &format!("{name}, in BPF"), &shares[2..], ("%", 2));
     }
-    // A stall with a minute of 1,000 requests a second before it.
+    // A stall, after a minute of 1,000 requests per second.
     let file = format!("of={}", slow_dir.join("big").display());
     process::run(
         Command::new("dd")
@@ -376,12 +377,12 @@ fn cost(fonio: &Path, time: Duration, result: &mut StudyResult) -> Result<()> {
     let (now, tables) = (watch.own_memory(), watch.of_bpf("memlock"));
     ensure!(stalls > 0, "the watch saw no stall");
     let unit = ("MiB", 1);
-    figure(result, "memory for a moment at its start", &[at_start as f64 / MIB], unit);
-    figure(result, "memory at most while a stall is kept", &[later as f64 / MIB], unit);
+    figure(result, "peak memory at the start", &[at_start as f64 / MIB], unit);
+    figure(result, "peak memory while a stall is kept", &[later as f64 / MIB], unit);
     figure(result, "memory afterwards", &[now as f64 / MIB], unit);
-    figure(result, "memory in tables of the kernel", &[tables as f64 / MIB], unit);
+    figure(result, "memory in kernel tables", &[tables as f64 / MIB], unit);
     let most = at_start.max(later) + tables;
-    goal(result, "memory at most, with the tables", &[most as f64 / MIB], unit, MEMORY_MAX as f64 / MIB);
+    goal(result, "peak memory with kernel tables", &[most as f64 / MIB], unit, MEMORY_MAX as f64 / MIB);
     drop((watch, statistics));
     drop((device, slow));
     fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))

@@ -1,8 +1,8 @@
-//! A C library (musl) and LLVM's unwinder for 32-bit ARM, compiled from their sources.
+//! Compiles a C library (musl) and LLVM's unwinder for 32-bit ARM from source.
 //!
-//! Rust's toolchain has both for x86-64 and 64-bit ARM only, and Debian's own musl for armhf has instructions
-//! that the processor of a Raspberry Pi Zero lacks. musl's sources come from Debian's archive; those of the
-//! unwinder come with Rust's component `rust-src`.
+//! Rust's toolchain has both only for x86-64 and 64-bit ARM. Debian's musl for armhf uses instructions that
+//! the Raspberry Pi Zero's processor lacks. musl's sources come from Debian's archive; the unwinder's sources
+//! are in Rust's component `rust-src`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::process;
 
 /// The folder of the unwinder in `rust-src`.
 const UNWINDER: &str = "lib/rustlib/src/rust/src/llvm-project/libunwind";
-/// Its sources for ARM, in C++; and in C and assembly.
+/// Its sources for ARM in C++, and in C and assembly.
 const CPP: [&str; 2] = ["libunwind.cpp", "Unwind-EHABI.cpp"];
 const C: [&str; 5] = [
     "UnwindLevel1.c",
@@ -25,7 +25,7 @@ const C: [&str; 5] = [
     "UnwindRegistersRestore.S",
     "UnwindRegistersSave.S",
 ];
-/// The flags with which Rust compiles it for its own targets with musl.
+/// The flags that Rust uses to compile it for musl targets.
 const UNWINDER_FLAGS: [&str; 8] = [
     "-O2",
     "-fPIC",
@@ -37,7 +37,8 @@ const UNWINDER_FLAGS: [&str; 8] = [
     "-DNDEBUG",
 ];
 
-/// Returns the folder with `include` and `lib` for a target; makes it the first time. `rust` is the folder of Rust's toolchain.
+/// Returns the folder with `include` and `lib` for a target, which the first call makes. `rust` is the folder
+/// of Rust's toolchain.
 pub fn c_library(target: Target, rust: &Path) -> Result<PathBuf> {
     let scratch = process::scratch("dist")?;
     let place = scratch.join(format!("musl-{target}"));
@@ -46,8 +47,8 @@ pub fn c_library(target: Target, rust: &Path) -> Result<PathBuf> {
     }
     let archive = Archive::open()?;
     let sources = archive.source("musl", &|text| eprintln!("{text}"))?;
-    println!("Compiling musl and LLVM's unwinder for {target}; this is done once.");
-    // The installed paths must be the final ones, and the folder must not look complete before it is.
+    println!("Compiling musl and LLVM's unwinder for {target} (once).");
+    // Install with the final paths, but into another folder, so an incomplete one is not mistaken for a complete one.
     let building = scratch.join(format!("musl-{target}-building"));
     process::remove_folder(&building)?;
     let (copy, made) = (building.join("source"), building.join("made"));
@@ -66,7 +67,7 @@ pub fn c_library(target: Target, rust: &Path) -> Result<PathBuf> {
     Ok(place)
 }
 
-/// Compiles the unwinder into `lib/libunwind.a` below `made`, which has the C library.
+/// Compiles the unwinder into `lib/libunwind.a` in `made`, which contains the C library.
 fn unwinder(target: Target, rust: &Path, made: &Path) -> Result<()> {
     let sources = rust.join(UNWINDER);
     ensure!(

@@ -1,7 +1,7 @@
 //! `cargo xtask dist test`: installs the packages in a new Debian of each architecture, uses the programs, and removes them.
 //!
-//! Before that, QEMU executes the programs for foreign processors here, with the minimum processor for each:
-//! a guest has a newer one, which would also execute instructions that an old board lacks.
+//! Before that, QEMU executes the programs for foreign processors here, with the oldest supported processor:
+//! a guest has a newer one, which also executes instructions that an old board lacks.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -13,14 +13,14 @@ use super::Made;
 use crate::lab::steps::{self, Steps, all_kept, in_debian, steps_of};
 use crate::{process, tools};
 
-/// A trace of the repository, which the programs explain.
+/// A trace in the repository for the programs to explain.
 const TRACE: &str = "crates/fonio-trace/tests/data/ftrace-6.18.txt";
-/// The places of the files in a guest.
+/// Paths of the files in a guest.
 const FONIO: &str = "/root/fonio.deb";
 const RECORDER: &str = "/root/fonio-recorder.deb";
 const TRACE_THERE: &str = "/root/trace.txt";
-/// A part of the watch's report on 32-bit ARM instead.
-pub const WATCH_OF_32_BITS: &str = "only long waits are seen";
+/// Text that the watch's report contains on 32-bit ARM instead.
+pub const WATCH_OF_32_BITS: &str = "only long waits are observed";
 
 /// Runs all steps: of each program that QEMU executes here, and of each package in a guest.
 pub fn run(all: &[Made]) -> Result<()> {
@@ -57,7 +57,7 @@ fn packages(steps: &mut Steps<'_, '_>, made: &Made) -> Result<()> {
     Ok(())
 }
 
-/// Runs the programs with QEMU's emulation of the target's minimum processor. Returns how many steps failed.
+/// Runs the programs with QEMU, emulating the oldest supported processor. Returns the number of failed steps.
 fn emulated(made: &Made) -> Result<u32> {
     let Some(emulator) = made.target.emulator() else { return Ok(0) };
     tools::ensure(&[tools::EMULATED])?;
@@ -90,12 +90,12 @@ fn emulated(made: &Made) -> Result<u32> {
         let script = format!("$ {} {}", program.display(), words.join(" "));
         broken += u32::from(!steps::shown(what, holds, &format!("{script}\n{found}")));
     }
-    // The same input gives the same answer, to the byte, as on this machine's own processor.
+    // The output must be identical to this machine's own, byte for byte.
     let own = process::target().join("debug/fonio");
     if own.exists() {
         let words = ["report", "--json", &trace];
         let (here, there) = (process::output(Command::new(&own).args(words))?, run(&made.program, &words)?);
-        broken += u32::from(!steps::shown("the answer is that of this machine", here == there, &there));
+        broken += u32::from(!steps::shown("the output is the same as here", here == there, &there));
     }
     Ok(broken)
 }

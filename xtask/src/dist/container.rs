@@ -1,8 +1,8 @@
-//! Images for containers, made without a container engine: an archive that `podman load` and `docker load` take.
+//! Makes container images without a container engine: an archive for `podman load` and `docker load`.
 //!
-//! The archive is an image layout of the OCI (`oci-layout`, `index.json`, `blobs`). It also has the list of
-//! older versions of Docker (`manifest.json`), which names the same blobs. `packages/container/Containerfile`
-//! describes the same image for those who build it with an engine.
+//! The archive is an image layout of the OCI (`oci-layout`, `index.json`, `blobs`). For older versions of
+//! Docker, it also has their list (`manifest.json`) of the same blobs. `packages/container/Containerfile`
+//! builds the same image with an engine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,15 +20,15 @@ use crate::process;
 pub const NAME: &str = "localhost/fonio";
 /// The path of the program in the image.
 const PROGRAM: &str = "usr/bin/fonio";
-/// Folders of the image, and their permissions: fonio writes temporary recordings into the first; the second is for recordings
-/// that are kept.
+/// Folders of the image with their permissions: the first for temporary recordings, the second for recordings
+/// to keep.
 const FOLDERS: [(&str, u32); 2] = [("tmp", 0o1777), ("data", 0o755)];
 
-/// Blobs of an image, each in a file that is named by its checksum.
+/// Blobs of an image, each in a file named after its checksum.
 struct Blobs<'a>(&'a Path);
 
 impl Blobs<'_> {
-    /// Adds a blob; returns its description, in the form of manifests.
+    /// Adds a blob; returns its descriptor for manifests.
     fn add(&self, media_type: &str, bytes: &[u8]) -> Result<Value> {
         let sum = sha256(bytes);
         let path = self.0.join("blobs/sha256").join(&sum);
@@ -48,7 +48,7 @@ pub fn make(target: Target, program: &Path) -> Result<PathBuf> {
     Ok(archive)
 }
 
-/// Writes the files of the archive below a new folder; returns the folder in which they are.
+/// Writes the archive's files to a new folder; returns the folder.
 fn lay_out(target: Target, program: &Path, place: &Path) -> Result<PathBuf> {
     let (files, image) = (place.join("files"), place.join("image"));
     package::install(program, &files.join(PROGRAM), 0o755)?;
@@ -106,20 +106,20 @@ fn lay_out(target: Target, program: &Path, place: &Path) -> Result<PathBuf> {
     Ok(image)
 }
 
-/// The path of a blob in the archive.
+/// Returns the path of a blob in the archive.
 fn blob(description: &Value) -> String {
     let digest = description["digest"].as_str().unwrap_or_default();
     format!("blobs/{}", digest.replace(':', "/"))
 }
 
-/// The time of the last commit, in the form of RFC 3339: the same sources make the same image.
+/// Returns the time of the last commit in RFC 3339 format, so the same sources make the same image.
 fn created() -> String {
     let mut git = Command::new("git");
     git.args(["log", "-1", "--date=format-local:%Y-%m-%dT%H:%M:%SZ", "--format=%cd"]).env("TZ", "UTC");
     process::output(git.current_dir(process::root())).unwrap_or_else(|_| "1970-01-01T00:00:00Z".to_owned())
 }
 
-/// An archive of a folder's content, which belongs to root there.
+/// Returns an archive of a folder's content, owned by root.
 fn tar(folder: &Path) -> Result<Vec<u8>> {
     let mut tar = Command::new("tar");
     tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--mtime=@0", "-cf", "-", "-C"]);
@@ -136,7 +136,7 @@ fn tar(folder: &Path) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// Returns the blob that a description names; its size and checksum must match the description.
+    /// Returns the blob of a descriptor; its size and checksum must match.
     fn read(image: &Path, description: &Value) -> Vec<u8> {
         let bytes = fs::read(image.join(blob(description))).expect("the blob exists");
         assert_eq!(description["size"], bytes.len());
@@ -160,7 +160,7 @@ mod tests {
         read(&image, &manifest["layers"][0]);
         assert_eq!((&config["architecture"], &config["variant"]), (&json!("arm"), &json!("v6")));
         assert_eq!(config["config"]["Entrypoint"], json!(["/usr/bin/fonio"]));
-        // The layer's checksum in the configuration is that of its content without compression.
+        // The configuration has the checksum of the uncompressed layer.
         let content = tar(&folder.path().join("place/files")).expect("an archive");
         assert_eq!(config["rootfs"]["diff_ids"], json!([format!("sha256:{}", sha256(&content))]));
         let old = &file("manifest.json")[0];

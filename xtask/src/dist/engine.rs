@@ -1,5 +1,5 @@
-//! `cargo xtask dist container`: loads the image with podman in a new Debian, and records the host from there, with the
-//! privileges that `docs/install.md` names and no others.
+//! `cargo xtask dist container`: loads the image with podman in a new Debian and records the host from a
+//! container, with only the privileges listed in `docs/install.md`.
 
 use anyhow::Result;
 use fonio_lab::{Architecture, SystemOptions};
@@ -13,7 +13,7 @@ use crate::lab::steps::{Steps, all_kept, in_debian, steps_of};
 const PRIVILEGES: &str = "--pid=host --cap-add SYS_ADMIN --cap-add SYS_PTRACE --cap-add DAC_READ_SEARCH --cap-add SYSLOG \
     --security-opt apparmor=unconfined --volume /sys/kernel/tracing:/sys/kernel/tracing --volume /:/host:ro";
 
-/// Runs all steps in a guest for each image.
+/// Runs all steps in a guest, for each image.
 pub fn run(all: &[Made]) -> Result<()> {
     let mut broken = 0;
     for made in all {

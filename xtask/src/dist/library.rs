@@ -1,8 +1,8 @@
-//! Builds the library that programs load (`fonio-sqlite-sync`). Unlike fonio itself it is for the C library of Debian, glibc, because
-//! it becomes a part of Debian's programs.
+//! Builds the library that programs load (`fonio-sqlite-sync`). Unlike fonio itself, it uses Debian's C
+//! library, glibc, because Debian's programs load it.
 //!
-//! It is linked against the shared libraries in Debian's archive, which are unpacked and not installed. No start files of a C compiler
-//! are needed: a shared library has no `main`.
+//! It is linked against Debian's shared libraries, unpacked but not installed. A shared library has no
+//! `main`, so it needs no start files of a C compiler.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,8 +14,8 @@ use super::target::Target;
 use super::{cargo_home, linker, program, sysroot};
 use crate::process;
 
-/// The names under which the linker looks for libraries, and the files. glibc 2.34 and later need none of
-/// those after the first two, but Rust's standard library names them.
+/// The library names that the linker looks up, and the files. glibc 2.34 and later need only the first two,
+/// but Rust's standard library names all.
 const LIBRARIES: [(&str, &str); 7] = [
     ("libc.so", "libc.so.6"),
     ("libgcc_s.so", "libgcc_s.so.1"),
@@ -26,7 +26,7 @@ const LIBRARIES: [(&str, &str); 7] = [
     ("libutil.so", "libutil.so.1"),
 ];
 
-/// Builds the library in the users' configuration, and returns its path; `None` if there is none for the target.
+/// Builds the library in the release configuration and returns its path; `None` if there is no library for the target.
 pub fn build(of: Target) -> Result<Option<PathBuf>> {
     let Some((target, folder, loader)) = of.glibc else { return Ok(None) };
     let sysroot = sysroot()?;
@@ -43,8 +43,8 @@ pub fn build(of: Target) -> Result<Option<PathBuf>> {
         std::os::unix::fs::symlink(file, links.join(name))?;
     }
     let of_cargo = |name: &str| format!("CARGO_TARGET_{}_{name}", target.replace('-', "_").to_uppercase());
-    // The linker is not set by CARGO_TARGET_…_LINKER: on a machine of that target, cargo would also link
-    // build scripts with it, without these libraries. Flags are for the target only.
+    // CARGO_TARGET_…_LINKER would also link build scripts, without these libraries, if this machine is the
+    // target. These flags apply only to the target.
     let mut flags = format!(
         "-Clinker={} -Clinker-flavor=ld.lld -Clink-self-contained=no -Lnative={}",
         linker(&sysroot)?.display(),

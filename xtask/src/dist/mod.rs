@@ -1,6 +1,6 @@
-//! `cargo xtask dist`: programs that need no libraries, Debian packages of them, and images for containers.
+//! `cargo xtask dist`: makes programs that need no libraries, their Debian packages, and container images.
 //!
-//! The library of the sync policy is linked with glibc (`library.rs`); everything else is static (`program.rs`).
+//! The sync-policy library is linked with glibc (`library.rs`); everything else is static (`program.rs`).
 
 mod arm;
 mod check;
@@ -39,13 +39,14 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
-    /// Make everything, execute the programs with QEMU, install the packages in a new Debian of each architecture, and use them.
+    /// Make everything; test the programs with QEMU, and the packages in a new Debian of each architecture.
     Test(Architectures),
-    /// Make everything, load the image with podman in a guest, and record from there.
+    /// Make everything, and record from the image with podman in a guest.
     Container(Architectures),
-    /// Make everything, and walk a user's path in a guest with a slow card.
+    /// Make everything, and follow a user's steps in a guest with a slow card.
     ///
-    /// Installs, checks, measures a fix while units run, keeps it, reboots, undoes it; 15 minutes for each architecture.
+    /// Installs fonio, checks, measures a fix while units run, keeps it, reboots and undoes it; 15 minutes
+    /// for each architecture.
     Path(Architectures),
     /// Make the results service instead: a program, a package and a folder for a container.
     Results {
@@ -58,7 +59,7 @@ enum What {
 
 #[derive(Subcommand)]
 enum ResultsTest {
-    /// Also install it in a guest, send it a result, and run its image with podman.
+    /// Also install it in a guest, submit a result, and run its image with podman.
     Test(Architectures),
 }
 
@@ -71,7 +72,7 @@ struct Architectures {
 }
 
 impl Architectures {
-    /// The named targets, or those by default.
+    /// Returns the named targets, or the default targets.
     fn or(&self, default: &[Target]) -> Vec<Target> {
         let is_named = |target: &Target| self.architectures.iter().any(|name| name == target.name);
         if self.architectures.is_empty() {
@@ -82,20 +83,20 @@ impl Architectures {
     }
 }
 
-/// The programs and packages that users get for a target.
+/// The distributed programs and packages for a target.
 struct Made {
     target: Target,
     /// The static programs: fonio, and the recorder alone.
     program: PathBuf,
     recorder: PathBuf,
-    /// The packages of the same.
+    /// The packages of these programs.
     package: PathBuf,
     recorder_package: PathBuf,
-    /// An archive with an image for containers.
+    /// An archive with a container image.
     container: PathBuf,
 }
 
-/// Makes the files for users, and tests them if asked to.
+/// Makes the distributed files, and tests them if requested.
 pub fn run(arguments: &Arguments) -> Result<()> {
     match &arguments.what {
         None => make(&arguments.all).map(drop),
@@ -131,7 +132,7 @@ fn make(named: &Architectures) -> Result<Vec<Made>> {
     Ok(all)
 }
 
-/// Makes the results service, by default for amd64, and tests it if asked to.
+/// Makes the results service, by default for amd64, and tests it if requested.
 fn results_service(named: &Architectures, is_tested: bool) -> Result<()> {
     tools::ensure(&[tools::BUILD, tools::DIST])?;
     for target in named.or(&TARGETS[..1]) {
@@ -153,7 +154,7 @@ fn results_service(named: &Architectures, is_tested: bool) -> Result<()> {
     sums()
 }
 
-/// The folder of what users get.
+/// Returns the folder of the distributed files.
 fn folder() -> Result<PathBuf> {
     let folder = process::target().join("dist");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -164,7 +165,7 @@ fn within(path: &Path) -> String {
     path.strip_prefix(process::root()).unwrap_or(path).display().to_string()
 }
 
-/// The folder of the Rust toolchain.
+/// Returns the folder of the Rust toolchain.
 fn sysroot() -> Result<PathBuf> {
     let text =
         process::output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(process::root()))?;
@@ -174,10 +175,10 @@ fn sysroot() -> Result<PathBuf> {
 /// Returns the folder in which cargo keeps the sources of dependencies.
 fn cargo_home() -> Result<PathBuf> {
     let set = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    set.or_else(|| Some(std::env::home_dir()?.join(".cargo"))).context("CARGO_HOME is not set, nor HOME")
+    set.or_else(|| Some(std::env::home_dir()?.join(".cargo"))).context("neither CARGO_HOME nor HOME is set")
 }
 
-/// The linker that comes with Rust.
+/// Returns the linker that comes with Rust.
 fn linker(sysroot: &Path) -> Result<PathBuf> {
     let libraries = sysroot.join("lib/rustlib");
     let entries = fs::read_dir(&libraries).with_context(|| format!("cannot list {}", libraries.display()))?;
@@ -186,7 +187,7 @@ fn linker(sysroot: &Path) -> Result<PathBuf> {
     found.next().with_context(|| format!("this Rust has no rust-lld below {}", libraries.display()))
 }
 
-/// Writes the checksums of all files that users get.
+/// Writes the checksums of all distributed files.
 fn sums() -> Result<()> {
     const NAME: &str = "SHA256SUMS";
     let folder = folder()?;

@@ -1,4 +1,4 @@
-//! Debian packages: a tree of files that `dpkg-deb` packs.
+//! Makes Debian packages: file trees packed with `dpkg-deb`.
 
 use std::fs;
 use std::io::Write;
@@ -14,7 +14,7 @@ use super::folder;
 use super::target::Target;
 use crate::process;
 
-/// The version of the workspace.
+/// The workspace's version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The fields that all packages share.
@@ -24,8 +24,8 @@ Priority: optional
 Homepage: https://github.com/fonio/fonio
 ";
 
-/// The program is static, so the package depends on nothing; the packages that it recommends contain programs
-/// that fonio starts. The library of the sync policy needs the C library of the programs that load it.
+/// The static program needs no other package; recommended packages contain programs that fonio starts. The
+/// sync-policy library uses the C library of the program that loads it.
 const FONIO: Fields = Fields {
     name: "fonio",
     section: "admin",
@@ -72,24 +72,24 @@ struct Fields {
     description: &'static str,
 }
 
-/// Files of the package that come from the program itself, by the arguments that print them.
+/// Files that the program itself prints, with the arguments to print them.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "usr/share/bash-completion/completions/fonio"),
     ("zsh", "usr/share/zsh/vendor-completions/_fonio"),
     ("fish", "usr/share/fish/vendor_completions.d/fonio.fish"),
 ];
 
-/// The units of systemd, which fonio starts itself when they are needed. Each goes to `usr/lib/systemd/system` under its name.
+/// The systemd units for `usr/lib/systemd/system`, by name. fonio starts them itself when needed.
 const UNITS: &[&str] =
     &["crates/fonio-sqlite-sync/fonio-sync-policy.service", "crates/fonio-watch/fonio-watch.service"];
 
-/// The unit of the results service.
+/// The results service's unit.
 pub const RESULTS_UNIT: &str = "packages/results/fonio-results.service";
 
-/// Makes the package of fonio: a built program and, if there is one for the target, the library of the sync policy.
+/// Makes the package of fonio: the program and, if the target has it, the sync-policy library.
 pub fn of_fonio(target: Target, program: &Path, library: Option<&Path>) -> Result<PathBuf> {
     let tree = empty_tree(&FONIO, target)?;
-    // The definition of the command line is the same on each architecture, and this machine can run its own.
+    // The command line is the same on each architecture, so use this machine's own program.
     let is_foreign = target.emulator().is_some();
     let speaking = if is_foreign { process::build_fonio_for_tests()? } else { program.to_owned() };
     install(program, &tree.join("usr/bin/fonio"), 0o755)?;
@@ -116,8 +116,8 @@ pub fn of_recorder(target: Target, program: &Path) -> Result<PathBuf> {
     pack(&RECORDER, target, &tree)
 }
 
-/// Makes the package of the results service. The unit's user exists only while the service runs, so no script makes one. The
-/// administrator starts the service.
+/// Makes the package of the results service. The unit's user exists only while the service runs, so no script
+/// creates it. The administrator starts the service.
 pub fn of_results(target: Target, program: &Path) -> Result<PathBuf> {
     let tree = empty_tree(&RESULTS, target)?;
     install(program, &tree.join("usr/bin/fonio-results"), 0o755)?;
@@ -135,7 +135,7 @@ fn empty_tree(fields: &Fields, target: Target) -> Result<PathBuf> {
     Ok(tree)
 }
 
-/// Adds what each package has, and packs it.
+/// Adds the files common to all packages, and packs the package.
 fn pack(fields: &Fields, target: Target, tree: &Path) -> Result<PathBuf> {
     let documents = tree.join("usr/share/doc").join(fields.name);
     write(&documents.join("copyright"), copyright()?.as_bytes())?;
@@ -183,7 +183,7 @@ pub fn copyright() -> Result<String> {
     ))
 }
 
-/// Compresses without a name and a time, so that the result is always the same.
+/// Compresses without name and time, so the result is reproducible.
 pub fn gzipped(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(bytes)?;
@@ -192,7 +192,7 @@ pub fn gzipped(bytes: &[u8]) -> Result<Vec<u8>> {
 
 /// Writes a file that all users may read.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let parent = path.parent().context("a file is in a folder")?;
+    let parent = path.parent().context("a file has a folder")?;
     fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
     fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o644))?)
@@ -205,7 +205,7 @@ pub fn install(from: &Path, to: &Path, mode: u32) -> Result<()> {
     Ok(fs::set_permissions(to, fs::Permissions::from_mode(mode))?)
 }
 
-/// Bytes of all files below `dir`.
+/// Returns the total size of the files in `dir`.
 fn size(dir: &Path) -> Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(dir)? {

@@ -1,8 +1,8 @@
 //! Builds programs that need no libraries.
 //!
-//! Rust's targets for musl bring the C library and a linker. The C in our dependencies (SQLite, zstd) is compiled by clang for
-//! each architecture, with musl's headers from Debian's archive, which are unpacked and not installed. For 32-bit ARM, Rust's
-//! library and the C library are compiled too (`arm.rs`).
+//! Rust's musl targets include the C library and a linker. clang compiles the C code of dependencies (SQLite,
+//! zstd) for each architecture, with musl's headers from Debian's archive, unpacked but not installed. For
+//! 32-bit ARM, Rust's library and the C library are compiled too (`arm.rs`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use super::target::Target;
 use super::{arm, cargo_home, folder, linker, package, sysroot};
 use crate::process;
 
-/// A program that users get.
+/// A distributed program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// Its name, and that of its crate.
+    /// Its name and its crate's name.
     pub name: &'static str,
     /// Cargo's profile.
     profile: &'static str,
@@ -28,14 +28,14 @@ pub struct Program {
 
 /// Everything.
 pub const FONIO: Program = Program { name: "fonio", profile: "release", bytes_max: None };
-/// The recorder alone, for devices with little room.
+/// The recorder alone, for devices with little storage.
 pub const RECORDER: Program =
     Program { name: "fonio-recorder", profile: "small", bytes_max: Some(5_000_000) };
 
 /// The results service.
 pub const RESULTS: Program = Program { name: "fonio-results", profile: "release", bytes_max: None };
 
-/// Builds a program and copies it to the folder of the users' files.
+/// Builds a program and copies it to the folder of the distributed files.
 pub fn build(target: Target, program: Program) -> Result<PathBuf> {
     let rust = sysroot()?;
     let mut cargo = process::cargo();
@@ -45,9 +45,9 @@ pub fn build(target: Target, program: Program) -> Result<PathBuf> {
     let include = if target.is_built_from_source() {
         component("rust-src", "Rust's own sources", &rust.join("lib/rustlib/src/rust/library/std"))?;
         let made = arm::c_library(target, &rust)?;
-        // This option of Cargo is not stable, and needs no other version of Rust.
+        // This Cargo option is unstable, but works with stable Rust.
         cargo.args(["-Zbuild-std=std,panic_unwind"]).env("RUSTC_BOOTSTRAP", "1");
-        // `io-uring` takes only architectures on which its authors tested it.
+        // `io-uring` accepts only architectures that its authors tested.
         flags += " -Clink-self-contained=no -Crelocation-model=static --cfg=io_uring_skip_arch_check";
         flags += &format!(" -Lnative={}", made.join("lib").display());
         for object in ["crt1.o", "crti.o", "crtn.o"] {
@@ -64,10 +64,10 @@ pub fn build(target: Target, program: Program) -> Result<PathBuf> {
         headers
     };
     if program.bytes_max.is_some() {
-        // Without addresses to adapt at the start, and with equal functions only once: on x86-64 4.90 MB instead of 5.29 MB.
+        // No relocations at the start, and identical functions merged: 4.90 MB instead of 5.29 MB on x86-64.
         flags += " -Crelocation-model=static -Clink-arg=--icf=all";
     }
-    // Messages of panics name sources. Their paths on this machine must not become public.
+    // Panic messages name source files; hide their paths on this machine.
     for (from, to) in
         [(process::root().to_owned(), "/fonio"), (cargo_home()?, "/cargo"), (rust.clone(), "/rust")]
     {
@@ -92,11 +92,7 @@ pub fn build(target: Target, program: Program) -> Result<PathBuf> {
     let bytes = fs::metadata(&copy).with_context(|| format!("cannot read {}", copy.display()))?.len();
     println!("{target}: {} has {:.2} MB", program.name, bytes as f64 / 1e6);
     if let Some(most) = program.bytes_max {
-        ensure!(
-            bytes < most,
-            "{} has {bytes} bytes for {target}, and must have fewer than {most}",
-            program.name
-        );
+        ensure!(bytes < most, "{} has {bytes} bytes for {target}; the limit is {most}", program.name);
     }
     Ok(copy)
 }
@@ -108,7 +104,7 @@ pub fn component_of_target(target: &str, rust: &Path) -> Result<()> {
     }
     println!("Rust's library for {target} is missing.");
     process::run(Command::new("rustup").args(["target", "add", target]).current_dir(process::root()))
-        .context("rustup adds it; without rustup, install Rust's library for that target")
+        .context("install it with rustup, or in the way of your Rust installation")
 }
 
 /// Adds a component of Rust with rustup, if the file or folder `there` is missing.

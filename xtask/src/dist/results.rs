@@ -1,4 +1,5 @@
-//! `cargo xtask dist results`: the results service as a static program, a Debian package, and a folder for its container.
+//! `cargo xtask dist results`: makes the results service: a static program, a Debian package, and a folder
+//! for its container.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ pub fn container(program: &Path) -> Result<PathBuf> {
     Ok(context)
 }
 
-/// The exposure of the unit in the words of systemd, if this machine can say it.
+/// Returns systemd's rating of the unit's exposure, if this machine has systemd.
 pub fn exposure() -> Option<String> {
     let unit = process::root().join(package::RESULTS_UNIT);
     let text = process::output(

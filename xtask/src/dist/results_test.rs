@@ -1,5 +1,5 @@
-//! `cargo xtask dist results test`: the package and the image of the results service in a new Debian, with a result that is
-//! measured there.
+//! `cargo xtask dist results test`: tests the results service's package and image in a new Debian, with a
+//! result measured there.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::target::Target;
 use crate::lab::steps::{all_kept, in_debian, ok, steps_of};
 use crate::process;
 
-/// The files that the guest gets.
+/// The files copied to the guest.
 pub struct Files<'a> {
     /// The package of the service.
     pub package: &'a Path,

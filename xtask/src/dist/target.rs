@@ -5,24 +5,24 @@ use fonio_lab::Architecture;
 /// A kind of processor.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// The name in the files that users get.
+    /// The name in distributed files.
     pub name: &'static str,
-    /// The architecture of Debian in which its packages are installed.
+    /// The Debian architecture of its packages.
     pub debian: Architecture,
-    /// Rust's name of it with musl.
+    /// Rust's name of the target with musl.
     pub rust: &'static str,
-    /// The triple that clang uses, and Debian for musl's headers.
+    /// The target triple of clang and of Debian's musl headers.
     pub triple: &'static str,
-    /// Options of clang for the processor; the same processor as that of Rust's target.
+    /// clang's options for the processor, the same as in Rust's target.
     pub processor: &'static [&'static str],
-    /// Rust's name of it with glibc, the folder of its libraries in Debian, and its dynamic linker. `None` if Debian has no glibc
-    /// for the processor.
+    /// Rust's name of the target with glibc, Debian's library folder, and the dynamic linker; `None` if
+    /// Debian has no glibc for the processor.
     pub glibc: Option<(&'static str, &'static str, &'static str)>,
-    /// The platform in the words of container images (`GOARCH` and the variant).
+    /// The platform of container images (`GOARCH` and the variant).
     pub container: (&'static str, Option<&'static str>),
-    /// The program of QEMU that executes its programs on another processor.
+    /// The QEMU program that executes its programs on another processor.
     emulator: &'static str,
-    /// The processor that this program of QEMU emulates: the minimum for the target.
+    /// The processor that QEMU emulates: the oldest that the target supports.
     pub emulated: Option<&'static str>,
 }
 
@@ -77,13 +77,13 @@ pub const TARGETS: [Target; 4] = [
 ];
 
 impl Target {
-    /// Returns whether Rust's library is compiled here, and the C library too: Rust offers no complete one
-    /// for these, or not everywhere.
+    /// Returns whether Rust's library and the C library are compiled here, because Rust has no complete one
+    /// for the target everywhere.
     pub fn is_built_from_source(self) -> bool {
         self.debian == Architecture::Armhf
     }
 
-    /// The program of QEMU that executes its programs on this machine; `None` if this machine's processor does.
+    /// Returns the QEMU program that executes the target's programs here; `None` if this machine's processor does.
     pub fn emulator(self) -> Option<&'static str> {
         (Architecture::of_this_machine() != Some(self.debian)).then_some(self.emulator)
     }

@@ -1,6 +1,6 @@
-//! Compares the module's policy, with the study's settings, with `fonio-sim`'s model of the study: same
-//! input, same decisions, where both follow the study. docs/scheduler.md lists the choices that the study
-//! leaves and in which they differ; the inputs here avoid these.
+//! Checks that the module's policy, with the study's settings, makes the same decisions as `fonio-sim`'s
+//! model of the study for the same input. The two differ in choices that the study leaves open
+//! (docs/scheduler.md); the inputs here avoid them.
 
 use fonio_core::Random;
 use fonio_sim::scheduler::vectors;
@@ -8,19 +8,19 @@ use fonio_testing::{Need, has};
 
 use super::policy::Driver;
 
-/// The number of random inputs, and the events of each.
+/// Number of random inputs, and number of events in each.
 const INPUTS: u64 = 40;
 const EVENTS: u64 = 1_000;
 
 /// The kinds of inputs.
 #[derive(Clone, Copy, Debug)]
 enum Family {
-    /// One priority, any sectors. The limits are so high that no input reaches them, because the two
-    /// recognise sequential requests differently.
+    /// One priority, any sectors. No input reaches the limits, because the two recognise sequential requests
+    /// differently.
     OnePriority,
-    /// One priority, small limits; reads are sequential in each process, writes are random.
+    /// One priority and small limits; each process reads sequentially and writes randomly.
     Limits,
-    /// Real-time reads during reads and writes of the best-effort class, one level each.
+    /// Real-time reads during best-effort reads and writes, one level each.
     TwoClasses,
 }
 
@@ -47,7 +47,7 @@ fn request(random: &mut Random, family: Family, ends: &mut [u64; 3]) -> String {
     )
 }
 
-/// Passes random inputs to the policy, then to the model. Returns the number of dispatched requests.
+/// Runs random inputs through the policy, then the model. Returns the number of dispatched requests.
 fn same_decisions(family: Family, seed: u64) -> usize {
     let mut random = Random::new(seed);
     let limit =
@@ -109,6 +109,6 @@ fn the_policy_decides_as_the_model_of_the_study() {
     }
     for family in [Family::OnePriority, Family::Limits, Family::TwoClasses] {
         let went: usize = (0..INPUTS).map(|seed| same_decisions(family, seed)).sum();
-        assert!(went > 5_000, "{family:?}: only {went} requests went");
+        assert!(went > 5_000, "{family:?}: only {went} requests were dispatched");
     }
 }

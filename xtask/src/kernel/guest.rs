@@ -11,7 +11,7 @@ use crate::smartio::{Built, sources};
 const MEMORY_MIB: u64 = 2048;
 /// A power of two.
 const CARD_BYTES: u64 = 256 << 20;
-/// The folder in which the script finds the module.
+/// The folder where the script looks for the module.
 const FOLDER: &str = "/root/smartio";
 
 /// Runs the test in a guest with two processors. Returns whether all checks passed.

@@ -1,4 +1,5 @@
-//! Programs on a device in virtual time, by the module's policy in user space. All instants are virtual, so the figures are exact.
+//! Simulates programs on a device in virtual time, with the module's policy in user space. The figures are
+//! exact, because all times are virtual.
 
 use std::collections::BTreeMap;
 
@@ -8,9 +9,9 @@ use super::policy::Driver;
 
 /// The time from a completion to the program's next request.
 const GAP_NS: u64 = 10_000;
-/// Where sectors of a program begin, behind those of the one before.
+/// The distance between the first sectors of two programs.
 const PROGRAM_SECTORS: u64 = 100_000_000;
-/// The distance from one request of 4 KiB to the next: sequential, and not.
+/// The distance between successive 4 KiB requests: sequential, and random.
 const SEQUENTIAL: u64 = 8;
 const RANDOM: u64 = 16;
 
@@ -20,7 +21,7 @@ struct Program {
     is_write: bool,
     level: u64,
     stride: u64,
-    /// Requests in flight or waiting.
+    /// Number of requests in flight or waiting.
     at_once: u64,
     /// Number of requests. A run ends when all programs with a limit have ended.
     count: u64,
@@ -42,7 +43,7 @@ impl Done {
     }
 }
 
-/// A run of programs. `depth` is the number of requests that the device takes.
+/// A run of programs. `depth` is the device's queue depth.
 struct Run<'a> {
     driver: &'a mut Driver,
     depth: usize,
@@ -52,8 +53,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Returns the completed requests. `service` is how long the device takes for a request of a program, with those programs in
-    /// flight.
+    /// Returns the completed requests. `service` returns the service time of a program's request while
+    /// requests of other programs are in flight.
     fn run(self, programs: &[Program], mut service: impl FnMut(usize, &[usize]) -> u64) -> Vec<Done> {
         let Run { driver, depth, begin: mut now, end, first_id: mut next } = self;
         let mut due: Vec<(u64, usize)> = programs
@@ -63,7 +64,7 @@ impl Run<'_> {
             .collect();
         let mut queued = vec![0; programs.len()];
         let mut requests = BTreeMap::new();
-        // The end, the program and the number of each request in flight.
+        // For each request in flight: its completion time, program and number.
         let mut in_flight: Vec<(u64, usize, u64)> = Vec::new();
         let mut done: Vec<Done> = Vec::new();
         let limited: u64 =
@@ -124,8 +125,8 @@ fn run(
     Run { driver: &mut driver, depth, begin: 0, end, first_id: 0 }.run(programs, service)
 }
 
-/// Writes during reads on a device that serves both at the same time. Returns how many times as long as alone reads and writes
-/// took on average. A read takes `slower_ns` longer if a write is in flight when it is issued.
+/// Measures writes during reads on a device that serves both at the same time. A read issued while a write is in flight
+/// takes `slower_ns` longer. Returns the mean slowdown of reads and writes relative to running alone.
 fn deep_slowdowns(slower_ns: u64) -> [f64; 2] {
     const SERVICE_NS: [u64; 2] = [160_000, 40_000];
     let programs = [Program { count: 1_000, ..READER }, WRITER];
@@ -159,8 +160,9 @@ fn writes_go_with_reads_where_they_cost_little() {
     .assert_eq(&table);
 }
 
-/// A reader and a writer on a device that serves one request at a time. Returns how much longer reads and writes took, by the
-/// study's protocol: both have the same number of requests, and the time until the last one counts.
+/// Measures a reader and a writer on a device that serves one request at a time. Returns the slowdown of
+/// reads and writes by the study's protocol: both have the same number of requests, and the time is measured
+/// until the last completes.
 fn serial_slowdowns(scheduler: &str, service_ns: [u64; 2]) -> [f64; 2] {
     const REQUESTS: u64 = 2_000;
     let programs = [READER, WRITER].map(|program| Program { stride: SEQUENTIAL, count: REQUESTS, ..program });
@@ -211,8 +213,8 @@ fn levels_have_shares() {
     let cases: [(&str, &[Group]); 5] = [
         ("one reader and four", &[(4, 1, 1), (4, 4, 1)]),
         ("one reader and four, three levels lower", &[(4, 1, 1), (7, 4, 1)]),
-        ("two, always with reads, one level apart", &[(4, 1, 4), (5, 1, 4)]),
-        ("two, always with reads, three levels apart", &[(1, 1, 4), (4, 1, 4)]),
+        ("two continuous readers, one level apart", &[(4, 1, 4), (5, 1, 4)]),
+        ("two continuous readers, three levels apart", &[(1, 1, 4), (4, 1, 4)]),
         ("three levels", &[(3, 1, 4), (4, 1, 4), (5, 1, 4)]),
     ];
     let mut table = String::new();
@@ -235,7 +237,7 @@ fn levels_have_shares() {
                 let mean = responses.clone().sum::<u64>() / count.max(1) / 1000;
                 let longest = responses.max().unwrap_or_default() / 1000;
                 table += &format!(
-                    "  level {level}: {count:>6} reads, {mean:>6} µs on average, {longest:>6} at most\n"
+                    "  level {level}: {count:>6} reads, {mean:>6} µs mean, {longest:>6} µs maximum\n"
                 );
             }
         }
@@ -243,8 +245,8 @@ fn levels_have_shares() {
     expect_test::expect_file!["shares.txt"].assert_eq(&table);
 }
 
-/// Four readers that never end, on a device that serves a stream faster if it is one of its latest two. Returns the reads of all
-/// readers a second, and the longest response in µs, both after each reader has read through a turn.
+/// Measures four endless readers on a device that is faster for its two most recent streams. Returns the
+/// total reads per second and the longest response time in µs, both after each reader's first turn.
 fn endless(scheduler: &str, continued_ns: u64, stride: u64) -> (u64, u64) {
     const END_NS: u64 = 400_000_000;
     const SETTLED_NS: u64 = 200_000_000;
@@ -276,26 +278,26 @@ fn turns_go_on_where_they_gain() {
         for (how, settings) in [("turns", ""), ("none", " turn_wait_ns=0")] {
             let scheduler = format!("scheduler smartio in_flight_max=1{settings}");
             let (reads, longest) = endless(&scheduler, continued_ns, stride);
-            table += &format!("{what:<36} {how:<6} {reads:>6} reads a second, {longest:>6} µs at most\n");
+            table += &format!("{what:<36} {how:<6} {reads:>6} reads per second, {longest:>6} µs maximum\n");
         }
     }
     expect_test::expect![[r#"
-        sequential, faster if continued      turns   12295 reads a second,  24750 µs at most
-        sequential, faster if continued      none     6670 reads a second,    590 µs at most
-        sequential, as fast if interrupted   turns    6670 reads a second,    590 µs at most
-        sequential, as fast if interrupted   none     6670 reads a second,    590 µs at most
-        random                               turns    6670 reads a second,    590 µs at most
-        random                               none     6670 reads a second,    590 µs at most
+        sequential, faster if continued      turns   12295 reads per second,  24750 µs maximum
+        sequential, faster if continued      none     6670 reads per second,    590 µs maximum
+        sequential, as fast if interrupted   turns    6670 reads per second,    590 µs maximum
+        sequential, as fast if interrupted   none     6670 reads per second,    590 µs maximum
+        random                               turns    6670 reads per second,    590 µs maximum
+        random                               none     6670 reads per second,    590 µs maximum
     "#]]
     .assert_eq(&table);
 }
 
-/// Four programs with 50 random reads each. Returns how many times as long as alone a read took on average, and the longest
-/// response in ms.
+/// Measures four programs with 50 random reads each. Returns the mean slowdown of a read relative to running
+/// alone, and the longest response time in ms.
 fn fifty(settings: &str, read_ns: u64) -> (f64, u64) {
     let mut driver = Driver::start(&format!("scheduler smartio in_flight_max=1{settings}"));
     let (mut now, mut next) = (0_u64, 0_u64);
-    // The policy learns how long reads take while one program reads.
+    // While one program reads, the policy learns the service time of reads.
     for _ in 0..20 {
         driver.event(&format!(
             "insert {now} id={next} read sync sector={} bytes=4096 process=9 be4",
@@ -325,19 +327,19 @@ fn turns_have_room_for_reads_on_slow_devices() {
             [("as it comes", ""), ("by time alone", " turn_reads=0"), ("no turns", " turn_wait_ns=0")]
         {
             let (times, longest) = fifty(settings, read_us * 1_000);
-            table += &format!("{read_us} µs, {how}: {times:.2} times, {longest:>3} ms at most\n");
+            table += &format!("{read_us} µs, {how}: {times:.2} times, {longest:>3} ms maximum\n");
         }
     }
     expect_test::expect![[r#"
-        150 µs, as it comes: 2.94 times,  14 ms at most
-        150 µs, by time alone: 2.94 times,  14 ms at most
-        150 µs, no turns: 3.90 times,   0 ms at most
-        600 µs, as it comes: 2.99 times,  59 ms at most
-        600 µs, by time alone: 3.95 times,  23 ms at most
-        600 µs, no turns: 3.95 times,   2 ms at most
-        3000 µs, as it comes: 3.71 times,  95 ms at most
-        3000 µs, by time alone: 3.96 times,  20 ms at most
-        3000 µs, no turns: 3.97 times,  12 ms at most
+        150 µs, as it comes: 2.94 times,  14 ms maximum
+        150 µs, by time alone: 2.94 times,  14 ms maximum
+        150 µs, no turns: 3.90 times,   0 ms maximum
+        600 µs, as it comes: 2.99 times,  59 ms maximum
+        600 µs, by time alone: 3.95 times,  23 ms maximum
+        600 µs, no turns: 3.95 times,   2 ms maximum
+        3000 µs, as it comes: 3.71 times,  95 ms maximum
+        3000 µs, by time alone: 3.96 times,  20 ms maximum
+        3000 µs, no turns: 3.97 times,  12 ms maximum
     "#]]
     .assert_eq(&table);
 }

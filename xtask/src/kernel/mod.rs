@@ -1,4 +1,4 @@
-//! `cargo xtask kernel`: the SmartIO module (`kernel/smartio`), built and tested on Debian's kernels.
+//! `cargo xtask kernel`: builds and tests the SmartIO module (`kernel/smartio`) on Debian's kernels.
 
 #[cfg(test)]
 mod equal;
@@ -13,7 +13,7 @@ use clap::{Args, Subcommand};
 
 use crate::{process, smartio, tools};
 
-/// The kernels that the module is built for, as the laboratory names them.
+/// The kernels for which the module is built, by their laboratory names.
 const KERNELS: [&str; 3] = ["6.1", "6.12", "newest"];
 
 /// The options of `cargo xtask kernel`.
@@ -27,30 +27,30 @@ pub struct Arguments {
 enum Action {
     /// Build the module (root).
     Build {
-        /// For these kernels of Debian.
+        /// Build it for these Debian kernels.
         #[arg(value_parser = KERNELS, default_values = KERNELS)]
         kernels: Vec<String>,
     },
-    /// Build it and use it in guests: switched under load, reloaded, devices removed.
+    /// Build it and test it in guests: under load, with reloads and with device removal.
     ///
-    /// Needs root. With two processors, ten minutes for each kernel.
+    /// Needs root. Takes ten minutes for each kernel on two processors.
     Test {
-        /// On these kernels of Debian.
+        /// Test on these Debian kernels.
         #[arg(value_parser = KERNELS, default_values = KERNELS)]
         kernels: Vec<String>,
-        /// How often it is removed and loaded.
+        /// Number of times it is removed and loaded.
         #[arg(long, value_name = "N", default_value_t = 100)]
         rounds: u32,
-        /// How long each load runs.
+        /// Duration of each load.
         #[arg(long, value_name = "N", default_value_t = 10)]
         seconds: u32,
-        /// Requests of mixed load.
+        /// Number of requests in the mixed load.
         #[arg(long, value_name = "N", default_value_t = 0)]
         requests: u32,
     },
 }
 
-/// Builds the module, or builds and tests it.
+/// Builds the module, and tests it if requested.
 pub fn run(Arguments { action }: Arguments) -> Result<()> {
     tools::ensure(&[tools::KERNEL])?;
     process::outlive_signals()?;

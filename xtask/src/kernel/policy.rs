@@ -1,5 +1,5 @@
-//! Tests the module's policy in user space: `kernel/smartio/policy.c` with the driver `test/drive.c`, compiled with the
-//! sanitizers, against vectors and against rules that hold for every sequence of events.
+//! Tests the module's policy in user space: `kernel/smartio/policy.c` with the driver `test/drive.c`,
+//! compiled with the sanitizers, against test vectors and against rules for every sequence of events.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -18,7 +18,7 @@ pub(super) fn driver() -> &'static Path {
     static DRIVER: OnceLock<PathBuf> = OnceLock::new();
     DRIVER.get_or_init(|| {
         let folder = crate::process::scratch("kernel/policy").expect("a folder");
-        // Tests of several processes may compile at the same time.
+        // Tests in several processes may compile at the same time.
         let program = folder.join(format!("drive-{}", std::process::id()));
         let mut cc = Command::new("cc");
         cc.args(["-Wall", "-Wextra", "-Werror", "-g", "-O1", "-fsanitize=address,undefined"]);
@@ -29,12 +29,12 @@ pub(super) fn driver() -> &'static Path {
     })
 }
 
-/// A policy that answers line by line.
+/// The policy, with one line per event and per reply.
 pub(super) struct Driver {
     child: Child,
     events: Option<ChildStdin>,
     answers: BufReader<ChildStdout>,
-    /// The events with their answers.
+    /// The events and the replies.
     pub said: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ impl Driver {
         started
     }
 
-    /// Sends an event, and returns the answer.
+    /// Sends an event and returns the reply.
     pub fn event(&mut self, event: &str) -> Option<String> {
         writeln!(self.events.as_mut().expect("open"), "{event}").expect("the driver reads");
         let mut line = String::new();
@@ -91,7 +91,7 @@ fn vectors_give_their_answers() {
     }
 }
 
-/// The properties of a request that the rules use.
+/// The properties of a request for the rules.
 #[derive(Clone, Copy, Debug)]
 struct Request {
     came: u64,
@@ -106,7 +106,7 @@ struct Request {
 }
 
 impl Request {
-    /// The list in which it waits in the order of insertion. With turns, only the reads of one process stay in order.
+    /// The list in which it waits in order of insertion. With turns, only reads of the same process stay in order.
     fn list(&self, has_turns: bool) -> (usize, u64, usize, bool, u64) {
         let process = if has_turns && !self.is_write { self.process } else { 0 };
         let level = if self.class == 2 { 0 } else { self.level };
@@ -155,25 +155,25 @@ fn rules(random: &mut Random) -> Rules {
             random.below(2_000_000),
             100 + random.below(200)
         );
-        // On a slow device, a turn lasts for up to four times as long.
+        // A turn is up to four times longer on a slow device.
         turn_wait *= if turn_reads > 0 { 4 } else { 1 };
     }
     Rules { line, limits, in_flight_max, quantum, slice, sync_bound, turn_wait, is_study }
 }
 
-/// The naive model: the waiting requests, those in flight, and when a write of a class and list last became
-/// the oldest.
+/// The naive model: the requests that wait or are in flight, and since when the oldest write of each class
+/// and list has been the oldest.
 struct Model {
     rules: Rules,
     waiting: BTreeMap<u64, Request>,
     in_flight: BTreeMap<u64, Request>,
     ends: [Vec<u64>; 2],
-    /// By class, and whether sync.
+    /// By class and by whether it is sync.
     served: [[u64; 2]; 3],
 }
 
 impl Model {
-    /// Sequential: begins where one of the last eight streams of its direction ended.
+    /// Returns whether a request continues one of the last eight streams of its direction.
     fn kind(&mut self, is_write: bool, sector: u64, sectors: u64) -> usize {
         let direction = usize::from(is_write);
         let ends = &mut self.ends[direction];
@@ -187,7 +187,7 @@ impl Model {
         self.in_flight.values().filter(|request| request.kind == kind).count() as u64
     }
 
-    /// Checks a request that goes now.
+    /// Checks a request that is dispatched now.
     fn check_dispatch(&self, id: u64, now: u64) -> Result<(), String> {
         let request = self.waiting.get(&id).ok_or("it does not wait")?;
         let rules = &self.rules;
@@ -211,9 +211,9 @@ impl Model {
         if let Some((first, _)) = self.waiting.iter().find(|(_, other)| other.list(has_turns) == list)
             && *first != id
         {
-            return Err(format!("request {first} of the same list came before"));
+            return Err(format!("request {first} of the same list was inserted earlier"));
         }
-        // Turns end: the oldest read of a queue goes first when it has waited for twice the time.
+        // Turns end: when a queue's oldest read has waited for twice the turn, it goes first.
         let is_free = |other: &Request| {
             let limit = rules.limits[other.kind];
             limit == 0 || self.of_kind(other.kind) < limit
@@ -224,7 +224,7 @@ impl Model {
             && *first != id
             && now >= oldest.came + 2 * rules.turn_wait
         {
-            return Err(format!("read {first} has waited for turns for too long"));
+            return Err(format!("read {first} has waited too long for its turn"));
         }
         let reads = self.waiting.values().any(|other| !other.is_write && other.class == request.class);
         if rules.is_study && request.is_write && reads {
@@ -236,15 +236,15 @@ impl Model {
         }
         let higher =
             self.waiting.values().chain(self.in_flight.values()).any(|other| other.class < request.class);
-        // The oldest one has waited for the bound; a limit can let another one go in its place.
+        // The oldest write has waited for the bound; because of a limit, another write can go instead.
         let first = self.waiting.values().find(|other| other.class == request.class).expect("this one");
         if request.class == 2 && higher && now < first.came + 1_000_000_000 {
-            return Err("the idle class goes although others use the device".to_owned());
+            return Err("the idle class goes although other classes use the device".to_owned());
         }
         Ok(())
     }
 
-    /// Returns since when the oldest write of a class and list is the oldest one.
+    /// Returns when the oldest write of a class and list became the oldest.
     fn head_since(&self, class: usize, is_sync: bool) -> Option<u64> {
         let mut writes = self
             .waiting
@@ -253,7 +253,7 @@ impl Model {
         writes.next().map(|first| first.came.max(self.served[class][usize::from(is_sync)]))
     }
 
-    /// Checks that no request goes now. `timer` is the policy's next instant.
+    /// Checks that no request can be dispatched now. `timer` is the policy's next timer.
     fn check_none(&self, now: u64, timer: Option<u64>) -> Result<(), String> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -261,7 +261,7 @@ impl Model {
         if let Some(timer) = timer
             && timer <= now
         {
-            return Err("the next instant has passed".to_owned());
+            return Err("the next timer is in the past".to_owned());
         }
         if self.in_flight.is_empty() && timer.is_none() {
             return Err("requests wait for nothing".to_owned());
@@ -269,8 +269,8 @@ impl Model {
         if !self.in_flight.is_empty() {
             return Ok(());
         }
-        // Nothing is in flight, so no limit applies: then reads go, and writes that are due.
-        // The idle class waits for all others.
+        // Nothing is in flight, so no limit applies: reads and due writes go. The idle class waits for all
+        // other classes.
         let others = self.waiting.values().any(|request| request.class < 2);
         if self.waiting.values().any(|request| !request.is_write && (request.class < 2 || !others)) {
             return Err("a read waits although nothing is in flight".to_owned());
@@ -287,7 +287,7 @@ impl Model {
     }
 }
 
-/// Random events, until all requests have completed. Returns the number of requests.
+/// Sends random events until all requests have completed. Returns the number of requests.
 fn sequence(seed: u64, events: u64) -> u64 {
     let mut random = Random::new(seed);
     let rules = rules(&mut random);
@@ -320,7 +320,7 @@ fn sequence(seed: u64, events: u64) -> u64 {
                 let level = random.below(8);
                 let process = random.below(5);
                 let kind = model.kind(is_write, sector, sectors);
-                // Without a bound of their own, sync writes are treated like others.
+                // Sync writes without their own bound are treated like other writes.
                 let is_apart = !is_write || is_sync && model.rules.sync_bound < model.rules.slice;
                 let request = Request {
                     came: now,
@@ -345,7 +345,7 @@ fn sequence(seed: u64, events: u64) -> u64 {
                 next += 1;
             }
             4..=6 => {
-                // Without a dispatch, it may only be too early: no other event would run the queue.
+                // Without a dispatch, the timer may only be too early: no other event would run the queue.
                 let next =
                     driver.event(&format!("next {now}")).expect("an answer").parse().unwrap_or(u64::MAX);
                 let answer = driver.event(&format!("dispatch {now}")).expect("an answer");
@@ -359,7 +359,7 @@ fn sequence(seed: u64, events: u64) -> u64 {
                 let fail = |what: String| panic!("seed {seed}: {what}\n{}", driver.tail());
                 let Ok(id) = answer.parse::<u64>() else {
                     model.check_none(now, timer).unwrap_or_else(fail);
-                    // Nothing but time helps.
+                    // Only time helps.
                     if model.in_flight.is_empty()
                         && let Some(timer) = timer
                     {

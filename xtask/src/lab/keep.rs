@@ -1,6 +1,6 @@
-//! Checks that settings that `fonio fix apply --keep` keeps are there after a reboot, and gone after `fonio
-//! fix undo`: the part *keep* of `cargo xtask lab test`. It needs udev, fstab, sysctl and systemd as they are
-//! on a user's machine, so it runs in a complete Debian.
+//! Checks that settings of `fonio fix apply --keep` survive a reboot and are gone after `fonio fix undo`: the
+//! part *keep* of `cargo xtask lab test`. It needs a user's udev, fstab, sysctl and systemd, so it runs in a
+//! complete Debian.
 
 use std::path::Path;
 
@@ -12,10 +12,10 @@ use crate::lab::steps::{Steps, in_debian, ok, text};
 const DISK_BYTES: u64 = 256 << 20;
 const DISK: &str = "/dev/disk/by-id/virtio-disk1";
 
-/// A file system on a second disk with a typical line in fstab, and a unit.
+/// Sets up a file system on a second disk with a typical fstab line, and a unit.
 const PREPARE: &str = include_str!("keep_prepare.sh");
 
-/// The settings that are kept, and where.
+/// The kept settings with their targets.
 const FIXES: [&str; 18] = [
     "noatime /mnt/card",
     "commit-30s /mnt/card",
@@ -27,7 +27,7 @@ const FIXES: [&str; 18] = [
     "journald-in-ram=16MiB",
     "journald-sync=10m",
     "swap-in-ram=64MiB",
-    // Without `io-cost`, no weight would have an effect there.
+    // Weights have no effect there without `io-cost`.
     "io-cost /mnt/card",
     "io-weight=50 backup.service",
     "io-max=5MiB backup.service",
@@ -38,7 +38,7 @@ const FIXES: [&str; 18] = [
     "hot-range=16MiB /srv/hot",
 ];
 
-/// The values that these fixes set, as the machine prints them.
+/// The values that these fixes set, as the kernel prints them.
 const VALUES: [&str; 16] = [
     "io.cost is on",
     "noatime",
@@ -62,17 +62,17 @@ const VALUES: [&str; 16] = [
 const OF_UNIT: &str = "systemctl restart backup.service; cat /sys/fs/cgroup/system.slice/backup.service/io.weight \
     /sys/fs/cgroup/system.slice/backup.service/io.max; ionice -p $(systemctl show --property=MainPID --value backup.service)";
 
-/// Prints the machine's present settings.
+/// Prints the machine's current settings.
 const IN_FORCE: &str = include_str!("keep_in_force.sh");
 
-/// Writes to the folders between the changes, as programs do.
+/// Writes to the folders between the changes, like a program.
 const WRITE: &str = "echo more | tee -a /srv/logs/log /srv/app/notes /srv/hot/file >>/srv/files/file; echo new >/srv/logs/new; cat /srv/*/*";
 
-/// Prints the contents of the folders after two of these writes.
+/// Prints the contents of the folders after two such writes.
 const WRITTEN: &str =
     "cat /srv/app/notes /srv/files/file /srv/hot/file /srv/logs/log /srv/logs/new; ls -A /mnt/card/app";
 
-/// The files in which settings are kept.
+/// The files that keep settings.
 const FILES: &str = "cat /etc/fstab; find /etc/udev/rules.d /etc/sysctl.d /var/lib/fonio /etc/fstab* -type f 2>/dev/null | sort; \
     find /.fonio-hot-range /etc/systemd /run/systemd/system /run/systemd/journald.conf.d 2>/dev/null | sort";
 
@@ -80,7 +80,7 @@ const FILES: &str = "cat /etc/fstab; find /etc/udev/rules.d /etc/sysctl.d /var/l
 pub fn run(fonio: &Path) -> Result<u32> {
     let options = SystemOptions { disks: vec![DISK_BYTES], ..SystemOptions::default() };
     let broken = in_debian("Settings that are kept", &options, |steps| all(steps, fonio))?;
-    println!("\nPromised: each of these.\n");
+    println!("\nPromised: all of these.\n");
     Ok(broken)
 }
 
@@ -94,7 +94,7 @@ fn all(steps: &mut Steps<'_, '_>, fonio: &Path) -> Result<()> {
     let in_force = with_disk(IN_FORCE);
     let (force_before, files_before) = (text(steps.system, &in_force)?, text(steps.system, FILES)?);
     let is_kept = |line: &str| line.contains("-fonio") || line.starts_with("/var/lib/fonio");
-    // The guest itself has a drop-in for the mount of its modules.
+    // The guest has its own drop-in for the mount of its modules.
     ensure!(!files_before.lines().any(is_kept), "the guest was not new:\n{files_before}");
     for fix in FIXES {
         let command = format!("fonio fix apply {fix} --keep");
@@ -102,7 +102,7 @@ fn all(steps: &mut Steps<'_, '_>, fonio: &Path) -> Result<()> {
     }
     println!();
     let (force_kept, files_kept) = (text(steps.system, &in_force)?, text(steps.system, FILES)?);
-    steps.promise("in force at once", VALUES.iter().all(|value| force_kept.contains(value)), &force_kept);
+    steps.promise("in force immediately", VALUES.iter().all(|value| force_kept.contains(value)), &force_kept);
     let of_unit = text(steps.system, OF_UNIT)?;
     steps.promise("the unit's control group has them", has_of_unit(&of_unit), &of_unit);
     text(steps.system, WRITE)?;
@@ -111,12 +111,12 @@ fn all(steps: &mut Steps<'_, '_>, fonio: &Path) -> Result<()> {
     steps.promise("in force after a reboot", now == force_kept, &format!("{force_kept}\n{now}"));
     let now = text(steps.system, FILES)?;
     let is_same = in_etc(&now) == in_etc(&files_kept);
-    steps.promise("the files in /etc are the same after it", is_same, &format!("{files_kept}\n{now}"));
+    steps.promise("the files in /etc are unchanged", is_same, &format!("{files_kept}\n{now}"));
     let of_unit = text(steps.system, OF_UNIT)?;
     steps.promise("the unit's control group has them again", has_of_unit(&of_unit), &of_unit);
     let written = text(steps.system, WRITE)?;
     let of_all = written.matches("first\nmore\nmore\n").count();
-    steps.promise("the folders have what was written before it", of_all == 4, &written);
+    steps.promise("the folders have the data written before", of_all == 4, &written);
     steps.line("fonio fix | sed -n '1,/^$/p'")?;
     steps.line("fonio fix undo")?;
     let as_before = |steps: &mut Steps<'_, '_>, what: &str, script: &str, before: &str| -> Result<()> {
@@ -124,12 +124,12 @@ fn all(steps: &mut Steps<'_, '_>, fonio: &Path) -> Result<()> {
         steps.promise(what, now == before, &format!("{before}\n{now}"));
         Ok(())
     };
-    as_before(steps, "undone after a reboot: in force as before", &in_force, &force_before)?;
-    as_before(steps, "the files byte for byte as before", FILES, &files_before)?;
+    as_before(steps, "undone after a reboot: settings as before", &in_force, &force_before)?;
+    as_before(steps, "the files are identical to before", FILES, &files_before)?;
     let expected = ["first\nmore\nmore\n"; 4].concat() + "new";
-    as_before(steps, "the folders on the disk have all that was written", WRITTEN, &expected)?;
+    as_before(steps, "the folders on disk have all written data", WRITTEN, &expected)?;
     steps.system.reboot()?;
-    as_before(steps, "after another reboot: in force as before", &in_force, &force_before)
+    as_before(steps, "after another reboot: settings as before", &in_force, &force_before)
 }
 
 /// Returns whether the unit has the weight, the limit and the class of [`FIXES`].
@@ -137,7 +137,7 @@ fn has_of_unit(said: &str) -> bool {
     ["default 50\n", "rbps=5242880 wbps=5242880", "idle"].iter().all(|value| said.contains(value))
 }
 
-/// The lines of a listing without the files until the next boot.
+/// Returns a listing's lines without files that exist only until the next boot.
 fn in_etc(listing: &str) -> Vec<&str> {
     listing.lines().filter(|line| !line.starts_with("/run/")).collect()
 }

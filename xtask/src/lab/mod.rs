@@ -1,8 +1,8 @@
-//! `cargo xtask lab test`: checks in guests with Debian's kernels, and in complete Debian systems.
+//! `cargo xtask lab test`: checks fonio in guests with Debian's kernels, and in complete Debian systems.
 //!
-//! *Waits*: blocked threads, on several kernels. *Watch*: the watch's view of I/O. *Keep*: settings that are
-//! kept across reboots. *System*: a complete Debian with systemd. *Sync policy*: the fix over a reboot and a
-//! power cut. `cargo studies guests` measures how well guests repeat.
+//! *Waits*: blocked threads, on several kernels. *Watch*: the I/O that the watch reports. *Keep*: settings
+//! that are kept across reboots. *System*: a complete Debian with systemd. *Sync policy*: the fix across a
+//! reboot and a power cut. `cargo studies guests` measures how repeatable results in guests are.
 
 mod keep;
 pub mod steps;
@@ -31,7 +31,7 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Check what fonio promises on Debian's kernels and in complete Debian systems, in guests (one hour).
+    /// Check fonio's promises in guests with Debian's kernels and complete Debian systems (one hour).
     Test {
         /// Check only these parts.
         #[arg(value_parser = PARTS)]
@@ -64,7 +64,7 @@ pub fn run(Arguments { action: Action::Test { parts } }: &Arguments) -> Result<(
     if wants("sync-policy") {
         broken += sync_policy::run()?;
     }
-    ensure!(broken == 0, "{broken} of the promises do not hold, marked *");
+    ensure!(broken == 0, "{broken} promises were broken (marked *)");
     Ok(())
 }
 

@@ -1,11 +1,11 @@
-//! Steps in a complete Debian, each with a promise.
+//! Runs steps in a complete Debian, each with a promise.
 
 use anyhow::{Context, Result, ensure};
 use fonio_lab::{Archive, System, SystemOptions};
 
 use crate::{process, tools};
 
-/// A command, the text that its output must contain, and the behaviour that it shows.
+/// A command, the text that its output must contain, and the behaviour that this shows.
 pub type Step<'a> = (&'a str, &'a str, &'a str);
 
 /// A guest in which steps run, and the number of broken promises.
@@ -32,13 +32,13 @@ pub fn in_debian(
 
 /// Fails if a promise was broken.
 pub fn all_kept(broken: u32) -> Result<()> {
-    ensure!(broken == 0, "{broken} steps were not as promised, marked *");
-    println!("\nEvery step was as promised.");
+    ensure!(broken == 0, "{broken} steps broke their promise (marked *)");
+    println!("\nAll steps kept their promise.");
     Ok(())
 }
 
 impl Steps<'_, '_> {
-    /// Prints whether a promise was kept, and if not, what was found instead.
+    /// Prints whether a promise was kept, and the output if it was broken.
     pub fn promise(&mut self, what: &str, holds: bool, found: &str) {
         self.broken += u32::from(!shown(what, holds, found));
     }
@@ -49,7 +49,7 @@ impl Steps<'_, '_> {
         self.promise(what, holds, &format!("$ {script}\n{found}"));
     }
 
-    /// Runs a line as a user would, and prints the line and its output; returns the exit code and the output.
+    /// Runs a line as a user would and prints it with its output; returns the exit code and the output.
     pub fn line(&mut self, line: &str) -> Result<(u8, String)> {
         process::check_signals()?;
         println!("\n$ {line}");
@@ -67,8 +67,8 @@ impl Steps<'_, '_> {
     }
 }
 
-/// Reads a list of steps, separated by empty lines. A step begins with a line `# BEHAVIOUR`; then comes the command, and a line
-/// `=> TEXT` with the text that its output must contain.
+/// Reads a list of steps, separated by empty lines. A step is a line `# BEHAVIOUR`, the command, and a line
+/// `=> TEXT` with the text that the output must contain.
 pub fn steps_of(list: &str) -> impl Iterator<Item = Step<'_>> {
     list.split("\n\n").map(|step| {
         let (behaviour, rest) = step.trim().split_once('\n').expect("a step has three lines");
@@ -77,7 +77,7 @@ pub fn steps_of(list: &str) -> impl Iterator<Item = Step<'_>> {
     })
 }
 
-/// Prints whether a promise was kept, and if not, what was found instead.
+/// Prints whether a promise was kept, and the output if it was broken.
 pub fn shown(what: &str, holds: bool, found: &str) -> bool {
     println!("{what:<52} {}", if holds { "yes" } else { "NO *" });
     if !holds {
@@ -86,7 +86,7 @@ pub fn shown(what: &str, holds: bool, found: &str) -> bool {
     holds
 }
 
-/// Returns whether the output of a program contains a text, and the output or the error.
+/// Returns whether a program's output contains a text, and the output or the error.
 pub fn contains(output: Result<String>, wanted: &str) -> (bool, String) {
     match output {
         Ok(text) => (text.contains(wanted), text),
@@ -94,7 +94,7 @@ pub fn contains(output: Result<String>, wanted: &str) -> (bool, String) {
     }
 }
 
-/// Runs a script, which must succeed; returns its output without the last line end.
+/// Runs a script, which must succeed; returns its output without the final newline.
 pub fn text(system: &mut System<'_>, script: &str) -> Result<String> {
     process::check_signals()?;
     let out = system.run(&["sh", "-c", script])?;

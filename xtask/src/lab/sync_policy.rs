@@ -1,5 +1,5 @@
-//! `cargo xtask lab test sync-policy`: the fix and its units in a complete Debian, over a clean reboot and a
-//! power cut.
+//! `cargo xtask lab test sync-policy`: checks the fix and its units in a complete Debian, across a clean
+//! reboot and a power cut.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use fonio_lab::SystemOptions;
 use crate::lab::steps::{Steps, in_debian, ok, text};
 use crate::process;
 
-/// A unit that keeps an ordered database and a cache open, and programs into which nothing can be preloaded.
+/// A unit that keeps an ordered database and a cache open, and programs that cannot preload a library.
 const PREPARE: &str = include_str!("sync_policy_prepare.sh");
 
 const POLICY: &str = include_str!("sync_policy_rules.sh");
@@ -22,7 +22,7 @@ pub fn run() -> Result<u32> {
     let library = process::build_sync_library()?;
     let fonio = process::build_fonio_for_tests()?;
     let folder = tempfile::tempdir()?;
-    // A program without a dynamic linker, for the refusal.
+    // A program without a dynamic linker, which must be refused.
     let source = folder.path().join("static.c");
     std::fs::write(&source, "int main(void){return 0;}\n")?;
     let program = folder.path().join("static");
@@ -48,11 +48,11 @@ pub fn run() -> Result<u32> {
     })
 }
 
-/// The rows of both databases, without the library.
+/// Returns the row counts of both databases, read without the library.
 fn rows(steps: &mut Steps<'_, '_>) -> Result<[u64; 2]> {
     let said = text(steps.system, ROWS)?;
     let rows: Vec<u64> = said.lines().filter_map(|line| line.parse().ok()).collect();
-    let [notes, cache] = rows[..] else { bail!("not two numbers of rows: {said}") };
+    let [notes, cache] = rows[..] else { bail!("expected two row counts: {said}") };
     println!("  notes has {notes} rows, cache has {cache}");
     Ok([notes, cache])
 }
@@ -63,7 +63,7 @@ fn all(steps: &mut Steps<'_, '_>) -> Result<()> {
     let is_refused = code != 0 && said.contains("cannot read the policy");
     steps.promise("without a policy it is refused", is_refused, "");
     ok(steps.system, POLICY)?;
-    for (unit, why) in [("suid", "is a set-user-ID program"), ("static", "is linked statically")] {
+    for (unit, why) in [("suid", "is a set-user-ID program"), ("static", "is statically linked")] {
         let (code, said) = steps.line(&format!("fonio fix apply sync-policy {unit}.service"))?;
         steps.promise("it is refused with the reason", code != 0 && said.contains(why), "");
     }
@@ -99,13 +99,13 @@ fn all(steps: &mut Steps<'_, '_>) -> Result<()> {
     let is_told = said.contains("removed /srv/app/cache.db");
     steps.promise("the unit says that it removed the cache", is_told, "");
     let cut = rows(steps)?;
-    // The rows of one window: there are five a second.
-    steps.promise("the ordered database has all but the last rows", cut[0] + 10 >= rebooted[0], "");
+    // The rows of one window, at five per second.
+    steps.promise("the ordered database lacks only the last rows", cut[0] + 10 >= rebooted[0], "");
     steps.promise("the cache is new", cut[1] < rebooted[1], "");
     let (code, _) = steps.line("fonio fix undo")?;
     steps.promise("it is undone", code == 0, "");
     let now = text(steps.system, FILES)?;
-    steps.promise("the files are byte for byte as before", now == before, &now);
+    steps.promise("the files are identical to before", now == before, &now);
     ok(steps.system, "systemctl restart app.service; sleep 2")?;
     let has_library = text(steps.system, maps).is_ok();
     steps.promise("the program has no library", !has_library, "");

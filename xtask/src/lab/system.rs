@@ -1,4 +1,4 @@
-//! `cargo xtask lab test system`: the promises of a complete Debian in a guest, on amd64 and arm64.
+//! `cargo xtask lab test system`: checks the promises of a complete Debian in a guest, on amd64 and arm64.
 
 use std::process::Command;
 use std::time::Instant;
@@ -9,9 +9,9 @@ use fonio_lab::{Architecture, Archive, LabError, SystemOptions};
 use crate::lab::steps::{Steps, in_debian, ok, text};
 use crate::process;
 
-/// The promise: the time until a guest runs its first command, in seconds of this machine with two processors.
+/// The promised time until a guest runs its first command, in seconds, on this machine with two processors.
 const BOOT_S: f64 = 180.0;
-/// The kernels of the second round, which only boots: the oldest that Debian still maintains.
+/// The kernels of the second round, which only boots: the oldest that Debian maintains.
 const OLD_KERNEL: &str = "lab:6.1";
 const DISK_BYTES: u64 = 1 << 30;
 
@@ -53,7 +53,7 @@ fn boot(steps: &mut Steps<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// The checks that need no further packages.
+/// Runs the checks that need no other packages.
 fn all(steps: &mut Steps<'_, '_>) -> Result<()> {
     boot(steps)?;
     let used =
@@ -67,7 +67,7 @@ fn all(steps: &mut Steps<'_, '_>) -> Result<()> {
     let group = text(steps.system, "cat /proc/$(systemctl show --value -p MainPID check)/cgroup")?;
     let written = text(steps.system, "sleep 1; cat /root/written")?;
     let holds = group == "0::/system.slice/check.service" && written == "text";
-    show(steps, "a unit writes; its control group", &group, holds);
+    show(steps, "a unit writes, and its control group is known", &group, holds);
 
     let disk = "/dev/disk/by-id/virtio-disk1";
     ok(steps.system, &format!("mkfs.ext4 -q {disk} && mount {disk} /mnt && echo text >/mnt/file"))?;
@@ -125,7 +125,7 @@ fn all(steps: &mut Steps<'_, '_>) -> Result<()> {
     Ok(())
 }
 
-/// A container from an image that is made here.
+/// Checks a container from an image made here.
 fn container(steps: &mut Steps<'_, '_>) -> Result<()> {
     boot(steps)?;
     let busybox = Archive::open()?.userland(&["busybox-static"], &|text| eprintln!("{text}"))?;
@@ -145,11 +145,11 @@ fn container(steps: &mut Steps<'_, '_>) -> Result<()> {
     let id = text(steps.system, "podman inspect --format '{{.Id}}' check")?;
     let holds = written == "text" && group.contains(&id);
     let short = group.replace(&id, &id[..id.len().min(12)]);
-    show(steps, "a container writes; its control group", &short, holds);
+    show(steps, "a container writes, and its control group is known", &short, holds);
     Ok(())
 }
 
-/// A panic ends the guest, with its console.
+/// Checks that a panic ends the guest and its console.
 fn panic(steps: &mut Steps<'_, '_>) -> Result<()> {
     boot(steps)?;
     match steps.system.run(&["sh", "-c", "sync; echo c >/proc/sysrq-trigger"]) {

@@ -1,4 +1,4 @@
-//! Checks that blocked threads are recorded on Debian's kernels, by BPF and without: the part *waits* of
+//! Checks that blocked threads are recorded on Debian's kernels, with and without BPF: the part *waits* of
 //! `cargo xtask lab test`.
 
 use std::path::Path;
@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::{KERNELS, on_kernel};
 
-/// A shell that waits for one program after another, each of which is blocked in fsync. The guest's clock has the
-/// recording end when the shell does.
+/// A shell that waits for a series of programs, each blocked in fsync. The recording ends with the shell, by
+/// the guest's clock.
 const SCRIPT: &str = "cat >/tmp/script <<'END'\nat=0; while test $at -lt 40; do dd if=/dev/zero of=$FONIO_MOUNT/log \
     bs=4k count=1 conv=fsync,notrunc 2>/dev/null; at=$((at + 1)); done\nEND\n\
     fonio record --blocked $BLOCKED -o /tmp/recording -- sh /tmp/script >&2 && fonio report /tmp/recording --json";
@@ -35,13 +35,13 @@ pub fn run(fonio: &Path) -> Result<u32> {
         }
     }
     println!(
-        "\nPromised: each verdict by BPF names the shell, the program for which it waits, and the call. Without BPF, the report \
-         names the program and the call.\n"
+        "\nPromised: each verdict with BPF names the shell, the program that it waits for, and the call. \
+         Without BPF, the report names the program and the call.\n"
     );
     Ok(broken)
 }
 
-/// Returns whether the verdict names the shell and the program for which it waits.
+/// Returns whether the verdict names the shell and the program that it waits for.
 fn by_bpf(analysis: &Value) -> bool {
     let verdict = analysis["verdict"].as_str().unwrap_or_default();
     analysis["verdict_id"] == "blocked"
@@ -49,8 +49,7 @@ fn by_bpf(analysis: &Value) -> bool {
         && verdict.contains("waiting for dd, which was blocked in fsync of")
 }
 
-/// Returns whether the program that was blocked for the longest time is the one that calls fsync, and was
-/// blocked in it.
+/// Returns whether the program blocked the longest was blocked in its fsync.
 fn by_tracefs(analysis: &Value) -> bool {
     let first = &analysis["blocked"]["programs"][0];
     let mostly = &first["operations"][0];

@@ -8,16 +8,17 @@ use serde_json::Value;
 
 use super::{KERNELS, on_kernel};
 
-/// The bytes that are written to each of the three files.
+/// The size of each of the three files in bytes.
 const BYTES: u64 = 4 << 20;
 
-/// Watches the emulated device while files are written through the page cache, past it, and by the kernel for `sync`.
+/// Watches the emulated device while files are written through the page cache, with direct I/O, and by the
+/// kernel for `sync`.
 const SCRIPT: &str = include_str!("watch.sh");
 
 /// Runs on each kernel. Returns the number of kernels on which a file or bytes are missing.
 pub fn run(fonio: &Path) -> Result<u32> {
     println!(
-        "dd writes 4 MiB through the page cache, 4 MiB past it, and 4 MiB for the kernel to write, watched on Debian's kernels:\n"
+        "dd writes 4 MiB through the page cache, 4 MiB with direct I/O, and 4 MiB for the kernel to write back; on Debian's kernels:\n"
     );
     let mut broken = 0;
     for kernel in KERNELS {
@@ -34,12 +35,12 @@ pub fn run(fonio: &Path) -> Result<u32> {
         }
     }
     println!(
-        "\nPromised: the files that were written through the page cache are named, and all bytes are those of dd, but for the journal.\n"
+        "\nPromised: the report names the files written through the page cache, and attributes all bytes except the journal's to dd.\n"
     );
     Ok(broken)
 }
 
-/// Returns whether the device has the files, and dd all bytes.
+/// Returns whether the report has the files on the device, and attributes all bytes to dd.
 fn sees_both(device: &Value) -> bool {
     let written = |rows: &str, key: &str, name: &str| {
         let mut rows = device[rows].as_array()?.iter();

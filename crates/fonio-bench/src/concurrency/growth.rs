@@ -1,44 +1,44 @@
-//! Finds the number of requests beyond which throughput no longer grows.
+//! Finds the number of concurrent requests beyond which throughput no longer grows.
 //!
-//! The number is the smallest that is within [`TOLERANCE`] of the best. Means of a few runs cannot say that directly: on a
-//! plateau, the best of ten noisy means is always above the others. So a smaller number is passed over only if a larger one
-//! was *shown* to be faster by more than the tolerance.
+//! This is the smallest number within [`TOLERANCE`] of the best. Means of a few runs do not show it directly:
+//! on a plateau, the best of ten noisy means is always above the others. So a smaller number is rejected only
+//! if a larger one was *shown* to be faster by more than the tolerance.
 //!
-//! A bootstrap gives the bounds. The rate of a run is taken relative to the mean of its round, so that a
-//! device that becomes slower from round to round adds nothing. The error of a run is its difference from the
-//! mean of its number of requests; the errors of all numbers form one pool, because five runs of one number
-//! say little about their spread. Each resample draws new errors.
+//! A bootstrap gives the bounds. Rates are relative to the mean of their round; this removes slowdowns
+//! between rounds. The error of a run is its difference from the mean of its number of requests. The errors
+//! of all numbers form one pool, because five runs are too few to estimate a spread. Each resample draws new
+//! errors.
 
 use fonio_core::Random;
 use fonio_core::statistics::sample::mean;
 
-/// A number of requests is enough if its throughput is below the best by at most this share. Our choice: a
-/// smaller gain is not worth the time for which the requests then wait for each other in the device.
+/// A number of requests is enough if its throughput is at most this share below the best. Our choice: for a
+/// smaller gain, it is not worth letting requests wait for each other in the device.
 pub const TOLERANCE: f64 = 0.02;
 
-/// Each bound is wrong with at most this probability, so the interval is correct with 95 %.
+/// Maximum error probability of each bound, so the interval has 95 % confidence.
 const TAIL: f64 = 0.025;
 
 const RESAMPLES: usize = 2000;
 
-/// The seed of the resampling.
 const SEED: u64 = 0x0c0c;
 
-/// The number of requests that is enough, by its index in the list of numbers.
+/// The result, as indices into the list of numbers of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enough {
-    /// The smallest number that no other was shown to exceed by more than [`TOLERANCE`]. Also the lower end of the interval.
+    /// The smallest number that no other was shown to exceed by more than [`TOLERANCE`]; also the lower end
+    /// of the interval.
     pub at: usize,
-    /// The upper end of the interval; `None` with a single round, which shows no spread.
+    /// The upper end of the interval; `None` if there is only one round, because the spread is unknown.
     pub high: Option<usize>,
 }
 
-/// Finds the number of requests that is enough. `rates` has the throughput of each number, from the smallest, in each round.
-/// Returns `None` without numbers or rounds.
+/// Finds the number of requests that is enough. `rates` contains, for each number in ascending order, the
+/// throughput in each round. Returns `None` if there are no numbers or no rounds.
 ///
 /// # Panics
 ///
-/// If the numbers were not measured equally often.
+/// If the numbers have different counts of rounds.
 pub fn enough(rates: &[Vec<f64>]) -> Option<Enough> {
     let rounds = rates.first()?.len();
     assert!(rates.iter().all(|of_number| of_number.len() == rounds), "a round measures every number");
@@ -62,8 +62,7 @@ pub fn enough(rates: &[Vec<f64>]) -> Option<Enough> {
         let mut draw = || errors[random.below(errors.len() as u64) as usize];
         let mut factor = |_| 1.0 + (0..rounds).map(|_| draw()).sum::<f64>() / rounds as f64;
         let factors: Vec<f64> = means.iter().map(&mut factor).collect();
-        // All numbers have errors of the same pool, so any of them shows by how much the best of the others exceeds one
-        // number by chance.
+        // All numbers share one pool of errors, so each resample compares the best with another number.
         margins.push(greatest(&factors) / factors[resample % factors.len()] - 1.0);
         let drawn: Vec<f64> = means.iter().zip(&factors).map(|(mean, factor)| mean * factor).collect();
         highs.push(first_within(&drawn, 0.0));
@@ -75,7 +74,8 @@ pub fn enough(rates: &[Vec<f64>]) -> Option<Enough> {
     Some(Enough { at, high: Some(highs[upper].max(at)) })
 }
 
-/// The first rate that the greatest exceeds by at most [`TOLERANCE`] and, relative to it, `margin`.
+/// Index of the first rate that the greatest rate exceeds by at most [`TOLERANCE`] combined with the relative
+/// `margin`.
 fn first_within(rates: &[f64], margin: f64) -> usize {
     let best = greatest(rates);
     let is_within = |rate: &f64| best * (1.0 - TOLERANCE) <= rate * (1.0 + margin);
@@ -86,7 +86,7 @@ fn greatest(rates: &[f64]) -> f64 {
     rates.iter().copied().fold(0.0, f64::max)
 }
 
-/// The errors of all runs, relative to the mean of their number of requests. Removing the means shrank the
+/// The errors of all runs, relative to the mean for their number of requests. Removing the means shrinks the
 /// errors; a factor scales them back.
 fn errors(relative: &[Vec<f64>], means: &[f64]) -> Vec<f64> {
     let (numbers, rounds) = (means.len() as f64, relative[0].len() as f64);
@@ -100,7 +100,8 @@ fn errors(relative: &[Vec<f64>], means: &[f64]) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// Throughput of 1, 2, 3, 4, 6, 8, 12, 16, 24, 32 requests at once, relative to one, and the number that is enough.
+    /// Throughput with 1, 2, 3, 4, 6, 8, 12, 16, 24 and 32 concurrent requests, relative to one, and the
+    /// number that is enough.
     const CURVES: [(&str, [f64; 10], usize); 7] = [
         ("flat", [1.0; 10], 0),
         ("falls", [1.0, 0.8, 0.7, 0.7, 0.7, 0.6, 0.6, 0.6, 0.5, 0.5], 0),
@@ -111,13 +112,13 @@ mod tests {
         ("never", [1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0], 9),
     ];
 
-    /// A share with a spread of about 1: the sum of twelve uniform numbers.
+    /// Approximately normal with a standard deviation of 1: the sum of twelve uniform numbers.
     fn normal(random: &mut Random) -> f64 {
         (0..12).map(|_| random.uniform()).sum::<f64>() - 6.0
     }
 
     fn measured(curve: &[f64; 10], rounds: usize, spread: f64, random: &mut Random) -> Vec<Vec<f64>> {
-        // A device that slows down by a fifth from the first to the last round.
+        // The device slows down by a fifth from the first to the last round.
         let drift = |round: usize| 1.0 - 0.2 * round as f64 / rounds as f64;
         let rate = |level: &f64, round: usize, random: &mut Random| {
             level * drift(round) * (1.0 + spread * normal(random)).max(0.1)
@@ -138,8 +139,8 @@ mod tests {
         assert_eq!(enough(&[vec![1.0, 2.0]]), Some(Enough { at: 0, high: Some(0) }));
     }
 
-    /// The found number is larger than the true one in at most 5 of 100 measurements, even if all numbers are
-    /// equally fast. The interval contains the true number as often as it states.
+    /// The found number exceeds the true one in at most 5 of 100 measurements, even if all numbers are
+    /// equally fast. The interval contains the true number with its stated probability.
     #[test]
     fn intervals_hold_the_number_and_equal_numbers_do_not_differ() {
         const MEASUREMENTS: u64 = 60;
@@ -159,8 +160,7 @@ mod tests {
                         "{name}, {rounds} rounds, {spread}: {exact} exact"
                     );
                 }
-                // The bound that a binomial count with these probabilities exceeds once in ten thousand
-                // times.
+                // A binomial count with these probabilities exceeds the bound once in ten thousand cases.
                 assert!(too_large <= 7, "{name}, {rounds} rounds, {spread}: {too_large} too large");
                 assert!(missed <= 10, "{name}, {rounds} rounds, {spread}: {missed} missed");
             }

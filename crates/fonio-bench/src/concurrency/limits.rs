@@ -1,5 +1,5 @@
-//! The limits of a disk's queue: those that are lifted while the concurrency parameters are measured, and the setting that
-//! follows from the result.
+//! Limits of a disk's queue. They are lifted while the concurrency parameters are measured, and the result
+//! gives a new setting.
 
 use std::path::Path;
 
@@ -12,42 +12,41 @@ use super::AT_ONCE;
 use crate::error::BenchError;
 use crate::result::Parameter;
 
-/// The minimum number of requests of a queue (`BLKDEV_MIN_RQ` of the kernel's `include/linux/blkdev.h`).
+/// The minimum length of a queue (`BLKDEV_MIN_RQ` of the kernel's `include/linux/blkdev.h`).
 const QUEUE_MIN: u32 = 4;
 
-/// A disk whose queue can be limited.
+/// A disk with a queue that can be limited.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Disk {
-    /// Its name in `/sys/block`.
     name: String,
     /// Its scheduler.
     pub scheduler: String,
 }
 
 impl Disk {
-    /// Returns the disk `target`, or the disk that holds it.
+    /// Returns the disk `target`, or the disk that contains it.
     ///
     /// # Errors
     ///
-    /// `target` is not on a disk whose queue can be changed.
+    /// If `target` is not on a disk with a changeable queue.
     pub fn of(target: &Path) -> Result<Disk, BenchError> {
         let probe = Setting::requests(QUEUE_MIN).plan_or_current(target)?;
-        let name = probe.target.disk().expect("the number of requests is a disk's").to_owned();
+        let name = probe.target.disk().expect("the number of requests belongs to a disk").to_owned();
         let (scheduler, _) = Queue::of(&name).schedulers()?;
         Ok(Disk { name, scheduler })
     }
 
-    /// Its node.
+    /// Its device node.
     pub fn node(&self) -> String {
         format!("/dev/{}", self.name)
     }
 
-    /// Whether its scheduler has a limit for each kind of I/O.
+    /// Whether its scheduler has a limit per kind of I/O.
     pub fn is_smartio(&self) -> bool {
         self.scheduler == SMARTIO
     }
 
-    /// The words for the setting that a result changes.
+    /// Describes the setting that a result changes.
     pub fn subject(&self) -> String {
         let (node, scheduler) = (self.node(), &self.scheduler);
         if self.is_smartio() {
@@ -59,7 +58,7 @@ impl Disk {
         }
     }
 
-    /// The setting that follows from the concurrency parameters.
+    /// Converts concurrency parameters to a setting.
     pub fn setting(&self, found: Concurrency) -> Setting {
         if self.is_smartio() {
             return parameters(found);
@@ -69,8 +68,7 @@ impl Disk {
         Setting::requests((seq_read.max(rand_read) + seq_write.max(rand_write)).max(QUEUE_MIN))
     }
 
-    /// Returns the current value as if it had been applied, if the queue is already shorter than `setting`
-    /// would make it.
+    /// If `setting` would make the queue longer, returns the current value as if it had been applied.
     pub fn is_shorter_than(&self, setting: &Setting) -> Result<Option<Applied>, BenchError> {
         let planned = setting.plan_or_current(Path::new(&self.node()))?;
         let numbers = planned.old.parse::<u32>().ok().zip(planned.new.parse::<u32>().ok());
@@ -78,8 +76,8 @@ impl Disk {
         Ok(is_shorter.then(|| Applied { new: planned.old.clone(), ..planned }))
     }
 
-    /// The settings that lift the limits in force: the concurrency parameters of smartio, and the number of requests if a fix
-    /// of fonio has changed it. Only root has the record of fixes.
+    /// The settings that lift the active limits: smartio's concurrency parameters, and the number of requests
+    /// if a fix of fonio changed it. Only root can read the record of fixes.
     pub fn lifting(&self, is_root: bool) -> Result<Vec<Setting>, BenchError> {
         let mut limits = Vec::new();
         if self.is_smartio() {
@@ -96,14 +94,13 @@ impl Disk {
     }
 }
 
-/// The concurrency parameters as a setting.
 fn parameters(numbers: Concurrency) -> Setting {
     Setting::parse(&format!("concurrency={numbers}")).expect("the scheduler takes these numbers")
 }
 
-/// Limits of the queue that are lifted while the device is measured: a measurement under the limits that an
-/// earlier one set would find these limits. When it is dropped, it restores them; after `kill -9`, the next
-/// command of fonio does.
+/// Queue limits that are lifted during a measurement. Otherwise, a measurement would only find the limits
+/// that an earlier one has set. Dropping it restores them; after `kill -9`, the next fonio command restores
+/// them.
 #[derive(Debug)]
 pub struct Lifted {
     ledger: Ledger,
@@ -111,7 +108,7 @@ pub struct Lifted {
 }
 
 impl Lifted {
-    /// Lifts `limits` of a disk; calls `note` with a sentence for each. `None` if none of them is in force.
+    /// Lifts `limits` of a disk, and calls `note` with a sentence for each. `None` if no limit is active.
     pub fn lift(
         disk: &Disk,
         limits: &[Setting],
@@ -146,13 +143,13 @@ impl Lifted {
     }
 }
 
-/// A warning if the queue takes fewer requests than the measurement makes.
+/// Returns a warning if the queue holds fewer requests than the measurement issues concurrently.
 pub fn short_queue(target: &Path) -> Option<String> {
     let planned = Setting::requests(QUEUE_MIN).plan_or_current(target).ok()?;
     let number: u32 = planned.old.parse().ok()?;
     let most = AT_ONCE.last().copied().filter(|most| number < *most)?;
     Some(format!(
-        "The queue of {} takes {number} requests (nr_requests), so with up to {most} at once some waited in the kernel.",
+        "The queue of {} holds {number} requests (nr_requests), so with up to {most} concurrent requests some waited in the kernel.",
         planned.target.path().display()
     ))
 }
@@ -161,12 +158,12 @@ pub fn short_queue(target: &Path) -> Option<String> {
 ///
 /// # Errors
 ///
-/// The reason why they are not known well enough to be set.
+/// The reason why they are not precise enough to be set.
 pub fn known(parameters: &[Parameter]) -> Result<Concurrency, &'static str> {
     let of = |access: Access| -> Result<u32, &'static str> {
         let found = parameters.iter().find(|found| found.access == access);
         let found = found.ok_or("a kind of I/O was not measured")?;
-        found.requests_high.ok_or("each test ran only once, so it is not known how much the runs differ")?;
+        found.requests_high.ok_or("each test ran only once, so the spread of the runs is unknown")?;
         Ok(found.requests)
     };
     Ok(Concurrency {

@@ -1,12 +1,13 @@
-//! The concurrency parameters of a device (Nguyen et al. 2015, sections 4.5 and 5): for sequential and random reads and
-//! writes, the number of requests at once beyond which throughput no longer grows.
+//! The concurrency parameters of a device (Nguyen et al. 2015, sections 4.5 and 5): for sequential and random
+//! reads and writes, the number of concurrent requests beyond which throughput no longer grows.
 //!
-//! Each test has a number of processes with one request in flight each. The study gives every process 32 MB of its own, so
-//! that a test with more processes covers a larger range, which is slower on some devices for that reason alone. Here all
-//! processes of a test share one range, and each has an equal part of it.
+//! Each test has a number of processes with one request in flight each. The study gives every process its own
+//! 32 MB, so a test with more processes covers a larger range. On some devices, the larger range alone makes
+//! it slower. Here all processes of a test share one range in equal parts.
 //!
-//! Every round measures each test once. The kinds of I/O come in random order, and so do the numbers of processes of a kind;
-//! so a device that becomes slower or warmer does not prefer a number. [`growth`] reads the parameters from the rounds.
+//! Every round measures each test once. The kinds of I/O, and the numbers of processes within a kind, are in
+//! random order. So a device that becomes slower or warmer favours no number. [`growth`] reads the parameters
+//! from the rounds.
 
 pub mod growth;
 pub mod limits;
@@ -18,20 +19,19 @@ use self::growth::Enough;
 use crate::result::{Benchmark, Parameter, Run, TestResult};
 use crate::test::{Set, Test};
 
-/// Numbers of requests at once. The study has 1, 2, 4, … 32; we added the numbers between them.
+/// Measured numbers of concurrent requests. The study has 1, 2, 4, … 32; we added numbers between them.
 pub const AT_ONCE: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32];
 
-/// The numbers of a quick measurement: those of the study.
+/// The numbers of a quick measurement, as in the study.
 pub const AT_ONCE_QUICK: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
-/// The smallest range: each of 32 processes has 128 KiB.
+/// The smallest range: 128 KiB for each of 32 processes.
 pub const RANGE_MIN: u64 = 4 << 20;
 
-/// Largest number of requests in a run, of all its processes together. Only fast devices reach this number
-/// before the time of a run is over.
+/// Maximum total number of requests in a run. Only fast devices reach it before the time of a run is over.
 const REQUESTS: u64 = 16_384;
 
-/// The size of a request, as in the study.
+/// Request size, as in the study.
 const REQUEST_BYTES: u64 = 4096;
 
 /// Returns the tests with these numbers of processes, which share `range` bytes.
@@ -55,7 +55,7 @@ fn test(access: Access, processes: u32, range: u64) -> Test {
     }
 }
 
-/// The order of one round: the places of `tests`, all tests of one kind after each other.
+/// The order of one round: indices of `tests`, grouped by kind.
 pub(crate) fn order(tests: &[Test], random: &mut Random) -> Vec<usize> {
     let mut kinds = Access::ALL;
     random.shuffle(&mut kinds);
@@ -67,8 +67,7 @@ pub(crate) fn order(tests: &[Test], random: &mut Random) -> Vec<usize> {
     kinds.into_iter().flat_map(of_kind).collect()
 }
 
-/// Returns the parameters that the tests of [`Set::ConcurrencyParameters`] show; an empty list without these
-/// tests.
+/// Returns the parameters from the tests of [`Set::ConcurrencyParameters`]; an empty list if there are none.
 pub fn parameters(benchmark: &Benchmark) -> Vec<Parameter> {
     let tests: Vec<&TestResult> = benchmark.of(Set::ConcurrencyParameters).collect();
     Access::ALL.into_iter().filter_map(|access| parameter(access, &tests)).collect()
@@ -92,7 +91,7 @@ fn parameter(access: Access, tests: &[&TestResult]) -> Option<Parameter> {
     })
 }
 
-/// Whether more rounds would hardly change the parameters: each interval holds one number.
+/// Whether the parameters are stable: each interval contains only one number.
 pub(crate) fn are_known(tests: &[Test], runs: &[Vec<Run>]) -> bool {
     let is_known = |access: Access| {
         let of_kind = tests.iter().zip(runs).filter(|(test, _)| test.access == access);
@@ -102,7 +101,7 @@ pub(crate) fn are_known(tests: &[Test], runs: &[Vec<Run>]) -> bool {
     Access::ALL.into_iter().all(is_known)
 }
 
-/// The parameters in a sentence; `None` without parameters.
+/// Describes the parameters in a sentence; `None` if there are none.
 pub(crate) fn sentence(parameters: &[Parameter]) -> Option<String> {
     let best = parameters.iter().max_by(|left, right| left.speedup.total_cmp(&right.speedup))?;
     if parameters.iter().all(|found| found.requests == 1) {
@@ -129,7 +128,7 @@ pub(crate) fn sentence(parameters: &[Parameter]) -> Option<String> {
     ))
 }
 
-/// [`growth::TOLERANCE`] for sentences.
+/// [`growth::TOLERANCE`] in percent, for messages.
 const TOLERANCE_PERCENT: f64 = growth::TOLERANCE * 100.0;
 
 fn capitalised(words: &str) -> String {

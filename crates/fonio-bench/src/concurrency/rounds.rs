@@ -9,13 +9,14 @@ use crate::result::{Run, TestResult};
 use crate::session::{Effort, Session};
 use crate::test::Test;
 
-/// Runs every test once in each round, until more rounds would hardly change the parameters. Before each run, calls
-/// `progress` with the name of the test and the number of the round. A round that the time limit ends is left out, so that
-/// every test has the same number of runs.
+/// Runs every test once per round, until the parameters are stable. Before each run, calls `progress` with
+/// the test's name and the round's number. A round that the time limit interrupts is discarded, so all tests
+/// have the same number of runs.
 ///
 /// # Errors
 ///
-/// [`BenchError::TimeOver`] if the time ended before the first round did, and those of the session.
+/// [`BenchError::TimeOver`] if the time ended before the first round was complete; also errors of the
+/// session.
 pub(crate) fn measure(
     session: &mut Session<'_>,
     tests: &[Test],

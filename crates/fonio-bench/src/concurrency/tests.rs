@@ -1,4 +1,4 @@
-//! Parameters of models whose parallelism is known.
+//! Tests the parameters of models with known parallelism.
 
 use expect_test::expect;
 use fonio_core::ByteCount;
@@ -20,9 +20,9 @@ fn shipped(name: &str) -> Profile {
     Profile::shipped(name).expect("a shipped profile")
 }
 
-/// The S5 without its limits of streams. Each request occupies the controller for some time, and then takes
-/// `factor` - 1 times as long without it. So `factor` requests at once keep the controller busy, and more do
-/// not help.
+/// The S5 without its stream limits. Each request occupies the controller for some time, and then takes
+/// `factor` - 1 times this time without it. So `factor` concurrent requests keep the controller busy, and
+/// more do not help.
 fn overlapping(factor: u64) -> Profile {
     let mut profile = shipped("samsung_s5");
     let mut set = |key: &str, number: u64| profile.set(key, number, Source::Assumed, "").expect(key);
@@ -38,7 +38,7 @@ fn overlapping(factor: u64) -> Profile {
     ] {
         set(key, nanoseconds);
     }
-    // 80 µs and the transfer of 4 KiB with 200 MB/s.
+    // 80 µs plus the transfer of 4 KiB at 200 MB/s.
     let busy = 80_000 + 20_480;
     set("interface.read_latency", busy * (factor - 1));
     set("interface.write_latency", busy * (factor - 1));
@@ -58,9 +58,9 @@ fn the_known_number_of_overlapping_requests_is_found() {
     }
 }
 
-/// The model of the phone has the speedups of the study's figure (1.45, 1.29, 1.55 and 1.41), all of them from two requests on.
-/// The study names 2, 4, 4 and 2 processes as the best; it does not name the smallest within 2 %. The controller of the eMMC is
-/// busy with two.
+/// The phone's model reaches the speedups of the study's figure (1.45, 1.29, 1.55 and 1.41) with two
+/// requests. The study gives 2, 4, 4 and 2 processes as the best, but not the smallest number within 2 %. Two
+/// requests keep the eMMC's controller busy.
 #[test]
 fn models_have_their_parameters() {
     let mut shown = String::new();

@@ -1,7 +1,7 @@
 //! Runs fio.
 //!
-//! fio runs in its own process group, so that Ctrl-C reaches it only through this process. If util-linux's `setpriv` is
-//! installed, fio ends with this process; otherwise the time limit of its job ends it.
+//! fio runs in its own process group, so Ctrl-C reaches it only through this process. If util-linux's
+//! `setpriv` is installed, fio ends together with this process; otherwise its job's time limit ends it.
 
 pub mod output;
 
@@ -23,15 +23,14 @@ use crate::result::Run;
 #[derive(Clone, Debug)]
 pub struct Fio {
     program: PathBuf,
-    /// Its own name and version, such as `fio-3.33`.
+    /// The name and version that it reports, such as `fio-3.33`.
     pub version: String,
     setpriv: Option<PathBuf>,
 }
 
-/// Time between two checks of a running fio.
 const POLL: Duration = Duration::from_millis(20);
 
-/// Interval over which the throughput of a sustained write is averaged.
+/// Averaging interval for the throughput of a sustained write.
 pub const RATE_INTERVAL_MS: u64 = 500;
 
 /// Reasons to end fio early.
@@ -43,7 +42,7 @@ pub struct Limit<'a> {
     pub until: Instant,
 }
 
-/// Request size of the preparation, as in the model's preparation.
+/// Request size of the preparation, equal to the model's.
 const PREPARE_REQUEST_BYTES: u64 = 512 << 10;
 
 impl Fio {
@@ -59,11 +58,11 @@ impl Fio {
         Ok(Fio { program, version, setpriv: on_path("setpriv") })
     }
 
-    /// Writes the first `bytes` sequentially and makes them durable.
+    /// Writes and syncs the first `bytes` sequentially.
     ///
     /// # Errors
     ///
-    /// Those of fio, and [`BenchError::Interrupted`] or [`BenchError::TimeOver`] if `limit` ended it.
+    /// If fio fails; [`BenchError::Interrupted`] or [`BenchError::TimeOver`] if `limit` ended it.
     pub fn prepare(&self, file: &Path, bytes: u64, limit: Limit<'_>) -> Result<(), BenchError> {
         let mut arguments = shared(file, 0);
         arguments.extend(words(&[
@@ -91,7 +90,7 @@ impl Fio {
         let request = format!("--bs={}", test.request_bytes);
         arguments.extend(words(&[&runtime, &size, &request]));
         let in_rounds = test.set == Set::ConcurrencyParameters;
-        // A process that has ended early would leave the others with fewer requests at once.
+        // If a process ended early, the others would run with fewer concurrent requests.
         if test.beside.is_some() || in_rounds {
             arguments.extend(words(&["--exitall"]));
         }
@@ -119,8 +118,7 @@ impl Fio {
         let scratch = scratch()?;
         let rates = test.set == Set::Sustained;
         if rates {
-            // With `overwrite`, fio would write the complete file before it measures, which fills a fast
-            // cache.
+            // With `overwrite`, fio would first write the complete file and so fill a fast cache.
             arguments.extend(words(&["--overwrite=0", "--fallocate=native"]));
             let prefix = scratch.path().join("rate");
             arguments.extend(words(&[
@@ -165,7 +163,7 @@ impl Fio {
             }
             let stopped = limit.stop.load(Ordering::Relaxed);
             if stopped || Instant::now() >= limit.until {
-                // If it has just ended, there is nothing to kill.
+                // This fails if it has just ended.
                 let _ = child.kill();
                 child.wait().map_err(BenchError::system("wait for", &self.program))?;
                 return Err(if stopped { BenchError::Interrupted } else { BenchError::TimeOver });
@@ -192,7 +190,8 @@ fn scratch() -> Result<tempfile::TempDir, BenchError> {
     tempfile::tempdir().map_err(BenchError::system("make a folder in", &std::env::temp_dir()))
 }
 
-/// Options of all jobs: direct I/O, one request in flight, random addresses with repetition as in the model.
+/// Options of all jobs: direct I/O, one request in flight, and random addresses that can repeat, as in the
+/// model.
 fn shared(file: &Path, seed: u64) -> Vec<OsString> {
     let mut name = OsString::from("--filename=");
     // A colon would end the file name in fio's syntax.

@@ -1,4 +1,4 @@
-//! The parts of fio's JSON that are needed. Times are in nanoseconds, `runtime` in milliseconds (fio 3).
+//! The needed parts of fio 3's JSON. Times are in nanoseconds, except `runtime` in milliseconds.
 
 use serde::Deserialize;
 
@@ -45,22 +45,22 @@ struct Percentiles {
     p99: Option<u64>,
 }
 
-/// Parses the result of `test` from fio's standard output. Notes that fio prints before its JSON are skipped.
+/// Parses the result of `test` from fio's standard output. Skips notes that fio prints before its JSON.
 ///
 /// # Errors
 ///
-/// [`BenchError::FioOutput`] if there is no JSON, it is not that of fio 3, a job is missing, or there are no requests.
+/// [`BenchError::FioOutput`] if there is no JSON of fio 3, a job is missing, or there are no requests.
 pub fn parse(text: &str, test: &Test) -> Result<Run, BenchError> {
     let wrong = |what: String| BenchError::FioOutput { what };
     let start = if text.starts_with('{') { Some(0) } else { text.find("\n{").map(|at| at + 1) };
-    let start = start.ok_or_else(|| wrong("it holds no JSON".to_owned()))?;
+    let start = start.ok_or_else(|| wrong("it contains no JSON".to_owned()))?;
     let document: Document = serde_json::Deserializer::from_str(&text[start..])
         .into_iter()
         .next()
         .ok_or_else(|| wrong("its JSON is empty".to_owned()))?
         .map_err(|error| wrong(format!("{error}, in the JSON that begins at byte {start}")))?;
-    // In a test of two concurrent access patterns, each process has a job of its own; otherwise the processes
-    // are one group.
+    // In a test of two concurrent access patterns, each process has its own job; otherwise the processes form
+    // one group.
     let mut sides = Vec::new();
     for job in document.jobs.iter().filter(|job| job.jobname == "measured") {
         if job.error != 0 {
@@ -76,16 +76,16 @@ pub fn parse(text: &str, test: &Test) -> Result<Run, BenchError> {
         return Err(wrong("no request was completed before the time was over".to_owned()));
     }
     let (mean, sigma) = together(&sides, requests);
-    // For one process with one request in flight, the duration is the sum of its response times, which is more precise than
-    // fio's milliseconds. For several processes it is their common run time, and so it is for one that is compared with
-    // several: the sum leaves out the time between two requests.
+    // For one process with one request in flight, the duration is the sum of its response times. This is more
+    // precise than fio's milliseconds. For several processes, and for one process that is compared with
+    // several, it is the common run time. The sum would exclude the time between requests.
     let runtime = sides.iter().map(|side| side.runtime).max().unwrap_or(0);
     let span_ns = if test.processes == 1 && test.set != Set::ConcurrencyParameters {
         (mean * requests as f64) as u64
     } else {
         runtime.max(1) * 1_000_000
     };
-    // Percentiles of several jobs cannot be joined.
+    // Percentiles of several jobs cannot be combined.
     let percentile = |of: fn(&Percentiles) -> Option<u64>| match sides[..] {
         [only] => of(&only.clat_ns.percentile),
         _ => None,
@@ -103,7 +103,7 @@ pub fn parse(text: &str, test: &Test) -> Result<Run, BenchError> {
     })
 }
 
-/// The mean and the standard deviation of the response times of all jobs together.
+/// The mean and standard deviation of the response times over all jobs.
 fn together(sides: &[&Side], requests: u64) -> (f64, f64) {
     let weighted = |value: &dyn Fn(&Side) -> f64| {
         sides.iter().map(|side| value(side) * side.total_ios as f64).sum::<f64>() / requests as f64

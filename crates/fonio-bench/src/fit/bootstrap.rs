@@ -1,7 +1,7 @@
-//! Intervals of fitted numbers: the fit is repeated on resamples of the measurement.
+//! Computes intervals of fitted numbers by repeating the fit on resamples of the measurement.
 //!
-//! A test with several runs is resampled by drawing from them; for a test with a single run, a normally distributed share
-//! of the standard error of its response times is added.
+//! A test with several runs is resampled by drawing from them. For a test with one run, a normally
+//! distributed multiple of the standard error of its response times is added.
 
 use fonio_core::statistics::sample::median;
 use fonio_sim::Random;
@@ -24,7 +24,6 @@ pub struct Interval {
     pub high: String,
 }
 
-/// The seed of the resampling.
 const SEED: u64 = 0x0f01;
 
 pub(super) fn intervals(
@@ -53,7 +52,7 @@ pub(super) fn intervals(
 fn interval(knob: &Knob, profile: &Profile, mut values: Vec<f64>) -> Interval {
     values.sort_by(f64::total_cmp);
     let at = |percent: usize| values[(values.len() - 1) * percent / 100];
-    // The value of a rate is stored as a time, so the ends are exchanged.
+    // A rate is stored as a time, so the ends are swapped.
     let (mut low, mut high) = (knob.show(at(5)), knob.show(at(95)));
     if knob.key.ends_with("_rate") {
         std::mem::swap(&mut low, &mut high);
@@ -73,7 +72,7 @@ fn resample(observation: &Observation, random: &mut Random) -> Observation {
     Observation { micros, ..observation.clone() }
 }
 
-/// The sum of twelve uniform numbers is close enough to normal, and the same on every platform.
+/// A sum of twelve uniform numbers is close enough to normal, and equal on every platform.
 fn normal(random: &mut Random) -> f64 {
     let even = |_| (random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
     (0..12).map(even).sum::<f64>() - 6.0

@@ -7,7 +7,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FitError {
-    /// A measurement is missing in the benchmark.
+    /// The benchmark lacks a measurement.
     #[error(
         "the benchmark has no {what}; measure with --set four,response,address-range,fit (it lacks `{set}`)"
     )]
@@ -17,7 +17,7 @@ pub enum FitError {
         /// The set that contains it.
         set: &'static str,
     },
-    /// No structure is possible with this capacity.
+    /// No structure fits this capacity.
     #[error("no device model has a capacity of {capacity_bytes} bytes")]
     NoStructure {
         /// The capacity.

@@ -1,10 +1,10 @@
-//! Fits a profile of the simulator to a benchmark of a device, as a black box.
+//! Fits a simulator profile to the benchmark of a device, which is treated as a black box.
 //!
-//! 1. The [`shape`] of random writes over growing ranges tells which translation layers are possible.
-//! 2. `structure` lists the possible devices with these layers: page, erase block, log blocks.
-//! 3. `solve` finds the times and rates with which the model of each gives the measured numbers. The structure whose model
-//!    comes closest to all measurements is chosen.
-//! 4. [`bootstrap`] gives the intervals of the numbers.
+//! 1. The [`shape`] of random writes over growing ranges determines the possible translation layers.
+//! 2. `structure` lists possible devices with these layers: page, erase block, log blocks.
+//! 3. `solve` finds the times and rates of each model that reproduce the measured numbers. The structure
+//!    whose model comes closest to all measurements is chosen.
+//! 4. [`bootstrap`] computes the intervals of the numbers.
 //!
 //! The fit does not use the tests of [`Set::HeldBack`]; [`predict`] compares a profile with them.
 
@@ -27,26 +27,25 @@ pub use error::FitError;
 pub use shape::Shape;
 use solve::Knob;
 
-/// Seed of the model's runs.
 const SEED: u64 = 1;
 
-/// Number of structures that are solved precisely, after all were solved roughly.
+/// All structures are solved roughly; this number of best ones is then solved precisely.
 const FINALISTS: usize = 3;
 
 /// The result of a fit.
 #[derive(Clone, Debug)]
 pub struct Fitted {
-    /// The profile; its numbers are `fitted`, and those that the benchmark cannot determine are `assumed`.
+    /// The profile. Its numbers are `fitted`, or `assumed` if the benchmark cannot determine them.
     pub profile: Profile,
     /// The shape that determined the translation layers.
     pub shape: Shape,
     /// Number of structures that were tried.
     pub structures: usize,
-    /// The tests that the fit used, each with the prediction of the profile.
+    /// The tests that the fit used, with the profile's predictions.
     pub used: Vec<Prediction>,
-    /// 90 % intervals of the fitted numbers; empty without resampling.
+    /// 90 % intervals of the fitted numbers; empty if there was no resampling.
     pub intervals: Vec<Interval>,
-    /// Properties that the profile does not contain, with the reasons.
+    /// Properties that the profile lacks, with reasons.
     pub notes: Vec<String>,
 }
 
@@ -62,19 +61,19 @@ pub struct Prediction {
 }
 
 impl Prediction {
-    /// Predicted over measured, minus one.
+    /// Relative error: predicted divided by measured, minus one.
     pub fn error(&self) -> f64 {
         self.predicted_mb_s / self.measured_mb_s - 1.0
     }
 }
 
-/// A test as the fit uses it: the time per request.
+/// A measurement for the fit: the time per request of a test.
 #[derive(Clone, Debug)]
 struct Observation {
     test: Test,
     requests: u64,
     micros: f64,
-    /// The time per request of each run, with the standard error of its mean.
+    /// The time per request of each run, with its standard error.
     runs: Vec<(f64, f64)>,
 }
 
@@ -97,7 +96,6 @@ impl Observation {
         }
     }
 
-    /// The time per request of the model, in microseconds.
     fn modelled(&self, profile: &Profile) -> Result<f64, ProfileError> {
         let mut device = profile.device(None, SEED)?;
         Ok(model::measure_used(device.as_mut(), &self.test, self.requests, SEED).micros_each())
@@ -108,12 +106,12 @@ impl Observation {
     }
 }
 
-/// Fits a profile with the name `name`. `resamples` is the number of resamples for the intervals; 0 omits them. `progress`
-/// gets the current step.
+/// Fits a profile named `name`. `resamples` is the number of resamples for the intervals; 0 omits them.
+/// `progress` receives the current step.
 ///
 /// # Errors
 ///
-/// [`FitError::NotMeasured`] if a measurement that the fit needs is missing.
+/// [`FitError::NotMeasured`] if a required measurement is missing.
 pub fn fit(
     benchmark: &Benchmark,
     name: &str,
@@ -156,7 +154,7 @@ pub fn fit(
     Ok(Fitted { used, notes: notes(benchmark), profile, shape, structures: structures.len(), intervals })
 }
 
-/// Compares `profile` with the tests of `benchmark` that no fit used; if there are none, with all tests.
+/// Compares `profile` with the held-back tests of `benchmark`, or with all tests if there are none.
 pub fn predict(profile: &Profile, benchmark: &Benchmark) -> Result<Vec<Prediction>, FitError> {
     let held_back = benchmark.tests.iter().any(|result| result.test.set == Set::HeldBack);
     benchmark
@@ -175,7 +173,7 @@ fn prediction(observation: &Observation, profile: &Profile) -> Result<Prediction
     })
 }
 
-/// Selects tests with a single process that start from a state that a fresh device of the model has.
+/// Selects tests with a single process and with a starting state that a fresh model can have.
 fn is_used(test: &Test) -> bool {
     let simple = test.processes == 1 && test.beside.is_none();
     simple && !matches!(test.set, Set::HeldBack | Set::Sustained | Set::NearFull)
@@ -219,7 +217,7 @@ fn notes(benchmark: &Benchmark) -> Vec<String> {
         notes.push("The model takes one request at a time; the concurrency tests were not used.".to_owned());
     }
     if benchmark.place.as_ref().is_some_and(|place| !place.raw_device) {
-        notes.push("Measured through a file system: its work is in every number.".to_owned());
+        notes.push("Measured through a file system: every number includes its work.".to_owned());
     }
     notes
 }

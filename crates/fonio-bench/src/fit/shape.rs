@@ -1,19 +1,19 @@
-//! Concludes the possible translation layers from the cost of random writes over growing ranges (Kim et al. 2012, section
-//! 5.3).
+//! Infers the possible translation layers from the cost of random writes over growing ranges (Kim et al.
+//! 2012, section 5.3).
 
 use std::fmt;
 
-/// Minimum number of ranges that determine a shape.
+/// Minimum number of ranges to determine a shape.
 pub const POINTS_MIN: usize = 4;
 
-/// A curve that rises by less than this in total is flat.
+/// A curve is flat if it rises by less than this factor in total.
 const FLAT: f64 = 1.15;
 
-/// A step of more than this from one range to the next is a cliff: a merge copies an erase block, which costs tens of page
-/// writes, and a miss in a cached map costs a few reads.
+/// A larger step from one range to the next is a cliff. A merge copies an erase block, so it costs tens of
+/// page writes; a miss in a cached map costs only a few reads.
 const CLIFF: f64 = 4.0;
 
-/// The first points form a plateau if they differ by less than this.
+/// The first points form a plateau if they differ by less than this factor.
 const PLATEAU: f64 = 1.06;
 
 /// Smallest number of points of a plateau.
@@ -22,24 +22,25 @@ const LEVEL_POINTS_MIN: usize = 3;
 /// The shape of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Flat: the range does not matter, so every page is mapped.
+    /// Flat: the range does not matter, so pages are mapped individually.
     Flat,
-    /// Flat up to a range, then a cliff: up to this range, the data fit into the log blocks. Each log block
+    /// Flat up to a range, then a cliff. Up to this range, the data fit into the log blocks; each log block
     /// belongs to one erase block.
     Cliff {
         /// The largest range before the cliff, in bytes.
         before: u64,
     },
-    /// Rising from an early point: all data share the log blocks; or, after a plateau, only a part of the map is in RAM.
+    /// Rising from an early point: all data share the log blocks. After a plateau, also: only a part of the
+    /// map is in RAM.
     Smooth {
-        /// The largest range of the plateau, in bytes; `None` without a plateau.
+        /// The largest range of the plateau, in bytes; `None` if there is no plateau.
         level_until: Option<u64>,
     },
 }
 
 impl Shape {
-    /// The shape of a curve of ranges in bytes with their costs. The ranges increase, and there are at least
-    /// [`POINTS_MIN`].
+    /// Determines the shape of a curve of ranges in bytes and their costs. The ranges must increase, and
+    /// there must be at least [`POINTS_MIN`].
     ///
     /// # Panics
     ///
@@ -64,8 +65,8 @@ impl Shape {
     }
 }
 
-/// The curve without disturbances: a larger range never costs less, so a cost that is higher than at a larger range is a
-/// disturbance.
+/// Removes disturbances from a curve. A larger range never costs less, so a cost is disturbed if it is higher
+/// than at a larger range.
 fn rising(curve: &[(u64, f64)]) -> Vec<(u64, f64)> {
     let mut rising = curve.to_vec();
     for at in (1..rising.len()).rev() {

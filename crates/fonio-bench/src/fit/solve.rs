@@ -1,10 +1,10 @@
-//! Adjusts times and rates of a profile until its model gives the measured numbers.
+//! Adjusts times and rates of a profile until its model reproduces the measured numbers.
 
 use fonio_sim::profile::{Profile, ProfileError, Source};
 
 use super::Observation;
 
-/// An adjustable number. Rates are adjusted as the time per MiB, because times can be added and rates cannot.
+/// An adjustable number. A rate is adjusted as the time per MiB, because times can be added but rates cannot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Knob {
     pub(super) key: &'static str,
@@ -12,7 +12,7 @@ pub(super) struct Knob {
     /// Bounds in microseconds (per MiB for a rate).
     low: f64,
     high: f64,
-    /// The observation that depends on it most; `None` if only all observations together determine it.
+    /// The observation that depends most on it; `None` if only all observations together determine it.
     target: Option<usize>,
 }
 
@@ -22,7 +22,7 @@ impl Knob {
     }
 
     pub(super) fn rate(key: &'static str, target: Option<usize>) -> Knob {
-        // From 100 GB/s down to 100 kB/s.
+        // This is 100 GB/s down to 100 kB/s.
         Knob { key, is_rate: true, low: 10.0, high: 1e7, target }
     }
 
@@ -38,7 +38,7 @@ impl Knob {
         profile.set(self.key, number as u64, Source::Fitted, "a benchmark of the device")
     }
 
-    /// Its value in the format of a profile.
+    /// Formats its value for a profile.
     pub(super) fn show(&self, micros: f64) -> String {
         if self.is_rate { format!("{:.2} MB/s", MIB / micros) } else { format!("{micros:.0} µs") }
     }
@@ -46,10 +46,11 @@ impl Knob {
 
 const MIB: f64 = 1_048_576.0;
 
-/// Rounds over all knobs in the rough solution. The knobs depend on each other, but each target depends mostly on one knob.
+/// Rounds over all knobs in the rough solution. The knobs influence each other, but each target depends
+/// mostly on one knob.
 const ROUNDS: u32 = 4;
 
-/// Solves for each knob's own target in turn, with the secant method.
+/// Solves each knob's own target in turn with the secant method.
 pub(super) fn by_targets(
     mut profile: Profile,
     knobs: &[Knob],
@@ -64,7 +65,7 @@ pub(super) fn by_targets(
             let probe = if now * 1.05 > knob.high { now * 0.95 } else { now * 1.05 + 1.0 };
             knob.set(&mut profile, probe)?;
             let slope = (observation.modelled(&profile)? - here) / (probe - now);
-            // A knob without effect stays; it may matter for another structure.
+            // A knob without effect keeps its value; it may matter in another structure.
             let next = if slope > 1e-9 { now + (observation.micros - here) / slope } else { now };
             knob.set(&mut profile, next)?;
         }
@@ -72,16 +73,16 @@ pub(super) fn by_targets(
     Ok(profile)
 }
 
-/// Step sizes of the descent, as shares of a knob's value.
+/// Relative step sizes of the descent.
 pub(super) const THOROUGH: &[f64] = &[0.3, 0.1, 0.03, 0.01];
 
 /// Step sizes for resamples, which start near their solution.
 pub(super) const NEARBY: &[f64] = &[0.05, 0.015];
 
-/// Largest number of rounds with one step size, while the loss still decreases.
+/// Maximum number of rounds per step size, while the loss decreases.
 const DESCENT_ROUNDS: u32 = 6;
 
-/// The smallest step in microseconds, so that a knob can leave zero.
+/// Minimum step in microseconds; it lets a knob leave zero.
 const STEP_MIN_US: f64 = 2.0;
 
 /// Minimises the [`loss`] over all observations, one knob at a time.
@@ -116,8 +117,8 @@ pub(super) fn by_descent(
     Ok((least, profile))
 }
 
-/// The mean of the relative differences. Each is relative to the smaller value, so that half and double count alike. They
-/// are not squared, so that a disturbed run does not outweigh the others.
+/// The mean of the relative differences. Each is relative to the smaller value, so half and double count
+/// equally. They are not squared, so a disturbed run does not outweigh the others.
 pub(super) fn loss(profile: &Profile, observations: &[Observation]) -> Result<f64, ProfileError> {
     let mut sum = 0.0;
     for observation in observations {

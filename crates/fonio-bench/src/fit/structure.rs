@@ -1,4 +1,5 @@
-//! Lists the possible devices of a shape: translation layer, page, erase block, log blocks, reach of the map.
+//! Lists the possible device structures for a shape: translation layer, page, erase block, log blocks, cached
+//! map units.
 
 use fonio_core::{Access, ByteCount};
 use fonio_sim::profile::{Profile, ProfileError};
@@ -9,19 +10,18 @@ use super::{FitError, Observation, Shape};
 const KIB: u64 = 1024;
 const MIB: u64 = 1 << 20;
 
-/// Sizes of a page on all planes together.
+/// Candidate page sizes, summed over all planes.
 const PAGES: [u64; 4] = [4 * KIB, 8 * KIB, 16 * KIB, 32 * KIB];
 
-/// Sizes of an erase block on all planes together.
+/// Candidate erase block sizes, summed over all planes.
 const ERASE_BLOCKS: [u64; 5] = [512 * KIB, MIB, 2 * MIB, 4 * MIB, 8 * MIB];
 
-/// Numbers of log blocks.
 const LOG_BLOCKS: [u64; 6] = [1, 2, 3, 4, 8, 16];
 
-/// Amount of data that one piece of a cached map covers.
+/// Candidate amounts of data covered by one cached unit of the map.
 const PIECES: [u64; 3] = [MIB, 4 * MIB, 16 * MIB];
 
-/// A structure: everything in a profile that is not a time or a rate.
+/// All properties of a profile except times and rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Structure {
     layer: Layer,
@@ -37,7 +37,6 @@ enum Layer {
     Fast { logs: u64 },
 }
 
-/// All structures that are possible for `shape`.
 pub(super) fn candidates(shape: &Shape) -> Vec<Structure> {
     let mut found = Vec::new();
     for page in PAGES {
@@ -55,7 +54,7 @@ pub(super) fn candidates(shape: &Shape) -> Vec<Structure> {
                 }
             }
             Shape::Smooth { level_until } => {
-                // A disturbed measurement of a flat device can look like this; the other tests decide.
+                // A disturbed measurement of a flat device can also look like this; the other tests decide.
                 found.push(Structure { layer: Layer::PageMap, page, erase_block: 128 * page });
                 for reach in level_until.into_iter().flat_map(|level| [level, level / 2 * 3]) {
                     for piece in PIECES.into_iter().filter(|piece| *piece <= reach) {
@@ -75,7 +74,8 @@ pub(super) fn candidates(shape: &Shape) -> Vec<Structure> {
 }
 
 impl Structure {
-    /// A profile to start with, and its adjustable numbers. `None` if no device of that capacity can have this structure.
+    /// Creates an initial profile and its adjustable numbers. `None` if the structure does not fit the
+    /// capacity.
     pub(super) fn profile(
         &self,
         name: &str,
@@ -89,7 +89,8 @@ impl Structure {
         let seq_read = &observations[needed.seq_read];
         let seq_write = &observations[needed.seq_write];
         let fastest = seq_read.mb_s(seq_read.micros).max(seq_write.mb_s(seq_write.micros));
-        // 80 µs and 25 µs per KiB, like MLC flash of those years, if the measured reads are not faster.
+        // Starts at 80 µs and 25 µs per KiB, as in MLC flash of those years, unless the measured reads are
+        // faster.
         let t_read_us = (80.0 + 25.0 * self.page as f64 / 1024.0).min(0.3 * page_us(seq_read));
         let ns = |micros: f64| (micros * 1e3) as u64;
         let text = format!(
@@ -107,7 +108,7 @@ write_command = {{ value = "{write_command} ns", source = "assumed" }}
 random_read = {{ value = "0 ns", source = "assumed" }}
 random_write = {{ value = "0 ns", source = "assumed" }}
 read_rate = {{ value = "{read_rate:.3} MB/s", source = "assumed" }}
-write_rate = {{ value = "{write_rate:.3} MB/s", source = "assumed", to = "twice the fastest that was seen: sizes do not tell it from t_program" }}
+write_rate = {{ value = "{write_rate:.3} MB/s", source = "assumed", to = "twice the fastest measured rate: request sizes do not separate it from t_program" }}
 full_duplex = {{ value = "no", source = "assumed" }}
 programs_while_receiving = {{ value = "no", source = "assumed" }}
 [flash]
@@ -134,7 +135,7 @@ reads_wait_for = {{ value = "queue", source = "assumed" }}
         );
         let profile = match Profile::parse(name, &text) {
             Ok(profile) => Some(profile),
-            // The values are in a valid range, but do not fit the capacity.
+            // The values are valid, but do not fit the capacity.
             Err(ProfileError::Contradiction { .. }) => None,
             Err(error) => return Err(error.into()),
         };
@@ -176,7 +177,7 @@ impl Layer {
             ),
             Layer::Bast { logs } => format!(
                 "[ftl]\nkind = {{ value = \"bast\", source = \"fitted\", to = \"{why}\" }}\n\
-                 log_blocks = {{ value = {logs}, source = \"fitted\", to = \"the place of the cliff\" }}\n\
+                 log_blocks = {{ value = {logs}, source = \"fitted\", to = \"the position of the cliff\" }}\n\
                  victim = {{ value = \"lru\", source = \"assumed\" }}\n"
             ),
             Layer::Fast { logs } => format!(
@@ -194,7 +195,7 @@ fn page_map(why: &str) -> String {
     )
 }
 
-/// Positions of the observations to which single knobs are adjusted first.
+/// Indices of the observations to which single knobs are first adjusted.
 struct Needed {
     seq_read: usize,
     seq_read_small: usize,

@@ -1,15 +1,15 @@
-//! Checks whether a device stores as much as it says: fake cards lose writes beyond their real size, or store them over
-//! earlier ones.
+//! Checks whether a device has its stated capacity: fake cards lose writes beyond their real size, or store
+//! them over earlier writes.
 //!
-//! Places across the space are written with content that names the place, flushed out of the device's cache,
-//! and read back with direct I/O. A device is reported as fake only if all of this holds:
+//! Test regions across the space are written, flushed from the device's cache, and read back with
+//! direct I/O. The content identifies the region. A device is reported as fake only if all of this holds:
 //!
-//! - not one page of a place is correct in two reads, without an error of the bus or the file system;
-//! - at least two places are wrong in this way, or one has the content of another place;
-//! - the place is still wrong after another write and flush, or has the content of another place.
+//! - no page of a region is correct in two reads, and neither bus nor file system reported an error;
+//! - at least two regions are wrong in this way, or one contains another region's content;
+//! - the region is still wrong after another write and flush, or contains another region's content.
 //!
-//! Everything else ends without a verdict. An error means that the connection or the device failed. Single
-//! damaged places mean that the device loses data, as a genuine device does at the end of its life.
+//! Otherwise there is no verdict. An error means that the connection or the device failed. Single damaged
+//! regions mean that the device loses data; genuine devices do so at the end of their life.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -25,36 +25,33 @@ use super::schedule::PLACE_BYTES;
 use crate::aligned::Buffer;
 use crate::error::BenchError;
 
-/// The strictest alignment of memory and offsets that direct I/O demands, and the unit of the content.
+/// The strictest alignment of memory and offsets for direct I/O; also the unit of the content.
 const PAGE: usize = 4096;
 
-/// Begins each page of the content.
+/// The beginning of each page of content.
 const MAGIC: [u8; 8] = *b"fonioCap";
 
-/// Places of a device that can be written and read.
+/// The test regions of a device.
 pub(super) trait Places {
-    /// The number of places.
     fn count(&self) -> u64;
-    /// Writes [`PLACE_BYTES`] to a place.
+    /// Writes [`PLACE_BYTES`] bytes to a region.
     fn write(&mut self, place: u64, content: &[u8]) -> io::Result<()>;
-    /// Makes everything durable, past the device's write cache.
+    /// Flushes all writes, including the device's write cache.
     fn flush(&mut self) -> io::Result<()>;
-    /// Reads a place from the device.
     fn read(&mut self, place: u64, content: &mut [u8]) -> io::Result<()>;
 }
 
-/// The result of a check.
 pub(super) struct Checked {
     pub verdict: CapacityCheck,
     pub written_bytes: u64,
 }
 
-/// Checks `places`. `is_over` says when to end: after that, nothing more is written, but the written places
-/// are still read back. `complete` says whether the places are spread over the complete device.
+/// Checks `places`. After `until`, it writes nothing more, but still reads back the written regions.
+/// `complete` tells whether the regions are spread over the complete device.
 ///
 /// # Errors
 ///
-/// [`BenchError::Interrupted`] if `stop` says so.
+/// [`BenchError::Interrupted`] if `stop` returns true.
 pub(super) fn check(
     places: &mut impl Places,
     seed: u64,
@@ -82,7 +79,7 @@ pub(super) fn check(
         written += 1;
     }
     if written < 2 {
-        return not_checked("there was no time or no space for more than one place".to_owned(), written);
+        return not_checked("there was no time or no space to test more than one region".to_owned(), written);
     }
     if let Err(error) = places.flush() {
         return not_checked(failed("flushing", written - 1, count, &error), written);
@@ -126,13 +123,13 @@ pub(super) fn check(
         }
     } else if proven.len() >= 2 || others > 0 {
         let what = if others > 0 {
-            "have the content of other places, so the device writes over its own data"
+            "contain data of other regions, so the device overwrites its own data"
         } else {
-            "do not keep what is written"
+            "do not keep written data"
         };
         CapacityCheck::Fake {
             reason: format!(
-                "{} of {first_written} places {what}; all were read twice without an error",
+                "{} of {first_written} regions {what}; all were read twice without an error",
                 proven.len()
             ),
             checked_bytes: first_written * PLACE_BYTES,
@@ -151,7 +148,7 @@ pub(super) fn check(
 }
 
 fn failed(doing: &str, place: u64, count: u64, error: &io::Error) -> String {
-    // The text of the error without a path.
+    // The error text without a path.
     let error = error.to_string();
     format!(
         "{doing} place {} of {count} failed ({error}): the device, its reader or its cable reports errors, which a fake does \
@@ -160,11 +157,9 @@ fn failed(doing: &str, place: u64, count: u64, error: &io::Error) -> String {
     )
 }
 
-/// The content of a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Found {
     Right,
-    /// The content that was written to another place.
     Other(u64),
     /// No page is correct.
     Lost,
@@ -172,7 +167,7 @@ enum Found {
     Damaged,
 }
 
-/// Reads a place, and once more if it differs.
+/// Reads a region, and reads it again if it differs.
 fn look(places: &mut impl Places, buffer: &mut Buffer, seed: u64, place: u64) -> io::Result<Found> {
     let mut expected = vec![0; PLACE_BYTES as usize];
     fill(&mut expected, seed, place);
@@ -197,8 +192,8 @@ fn look(places: &mut impl Places, buffer: &mut Buffer, seed: u64, place: u64) ->
     Ok(found)
 }
 
-/// Fills a place: each page begins with [`MAGIC`], the seed and the place, and holds random bytes, which no device can
-/// compress.
+/// Fills a region: each page begins with [`MAGIC`], the seed and the region's number, followed by random bytes,
+/// which no device can compress.
 fn fill(content: &mut [u8], seed: u64, place: u64) {
     for (at, page) in content.chunks_mut(PAGE).enumerate() {
         let mut random = Random::new(seed ^ (place << 16 | at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -211,7 +206,7 @@ fn fill(content: &mut [u8], seed: u64, place: u64) {
     }
 }
 
-/// The place whose content this is, if each page says the same.
+/// Returns the region whose content this is, if all pages agree.
 fn owner(content: &[u8], seed: u64) -> Option<u64> {
     let of_page = |page: &[u8]| {
         let is_ours = page.len() >= 24 && page[..8] == MAGIC && page[8..16] == seed.to_le_bytes();
@@ -222,14 +217,11 @@ fn owner(content: &[u8], seed: u64) -> Option<u64> {
     pages.all(|place| place == Some(first)).then_some(first)
 }
 
-/// Places of files or of a device.
 pub(super) struct FilePlaces {
     places: Vec<(File, u64)>,
-    /// The files to remove.
     files: Vec<PathBuf>,
 }
 
-/// Opens a file or device for direct I/O.
 pub(super) fn open(path: &Path, is_new: bool) -> io::Result<File> {
     OpenOptions::new()
         .read(true)
@@ -239,18 +231,19 @@ pub(super) fn open(path: &Path, is_new: bool) -> io::Result<File> {
         .open(path)
 }
 
-/// This much of the free space stays free, for other programs.
+/// Share of the free space that is left for other programs.
 const FREE_SHARE: f64 = 0.1;
-/// At least this much of the free space stays free.
+/// Minimum space that is left free.
 const FREE_MIN_BYTES: u64 = 256 << 20;
-/// Files on FAT have less than 4 GiB.
+/// Files on FAT must be smaller than 4 GiB.
 const FILE_MAX_BYTES: u64 = 3 << 30;
-/// More files would need more open files than a process may have.
+/// Keeps the number of open files below a process's limit.
 const FILES_MAX: u64 = 512;
 
 impl FilePlaces {
-    /// Reserves files that together take most of the free space of a file system, so that their beginnings lie across it.
-    /// The name of each is `prefix` with a number and `.data`. Returns `None` if the file system cannot reserve space.
+    /// Reserves files that fill most of a file system's free space, so their beginnings are spread across it.
+    /// Their names are `prefix`, a number and `.data`. Returns `None` if the file system cannot reserve
+    /// space.
     pub fn reserve(prefix: &Path, free_bytes: u64, count: u64) -> io::Result<Option<FilePlaces>> {
         let kept = ((free_bytes as f64 * FREE_SHARE) as u64).max(FREE_MIN_BYTES);
         let space = free_bytes.saturating_sub(kept);
@@ -265,14 +258,14 @@ impl FilePlaces {
             path.push(format!("-{number}.data"));
             let path = PathBuf::from(path);
             let file = open(&path, true)?;
-            // A file without a lock is removed by the next benchmark.
+            // The next benchmark removes files without a lock.
             file.try_lock().map_err(io::Error::from)?;
             reserved.files.push(path);
             match fallocate(&file, FallocateFlags::KEEP_SIZE, 0, each) {
                 Ok(()) => {}
                 Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::INVAL) => return Ok(None),
-                // Less space is free than the file system said, for example because of blocks reserved for
-                // root.
+                // Less space is free than the file system reported, for example because blocks are reserved
+                // for root.
                 Err(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => break,
                 Err(error) => return Err(error.into()),
             }
@@ -281,7 +274,7 @@ impl FilePlaces {
         Ok(Some(reserved))
     }
 
-    /// Places evenly across a device.
+    /// Creates regions evenly across a device.
     pub fn across(device: &Path, size_bytes: u64, count: u64) -> io::Result<FilePlaces> {
         let last = size_bytes.saturating_sub(PLACE_BYTES);
         let file = open(device, false)?;
@@ -298,7 +291,7 @@ impl FilePlaces {
 impl Drop for FilePlaces {
     fn drop(&mut self) {
         for file in &self.files {
-            // If the file cannot be removed now, the next benchmark in this folder removes it.
+            // If this fails, the next benchmark in this folder removes the file.
             let _ = std::fs::remove_file(file);
         }
     }
@@ -331,19 +324,17 @@ mod tests {
 
     use super::*;
 
-    /// The faults of a device.
     #[derive(Clone, Copy, Debug)]
     enum Kind {
         Sound,
-        /// Places from this one on are stored over the first ones.
+        /// Regions from this one on overwrite the first ones.
         Wraps(u64),
-        /// Places from this one on are lost.
+        /// Regions from this one on are lost.
         Loses(u64),
-        /// Places from this one on come back with a flipped bit, always.
+        /// Regions from this one on always have a flipped bit when read.
         Flips(u64),
-        /// This place comes back with a flipped bit the first time that it is read.
+        /// This region has a flipped bit only in the first read.
         FlipsOnce(u64),
-        /// Reading this place fails.
         FailsAt(u64),
     }
 

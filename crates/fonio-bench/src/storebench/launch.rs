@@ -1,7 +1,8 @@
-//! Launches the forty apps of Nguyen et al. 2015, section 7.4, cold and warm, and counts processor time meanwhile.
+//! Launches the forty apps of Nguyen et al. 2015, section 7.4, cold and warm, and measures processor time
+//! during the launches.
 //!
-//! The apps are the workload `fortyapps`: real files in a folder of the directory. Before each repetition,
-//! the files are created again, written back and dropped from the page cache.
+//! The apps are the workload `fortyapps`: real files in a folder of the measured directory. Before each
+//! repetition, the files are recreated, written back and dropped from the page cache.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -24,7 +25,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::parts::{NO_TIME, PartResult};
 use crate::error::BenchError;
 
-/// The folder of the apps' files. It is locked while they are used; a folder without a lock was left by a killed run.
+/// The folder of the apps' files. It is locked while in use; a killed run leaves a folder without a lock.
 #[derive(Debug)]
 pub(super) struct AppsFolder {
     path: PathBuf,
@@ -32,7 +33,7 @@ pub(super) struct AppsFolder {
 }
 
 impl AppsFolder {
-    /// Makes the folder.
+    /// Creates the folder.
     pub fn make(path: PathBuf) -> io::Result<AppsFolder> {
         fs::create_dir(&path)?;
         let held = File::open(&path)?;
@@ -50,12 +51,11 @@ impl AppsFolder {
 
 impl Drop for AppsFolder {
     fn drop(&mut self) {
-        // If the folder cannot be removed now, the next benchmark in this directory removes it.
+        // If this fails, the next benchmark in this directory removes the folder.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// How the apps are launched.
 pub(super) struct Launching<'a> {
     pub folder: AppsFolder,
     pub runs_max: u32,
@@ -65,10 +65,8 @@ pub(super) struct Launching<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// Names of the spans in the workload, and of the figures.
 const CACHES: [&str; 2] = ["cold", "warm"];
 
-/// Launches the apps until the times are stable.
 pub(super) fn measure(
     launching: &Launching<'_>,
     progress: &mut dyn FnMut(&str, u32),
@@ -139,7 +137,7 @@ fn figures(repetitions: &[Repetition], result: &mut PartResult) {
         put("total", of(&|repetition| repetition.total(at)));
         put("worst", of(&|repetition| repetition.apps.values().map(|times| times[at]).fold(0.0, f64::max)));
     }
-    const NO_TICKS: &str = "the kernel does not show the times of the processors";
+    const NO_TICKS: &str = "the kernel does not report processor times";
     let shares: Vec<(f64, f64)> =
         repetitions.iter().filter_map(|repetition| repetition.ticks?.shares()).collect();
     let percents = |pick: fn(&(f64, f64)) -> f64| -> Vec<f64> { shares.iter().map(pick).collect() };
@@ -163,9 +161,8 @@ fn figures(repetitions: &[Repetition], result: &mut PartResult) {
         .collect();
 }
 
-/// One launch of each app.
 struct Repetition {
-    /// Seconds of the cold and of the warm launch, by app.
+    /// Seconds of the cold and the warm launch, per app.
     apps: BTreeMap<String, [f64; 2]>,
     ticks: Option<Ticks>,
 }
@@ -186,7 +183,7 @@ impl Repetition {
     }
 }
 
-/// Listens to a run, and ends it at the end of the time or at the user's request.
+/// Observes a run, and stops it when the time is over or the user interrupts.
 struct Spans<'a> {
     end: Arc<AtomicBool>,
     stop: &'a AtomicBool,
@@ -206,8 +203,8 @@ impl Observer for Spans<'_> {
     }
 }
 
-/// Drops the cached pages of all files below `folder`. Returns whether no pages stayed, as far as the kernel
-/// reports.
+/// Drops the cached pages of all files below `folder`. Returns whether the kernel reports that all were
+/// dropped.
 fn drop_caches(folder: &Path, notes: &mut Vec<String>) -> bool {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -238,31 +235,30 @@ fn drop_caches(folder: &Path, notes: &mut Vec<String>) -> bool {
     is_dropped
 }
 
-/// Pages that were read just now wait in batches of the processors, and cannot be dropped from there. This is below half a
-/// percent of the apps' files.
+/// Tolerated bytes that stay cached: recently read pages are in per-processor batches and cannot be dropped.
+/// This is less than half a percent of the apps' files.
 const KEPT_MAX_BYTES: u64 = 1 << 20;
 
-/// From this share of the active time on, other programs disturb the launches.
+/// Minimum share of active time from which other programs disturb the launches.
 const OTHERS_SHARE: f64 = 0.3;
 
-/// Notes that other programs used the processors.
 fn note_others(all: Option<Ticks>, own: u64, notes: &mut Vec<String>) {
     let Some(all) = all else { return };
     let others = 1.0 - (own as f64 / all.active.max(1) as f64).min(1.0);
-    let note = "Other programs used the processors during the launches: these, and the time in iowait, are not the device's alone. \
+    let note = "Other programs used the processors during the launches, so launch times and iowait do not depend on the device alone. \
                 Close them, and repeat.";
     if all.active > 0 && others > OTHERS_SHARE && !notes.iter().any(|known| known == note) {
         notes.push(note.to_owned());
     }
 }
 
-/// Processor time of this process, in the ticks of `/proc/stat`: hundredths of a second on every architecture of Rust.
+/// Processor time of this process in ticks of `/proc/stat`: hundredths of a second on every architecture that
+/// Rust supports.
 fn own_ticks() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as u64 * 100 + time.tv_nsec as u64 / 10_000_000
 }
 
-/// Processor time of all processors, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Ticks {
     active: u64,
@@ -288,12 +284,12 @@ impl Ticks {
         Ticks {
             active: self.active.saturating_sub(before.active),
             idle: self.idle.saturating_sub(before.idle),
-            // The kernel may take back iowait (proc(5)).
+            // The kernel may decrease iowait (proc(5)).
             iowait: self.iowait.saturating_sub(before.iowait),
         }
     }
 
-    /// Active time in percent of all time, and iowait in percent of active time and iowait.
+    /// Active time in percent of total time, and iowait in percent of active time plus iowait.
     fn shares(self) -> Option<(f64, f64)> {
         let all = self.active + self.idle + self.iowait;
         let busy = self.active + self.iowait;

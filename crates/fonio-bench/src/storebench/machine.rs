@@ -1,6 +1,6 @@
 //! Describes the device and the machine of a run.
 //!
-//! A description has no serial numbers: `fonio-machine` never opens the files that have them.
+//! A description contains no serial numbers, because `fonio-machine` never opens files with serial numbers.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -16,27 +16,25 @@ use super::schedule::Settings;
 use crate::fio::Fio;
 use crate::place::Place;
 
-/// The machine to describe.
 #[derive(Clone, Debug)]
 struct Sources {
     machine: Here,
-    /// The machine's own name, which is removed from every text.
+    /// The host name, which is removed from every text.
     host_name: String,
 }
 
 impl Sources {
-    /// This machine.
     fn here() -> Sources {
         let host_name = rustix::system::uname().nodename().to_string_lossy().into_owned();
         Sources { machine: Here::here(), host_name }
     }
 
-    /// Removes everything that a result must not contain: control characters, the machine's name, and
-    /// everything that looks like a path or a serial number. Returns `None` if nothing is left.
+    /// Removes control characters, the host name, and everything that looks like a path or a serial number.
+    /// Returns `None` if nothing is left.
     fn clean(&self, text: &str) -> Option<String> {
         let mut text: String =
             text.trim_matches(['\0', '\n', ' ']).chars().filter(|c| !c.is_control()).collect();
-        // A shorter name is likely to be part of a word.
+        // Shorter names are likely to be parts of words.
         if self.host_name.len() >= 4 {
             text = text.replace(&self.host_name, "");
         }
@@ -46,7 +44,7 @@ impl Sources {
     }
 }
 
-/// The program that measures, and when it began.
+/// The measuring program and its start time.
 #[derive(Clone, Debug)]
 pub struct Began {
     /// `fonio` and its version.
@@ -55,7 +53,7 @@ pub struct Began {
     pub unix_s: u64,
 }
 
-/// The circumstances of a run at `place`, which is on a device that emulates `profile` if one is given.
+/// Describes the circumstances of a run at `place`. If `profile` is given, the device emulates it.
 pub fn circumstances(
     target: PathBuf,
     settings: Settings,
@@ -89,18 +87,18 @@ pub fn circumstances(
     }
 }
 
-/// The name of a file system in the form of keys: `fuse.sshfs` becomes `fuse_sshfs`.
+/// Converts a file system's name for a key: `fuse.sshfs` becomes `fuse_sshfs`.
 fn file_system_word(name: &str) -> String {
     let word = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '_' };
     name.chars().take(16).map(word).collect()
 }
 
-/// Warnings about the results of a run at `place`; none for an emulated device, whose loop device is known.
+/// Warnings about the results of a run at `place`; none for an emulated device, because its loop device is
+/// expected.
 pub fn notes(place: &Place) -> Vec<String> {
     if is_emulated(&Sources::here(), place) { Vec::new() } else { place.warnings() }
 }
 
-/// The wear of the device that holds the place.
 fn health(place: &Place) -> Option<Health> {
     let name = place.device.as_deref()?;
     let devices = storage_devices();
@@ -115,7 +113,6 @@ fn health(place: &Place) -> Option<Health> {
     (health != Health::default()).then_some(health)
 }
 
-/// Describes the machine, and the file system of `place`.
 fn machine(sources: &Sources, place: &Place) -> Machine {
     let hardware = sources.machine.hardware();
     let clean = |text: Option<String>| sources.clean(&text?);
@@ -133,7 +130,6 @@ fn machine(sources: &Sources, place: &Place) -> Machine {
     }
 }
 
-/// Describes the device below `place`.
 fn device(sources: &Sources, place: &Place) -> DeviceIdentity {
     let identity = device_of(&sources.machine, place).and_then(|id| sources.machine.identity(id));
     let unknown = DeviceIdentity { capacity_bytes: place.size_bytes.max(1), ..DeviceIdentity::default() };
@@ -149,7 +145,7 @@ fn device_of(machine: &Here, place: &Place) -> Option<DeviceId> {
     machine.device_named(OsStr::new(place.device.as_deref()?))
 }
 
-/// Mount options that change speed. Others can have paths and names.
+/// Mount options that affect speed. Other options can contain paths and names.
 const OPTIONS: &str = "noatime relatime nodiratime lazytime sync dirsync discard nodiscard barrier nobarrier data commit \
     journal_checksum journal_async_commit delalloc nodelalloc auto_da_alloc noauto_da_alloc ssd nossd compress \
     compress-force compress_algorithm nodatacow nodatasum autodefrag fsync_mode active_logs inline_data \
@@ -160,8 +156,8 @@ fn changes_speed(option: &str) -> bool {
     OPTIONS.split(' ').any(|known| known == name) && private(option).is_none() && option.len() <= TEXT_MAX
 }
 
-/// Whether the device of `place` is emulated by a program: a ublk device, or a loop device over fonio's
-/// image. A model of fonio that is served in another way is not recognised and looks like a real device.
+/// Whether the device of `place` is emulated: a ublk device, or a loop device over fonio's image. A fonio
+/// model that is served in another way looks like a real device.
 fn is_emulated(sources: &Sources, place: &Place) -> bool {
     let machine = &sources.machine;
     let backing = || read_text(&machine.device_dir(device_of(machine, place)?).join("loop/backing_file"));
@@ -169,7 +165,7 @@ fn is_emulated(sources: &Sources, place: &Place) -> bool {
         || backing().is_some_and(|file| file.contains(EMULATED_FOLDER))
 }
 
-/// The images of emulated devices are below a folder of this name.
+/// Name of the parent folder of emulated devices' images.
 const EMULATED_FOLDER: &str = "/fonio";
 
 #[cfg(test)]
@@ -187,7 +183,7 @@ mod tests {
         fs::write(path, text).expect("it can be written");
     }
 
-    /// A machine with a card behind LUKS; its files with serial numbers exist.
+    /// Creates a machine with a card behind LUKS, including files with serial numbers.
     fn card(root: &Path) -> Place {
         let host = root.join("sys/devices/platform/soc/mmc_host/mmc0/mmc0:aaaa");
         let block = host.join("block/mmcblk0");

@@ -1,8 +1,9 @@
-//! StoreBench compares a device with others. One run of at most ten minutes gives one
+//! StoreBench compares a device with others. A run of at most ten minutes produces a
 //! [document](fonio_storebench_document).
 //!
-//! [`schedule`] divides the time and bounds the bytes, [`run`] measures the parts and keeps them, [`machine`] describes where,
-//! [`results`] keeps the files of results and of unfinished runs. [`models`] computes the documents of profiles.
+//! [`schedule`] divides the time and limits the written bytes, [`run`] measures and stores the parts, and
+//! [`machine`] describes the environment. [`results`] manages the files of results and of unfinished runs.
+//! [`models`] computes the documents of profiles.
 
 mod capacity;
 mod launch;

@@ -1,8 +1,8 @@
-//! Results of the models of the shipped profiles, in virtual time, and the data set of these results that
+//! Computes results of the shipped profiles' models in virtual time, and the data set of these results that
 //! ships with fonio.
 //!
-//! A model has no file system, no apps and no distribution of response times, so these figures are not
-//! measured. The data set is marked as generated (by `cargo studies storebench models`) and never mixed with
+//! A model has no file system, no apps and no distribution of response times, so these figures are missing.
+//! `cargo studies storebench models` generates the data set. It is marked as generated, and never mixed with
 //! measured results.
 
 use fonio_core::{ByteCount, DeviceIdentity, DeviceKind, Op, Timestamp};
@@ -20,16 +20,16 @@ use crate::model;
 use crate::plan::{self, Scope, Set};
 use crate::result::{Benchmark, Run, TestResult};
 
-/// Profiles that are not flash, so that a flash device is not compared with them.
+/// Profiles that are not flash; flash devices are not compared with them.
 pub const NOT_FLASH: [&str; 2] = ["pcm", "ram"];
 
 const MIB: u64 = 1 << 20;
 /// The same range as in a full run.
 const RANGE_BYTES: u64 = 64 * MIB;
-/// The capacity of the modelled devices. Their real capacity would only cost memory.
+/// The capacity of the modelled devices. Their real capacities would only need more memory.
 const CAPACITY_BYTES: u64 = 2048 * MIB;
 const SUSTAINED_BYTES: u64 = 1024 * MIB;
-/// Different places of random requests.
+/// Seeds for different addresses of random requests.
 const RUNS: u32 = 3;
 
 /// Computes the result of a profile's model.
@@ -69,7 +69,7 @@ pub fn document(profile: &Profile, tool: &str, began_unix_s: u64) -> Result<Docu
     Ok(kept.document("a model has no file system and no apps"))
 }
 
-/// One long write, with its rate in each half second.
+/// Runs one long write, and records its rate per half second.
 fn sustained(profile: &Profile, capacity: ByteCount, seed: u64) -> Result<Benchmark, ProfileError> {
     const REQUEST: u64 = 512 << 10;
     let mut benchmark = model::benchmark(profile, capacity, &[], 1, seed)?;
@@ -117,7 +117,7 @@ fn sustained(profile: &Profile, capacity: ByteCount, seed: u64) -> Result<Benchm
     Ok(benchmark)
 }
 
-/// The description of a modelled or emulated device.
+/// Describes a modelled or emulated device.
 pub fn modelled(name: &str, capacity_bytes: u64) -> DeviceIdentity {
     let model = Some(name.to_owned());
     DeviceIdentity { kind: DeviceKind::Virtual, model, capacity_bytes, ..DeviceIdentity::default() }
@@ -129,7 +129,7 @@ mod tests {
 
     use super::*;
 
-    /// The data set matches the current profiles: the test computes one of them again.
+    /// Tests that the data set matches the current profiles, by computing one again.
     #[test]
     fn the_shipped_results_are_up_to_date() {
         let shipped = shipped();

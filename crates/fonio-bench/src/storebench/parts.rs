@@ -1,4 +1,4 @@
-//! Computes the figures of each part from its measurement. A model and fio give the same [`Benchmark`], so
+//! Computes the figures of each part from its measurement. A model and fio both produce a [`Benchmark`], so
 //! this module serves both.
 
 use std::collections::BTreeMap;
@@ -15,13 +15,13 @@ use crate::fio::RATE_INTERVAL_MS;
 use crate::result::{Benchmark, Run, TestResult};
 use crate::test::{Set, Test};
 
-/// The reason of a figure whose part ended before it.
+/// The reason for a figure whose part ended too early.
 pub const NO_TIME: &str = "no time left";
 
-/// The reason of a model's medians and percentiles.
+/// The reason for a model's missing medians and percentiles.
 pub const NO_DISTRIBUTION: &str = "the model has no distribution of response times";
 
-/// The result of a part. A run keeps it as soon as the part has ended.
+/// The result of a part. A run stores it as soon as the part ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PartResult {
     /// The part.
@@ -30,22 +30,22 @@ pub struct PartResult {
     pub figures: BTreeMap<String, Measure>,
     /// The curve of the sustained write.
     pub curve: Option<Curve>,
-    /// The launches.
+    /// The app launches.
     pub launches: Vec<Launch>,
     /// The capacity check.
     pub capacity: Option<CapacityCheck>,
-    /// Whether cached pages were dropped; `None` if the part has nothing cached.
+    /// Whether cached pages were dropped; `None` if the part uses no page cache.
     pub caches_dropped: Option<bool>,
     /// Bytes written.
     pub written_bytes: u64,
-    /// The length of the part in seconds.
+    /// The duration of the part in seconds.
     pub took_s: f64,
     /// Remarks, only for the user.
     pub notes: Vec<String>,
 }
 
 impl PartResult {
-    /// A part whose figures were not measured for this reason.
+    /// Creates the result of a part that was not measured, with the reason.
     pub fn not_measured(part: Part, reason: &str) -> PartResult {
         let figures = figures::catalogue().into_iter().filter(|figure| figure.part == part);
         let capacity =
@@ -65,7 +65,7 @@ impl PartResult {
         }
     }
 
-    /// Corrects the reason of figures of writes if `tests` has only reads.
+    /// Corrects the reason for missing write figures if `tests` contains only reads.
     pub(super) fn explain_missing(&mut self, tests: &[Test]) {
         if tests.iter().any(|test| test.access.writes()) {
             return;
@@ -76,7 +76,8 @@ impl PartResult {
         }
     }
 
-    /// The result of a part that fio or a model measured. A figure without its test has `missing` as its reason.
+    /// Creates the result of a part measured by fio or a model. Figures without a test get the reason
+    /// `missing`.
     pub fn of_benchmark(part: Part, benchmark: &Benchmark, missing: &str) -> PartResult {
         let mut result = PartResult::not_measured(part, missing);
         result.written_bytes = benchmark.written_bytes;
@@ -158,7 +159,7 @@ fn sustained(benchmark: &Benchmark, figures: &mut Figures) -> Option<Curve> {
     let mut put = |name: &str, measure: Measure| figures.insert(format!("sustained.{name}"), measure);
     let Some(found) = result.sustained else {
         let reason = format!(
-            "the write of {} MiB took only {:.1} s, which shows no change of the rate",
+            "the write of {} MiB took only {:.1} s, too short to show a change of the rate",
             run.bytes >> 20,
             run.span_ns as f64 / 1e9
         );
@@ -167,7 +168,7 @@ fn sustained(benchmark: &Benchmark, figures: &mut Figures) -> Option<Curve> {
         }
         return curve;
     };
-    // One long write has no repetitions; its rate is stable if it does not vary at the end.
+    // A long write is not repeated; its rate is stable if it does not vary at the end.
     let is_steady = is_known(&rates[rates.len() * 2 / 3..], values::ERROR_MAX);
     let once = |value: f64, unit: Unit, stable: bool| {
         Measure::Measured(Value { value, unit, runs: 1, low: value, high: value, stable })
@@ -187,7 +188,7 @@ fn sustained(benchmark: &Benchmark, figures: &mut Figures) -> Option<Curve> {
 /// The curve, with at most [`CURVE_POINTS_MAX`] points.
 fn curve(rates: &[f64]) -> Curve {
     let each = rates.len().div_ceil(CURVE_POINTS_MAX).max(1);
-    // A thousandth of 1 MB/s is finer than any measurement of a rate.
+    // A thousandth of 1 MB/s is finer than the precision of any rate.
     let rounded = |rate: f64| (rate * 1000.0).round() / 1000.0;
     let points = rates.chunks(each).filter_map(mean).map(rounded);
     Curve { interval_s: RATE_INTERVAL_MS as f64 / 1e3 * each as f64, mb_s: points.collect() }
@@ -202,7 +203,7 @@ fn concurrency(benchmark: &Benchmark, missing: &str, figures: &mut Figures) {
     for access in Access::ALL {
         let one = of(access, 1);
         for count in figures::AT_ONCE {
-            // Both were measured in the same rounds.
+            // Both were measured in the same rounds, so they are compared round by round.
             let ratios: Vec<f64> = of(access, count).iter().zip(&one).map(|(many, one)| many / one).collect();
             figures.insert(
                 format!("speedup.{}.{count}", access.name()),

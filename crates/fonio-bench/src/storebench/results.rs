@@ -1,4 +1,4 @@
-//! The files of results, of unfinished runs and of delete tokens, in the state folder that outlives a reboot.
+//! The files of results, unfinished runs and delete tokens in the persistent state folder.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -12,14 +12,14 @@ use fonio_system::state;
 use super::run::Kept;
 use crate::error::BenchError;
 
-/// Returns the folder of results, and makes it if it is missing.
+/// Returns the folder of results; creates it if it is missing.
 fn folder() -> Result<PathBuf, BenchError> {
     let folder = state::lasting_folder().ok_or(BenchError::NoStateFolder)?.join("storebench");
     state::make(&folder).map_err(BenchError::system("make", &folder))?;
     Ok(folder)
 }
 
-/// A new name for a result, by its time.
+/// Returns an unused file name for a result, based on its time.
 pub fn new_file(document: &Document) -> Result<PathBuf, BenchError> {
     let folder = folder()?;
     let name = |number: u32| {
@@ -36,7 +36,7 @@ pub fn write(document: &Document, path: &Path) -> Result<(), BenchError> {
     written.map_err(BenchError::system("write", path))
 }
 
-/// Writes a file completely or not at all, for this user alone.
+/// Writes a file atomically; only this user can read it.
 fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(format!(".{}.new", std::process::id()));
@@ -46,7 +46,7 @@ fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
         file.sync_all()
     });
     written.and_then(|()| fs::rename(&new, path)).inspect_err(|_| {
-        // A file that cannot be written can mostly be removed.
+        // After a failed write, the file can usually still be removed.
         let _ = fs::remove_file(&new);
     })
 }
@@ -75,33 +75,34 @@ pub struct Unfinished {
 }
 
 impl Unfinished {
-    /// The file for a target; it may not exist.
+    /// Returns the file for a target; it may not exist.
     pub fn of(target: &Path) -> Result<Unfinished, BenchError> {
         let name = format!("unfinished-{:016x}.json", number_of(target.as_os_str().as_bytes()));
         Ok(Unfinished { path: folder()?.join(name) })
     }
 
-    /// The unfinished run. A run that cannot be read was made by another version, and is not continued.
+    /// Reads the unfinished run. `None` if it is unreadable: another version wrote it, so it cannot be
+    /// continued.
     pub fn read(&self) -> Option<Kept> {
         serde_json::from_slice(&fs::read(&self.path).ok()?).ok()
     }
 
-    /// Keeps a run.
+    /// Saves a run.
     pub fn save(&self, kept: &Kept) -> Result<(), BenchError> {
         let text = serde_json::to_vec(kept).map_err(std::io::Error::from);
         let saved = text.and_then(|text| replace(&self.path, &text));
         saved.map_err(BenchError::system("keep the finished parts in", &self.path))
     }
 
-    /// Forgets the run.
+    /// Removes the saved run.
     pub fn remove(&self) -> Result<(), BenchError> {
         remove(&self.path)
     }
 }
 
-/// The file of the token of a result on a server.
+/// Returns the file for the delete token of a result on a server.
 fn token_file(server: &str, id: &str) -> Result<PathBuf, BenchError> {
-    // The id comes from a server and becomes a file name.
+    // The id becomes a file name, and it comes from a server, so it is checked.
     let is_safe = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
     if id.is_empty() || id.len() > 128 || !id.chars().all(is_safe) {
         return Err(BenchError::NotAnId { id: id.escape_debug().to_string() });
@@ -111,21 +112,21 @@ fn token_file(server: &str, id: &str) -> Result<PathBuf, BenchError> {
     Ok(folder.join(format!("{:016x}-{id}", number_of(server.as_bytes()))))
 }
 
-/// The number by which a file is named after a path or an address: FNV-1a, which every version of fonio computes alike.
+/// Hashes a path or address for a file name. FNV-1a gives the same number in every version of fonio.
 fn number_of(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |number, byte| {
         (number ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
 }
 
-/// Keeps the delete token of a result. Returns its file.
+/// Saves the delete token of a result, and returns its file.
 pub fn keep_token(server: &str, id: &str, token: &str) -> Result<PathBuf, BenchError> {
     let path = token_file(server, id)?;
     replace(&path, token.as_bytes()).map_err(BenchError::system("write", &path))?;
     Ok(path)
 }
 
-/// The kept delete token of a result.
+/// Reads the delete token of a result.
 pub fn token(server: &str, id: &str) -> Result<Option<String>, BenchError> {
     let path = token_file(server, id)?;
     match fs::read_to_string(&path) {
@@ -135,12 +136,12 @@ pub fn token(server: &str, id: &str) -> Result<Option<String>, BenchError> {
     }
 }
 
-/// Forgets the token of a deleted result.
+/// Removes the token of a deleted result.
 pub fn forget_token(server: &str, id: &str) -> Result<(), BenchError> {
     remove(&token_file(server, id)?)
 }
 
-/// Removes a file, if it is there.
+/// Removes a file if it exists.
 fn remove(path: &Path) -> Result<(), BenchError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(BenchError::system("remove", path)(error)),

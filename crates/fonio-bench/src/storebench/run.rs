@@ -1,8 +1,8 @@
-//! Runs the parts of a schedule, keeps each as soon as it has ended, and makes the document of them.
+//! Runs the parts of a schedule, stores each as soon as it ends, and creates the document.
 //!
-//! Lifecycle: [`Kept`] holds the finished parts and is saved after each of them, so a killed run continues
-//! with the next one. Whatever the reason for the end of a run, [`Kept::document`] makes a complete document:
-//! missing figures have a reason.
+//! Lifecycle: [`Kept`] holds the finished parts and is saved after each part, so a killed run continues with
+//! the next part. However a run ends, [`Kept::document`] creates a complete document: missing figures have a
+//! reason.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,17 +27,17 @@ use crate::fio::Fio;
 use crate::run as fio_run;
 use crate::target::Target;
 
-/// Version of the format of [`Kept`]; others are not continued.
+/// Version of the format of [`Kept`]; runs with another version are not continued.
 const KEPT_VERSION: u32 = 1;
 
-/// A run is continued for this long; later, the device may have changed.
+/// Maximum age of a run that can be continued; later, the device may have changed.
 const CONTINUED_FOR_S: u64 = 24 * 3600;
 
 /// The finished parts of a run, and their common circumstances.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
     version: u32,
-    /// The circumstances that all parts have in common.
+    /// The circumstances of all parts.
     #[serde(flatten)]
     pub of: Circumstances,
     /// The finished parts.
@@ -46,10 +46,10 @@ pub struct Kept {
     pub notes: Vec<String>,
 }
 
-/// The circumstances that all parts of a run have in common.
+/// The common circumstances of all parts of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Circumstances {
-    /// The directory or device, by its complete path. It is not part of the document.
+    /// The absolute path of the directory or device. It is not part of the document.
     pub target: PathBuf,
     /// How the run measures.
     pub settings: Settings,
@@ -57,7 +57,7 @@ pub struct Circumstances {
     pub tool: String,
     /// The measuring program.
     pub engine: String,
-    /// The beginning, in seconds since 1970.
+    /// The start time, in seconds since 1970.
     pub began_unix_s: u64,
     /// The origin of the figures.
     pub origin: Origin,
@@ -67,20 +67,21 @@ pub struct Circumstances {
     pub device: DeviceIdentity,
     /// The machine.
     pub machine: Machine,
-    /// Its wear.
+    /// The wear of the device.
     pub health: Option<Health>,
 }
 
 impl Kept {
-    /// A run without parts.
+    /// Creates a run without parts.
     pub fn new(of: Circumstances) -> Kept {
         Kept { version: KEPT_VERSION, of, parts: Vec::new(), notes: Vec::new() }
     }
 
-    /// Whether a run like `other` can continue this one: same target, device, settings and versions, within a day.
+    /// Whether a run like `other` can continue this one: target, device, settings and versions are equal, and
+    /// it began less than a day ago.
     pub fn can_continue(&self, other: &Kept) -> bool {
         let age = other.of.began_unix_s.checked_sub(self.of.began_unix_s);
-        // The capacity of a directory's device, its model and revisions tell whether it is the same card.
+        // Capacity, model and revisions of the device identify the card.
         let comparable = |Kept { version, of, .. }: &Kept| {
             let DeviceIdentity { kind, model, manufacturer_id, firmware, capacity_bytes, .. } =
                 of.device.clone();
@@ -91,17 +92,17 @@ impl Kept {
         age.is_some_and(|age_s| age_s < CONTINUED_FOR_S) && comparable(self) == comparable(other)
     }
 
-    /// The finished part.
+    /// Returns a part if it is finished.
     pub fn part(&self, part: Part) -> Option<&PartResult> {
         self.parts.iter().find(|kept| kept.part == part)
     }
 
-    /// Seconds that the finished parts took.
+    /// Total duration of the finished parts, in seconds.
     pub fn took_s(&self) -> f64 {
         self.parts.iter().map(|part| part.took_s).sum()
     }
 
-    /// The document. Figures of parts that are not finished have `missing` as their reason.
+    /// Creates the document. Figures of unfinished parts get the reason `missing`.
     pub fn document(&self, missing: &str) -> Document {
         let mut figures = BTreeMap::new();
         let (mut curve, mut launches, mut notes) = (None, Vec::new(), self.notes.clone());
@@ -169,7 +170,7 @@ pub struct Step<'a> {
     pub test: &'a str,
     /// The repetition of the test.
     pub run: u32,
-    /// The longest time that the run can still take.
+    /// The maximum remaining time of the run.
     pub left_max: Duration,
 }
 
@@ -186,7 +187,7 @@ pub struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Measures the parts that `kept` does not have, and saves each with `save`.
+    /// Measures the parts that are missing in `kept`, and saves each with `save`.
     ///
     /// # Errors
     ///
@@ -281,7 +282,7 @@ impl Session<'_> {
         }
     }
 
-    /// Half of the time is reserved for reading back.
+    /// Checks the capacity. Half of the time is reserved for reading back.
     fn capacity(&self, count: u64, until: Instant, seed: u64) -> Result<PartResult, BenchError> {
         let mut result = PartResult::not_measured(Part::Capacity, "the check did not begin");
         let until = Instant::now() + until.saturating_duration_since(Instant::now()) / 2;
@@ -305,7 +306,7 @@ impl Session<'_> {
             }
             Ok(None) => {
                 result.capacity = not_checked(format!(
-                    "{} cannot reserve space, so places across it cannot be chosen; f3 fills the space instead",
+                    "{} cannot reserve space, so regions across it cannot be chosen; use f3, which fills the space instead",
                     place.file_system.as_deref().unwrap_or("the file system")
                 ));
             }

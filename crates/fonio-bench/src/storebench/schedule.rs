@@ -1,8 +1,8 @@
-//! The schedule of a run: its measurements, the amount that it writes, and the division of its time.
+//! The schedule of a run: its measurements, the amount that they write, and the division of the time.
 //!
-//! Each part gets a share of the time that is left, so time that a fast device does not need goes to the later parts. The
-//! amount written is bounded before the run: [`Schedule::within`] reduces the long write first, then the repetitions, and then
-//! leaves parts out.
+//! Each part gets a share of the remaining time, so time that a fast device saves goes to later parts. The
+//! written amount is limited before the run: [`Schedule::within`] first shortens the long write, then reduces
+//! repetitions, and then omits parts.
 
 use std::time::Duration;
 
@@ -17,24 +17,24 @@ use crate::run;
 
 const MIB: u64 = 1 << 20;
 
-/// The reason for figures that need writes, on a device that is only read.
-pub const READS_ONLY: &str = "a device is only read unless --erase allows to overwrite it";
+/// The reason for missing write figures on a read-only run.
+pub const READS_ONLY: &str = "a device is only read unless --erase allows overwriting it";
 
-/// Bytes of a synced write.
+/// Size of a synchronous write.
 pub(super) const WRITE_BYTES: u64 = 4 << 10;
 
 /// The maximum time of a run.
 pub const TIME_MAX: Duration = Duration::from_secs(10 * 60);
 
-/// The maximum number of bytes that a run writes, unless the user states another limit.
+/// Default limit of the bytes that a run writes.
 pub const WRITE_MAX: u64 = 16 << 30;
 
-/// How a run measures. An interrupted run is continued only with equal settings.
+/// The settings of a run. An interrupted run is continued only with equal settings.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Full or quick.
     pub effort: document::Effort,
-    /// Directory, raw device, or a raw device that is only read.
+    /// A directory, a raw device, or a raw device that is only read.
     pub mode: Mode,
     /// The longest time.
     pub time_max: Duration,
@@ -44,16 +44,16 @@ pub struct Settings {
     pub seed: u64,
 }
 
-/// A part and how it is measured.
+/// A part with its planned work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScheduledPart {
     /// The part.
     pub part: Part,
-    /// Its share of the time, relative to those of the other parts.
+    /// Its weight when the time is divided among the parts.
     pub weight: u32,
     /// The work of the part.
     pub work: Work,
-    /// The largest number of bytes that it writes.
+    /// Maximum number of bytes that it writes.
     pub writes_max: u64,
 }
 
@@ -64,28 +64,28 @@ pub enum Work {
     Tests {
         /// The tests.
         tests: Vec<Test>,
-        /// Smallest number of runs of each.
+        /// Minimum number of runs per test.
         runs_min: u32,
-        /// Largest number of runs of each.
+        /// Maximum number of runs per test.
         runs_max: u32,
         /// Longest time of a run.
         run_time_max: Duration,
     },
-    /// Writes 4 KiB and syncs, again and again.
+    /// Repeatedly writes 4 KiB and syncs.
     Sync(SyncWork),
     /// Launches the apps.
     Launch {
         /// Largest number of repetitions.
         runs_max: u32,
-        /// Share of the apps' amounts.
+        /// Scale of the apps' amounts.
         scale: f64,
     },
-    /// Writes and reads back places of this size.
+    /// Writes regions and reads them back.
     Capacity {
-        /// Number of places.
+        /// Number of regions.
         places: u64,
     },
-    /// Nothing; the text says why.
+    /// No work, with the reason.
     LeftOut(String),
 }
 
@@ -104,19 +104,19 @@ pub struct SyncWork {
     pub run_time_max: Duration,
 }
 
-/// The range of the tests. The studies' 128 MB and 1 GB take minutes on a slow card.
+/// The range of the tests. The studies' 128 MB and 1 GB would take minutes on a slow card.
 const RANGE_BYTES: u64 = 64 * MIB;
 /// The range of a quick run.
 const RANGE_QUICK_BYTES: u64 = 16 * MIB;
 
-/// The range of synchronous writes: more than the translation that a small controller keeps in memory.
+/// The range of synchronous writes: larger than the part of the map that a small controller keeps in memory.
 const SYNC_BYTES: u64 = 16 * MIB;
-/// Synchronous writes of a run: enough for a 99th percentile.
+/// Synchronous writes per run: enough for a 99th percentile.
 const SYNC_WRITES: u64 = 1000;
 
-/// Bytes of the long write: more than the fast cache of most cards and eMMC devices.
+/// Bytes of the long write: larger than the fast cache of most cards and eMMC devices.
 const SUSTAINED_BYTES: u64 = 4096 * MIB;
-/// The minimum length of the long write: a shorter one does not show the end of a cache.
+/// The minimum length of the long write: a shorter write does not fill a cache.
 const SUSTAINED_MIN_BYTES: u64 = 256 * MIB;
 const SUSTAINED_QUICK_BYTES: u64 = 128 * MIB;
 
@@ -124,10 +124,10 @@ const SUSTAINED_QUICK_BYTES: u64 = 128 * MIB;
 const APPS_BYTES: u64 = 272 * MIB;
 const APPS_QUICK_SCALE: f64 = 0.05;
 
-/// Places of the capacity check.
+/// Regions of the capacity check.
 const PLACES: u64 = 64;
 const PLACES_QUICK: u64 = 16;
-/// The size of a place.
+/// The size of a region.
 pub const PLACE_BYTES: u64 = MIB;
 
 /// The parts of a run.
@@ -138,7 +138,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The schedule that writes at most `settings.write_max` bytes and fits into `room` bytes.
+    /// Creates a schedule that writes at most `settings.write_max` bytes and fits into `room` bytes.
     pub fn within(settings: &Settings, room: u64) -> Schedule {
         let quick = settings.effort == document::Effort::Quick;
         let mut shape = Shape {
@@ -165,7 +165,7 @@ impl Schedule {
         }
     }
 
-    /// The largest number of bytes that all parts write.
+    /// Maximum number of bytes that all parts write together.
     pub fn writes_max(&self) -> u64 {
         self.parts.iter().map(|part| part.writes_max).sum()
     }
@@ -240,10 +240,10 @@ impl Shape {
         let work = match work {
             Work::LeftOut(reason) => Work::LeftOut(reason),
             _ if self.omitted.contains(&part) => {
-                Work::LeftOut("its writes would exceed the limit of --max-write".to_owned())
+                Work::LeftOut("its writes would exceed the --max-write limit".to_owned())
             }
             work if extent(&work) > room => Work::LeftOut(format!(
-                "it needs {} MiB of free space, and there are {} MiB",
+                "it needs {} MiB of free space, but only {} MiB are free",
                 extent(&work) / MIB,
                 room / MIB
             )),
@@ -253,7 +253,7 @@ impl Shape {
     }
 }
 
-/// Bytes of space that a part needs.
+/// The space that a part needs, in bytes.
 fn extent(work: &Work) -> u64 {
     match work {
         Work::Tests { tests, .. } => tests.iter().map(Test::extent_bytes).max().unwrap_or(0),
@@ -271,14 +271,14 @@ fn writes_max(work: &Work) -> u64 {
         }
         Work::Sync(work) => work.range_bytes + work.writes_max * u64::from(work.runs_max) * WRITE_BYTES,
         Work::Launch { runs_max, scale } => (APPS_BYTES as f64 * scale) as u64 * u64::from(*runs_max),
-        // A place that reads back wrong is written once more.
+        // A region with wrong content is written once more.
         Work::Capacity { places } => 2 * places * PLACE_BYTES,
         Work::LeftOut(_) => 0,
     }
 }
 
 impl ScheduledPart {
-    /// The limits for fio, if the part has `time` left.
+    /// The limits for fio if the part has `time` left.
     pub(super) fn effort(&self, time: Duration, seed: u64) -> Option<run::Effort> {
         let Work::Tests { runs_min, runs_max, run_time_max, .. } = &self.work else { return None };
         Some(run::Effort {
@@ -298,8 +298,8 @@ fn set(set: Set, range: u64, sustained: u64) -> Vec<Test> {
     plan::tests(&Scope { sustained: ByteCount(sustained), ..Scope::of(&[set], ByteCount(range)) })
 }
 
-/// Every access with every size. Reads come first, so that they do not wait for the remaining work of writes;
-/// then the tests that the verdict needs, in case the time is short.
+/// Every access with every size. Reads come first, so they do not wait for work left over from writes. Then
+/// come the tests that the verdict needs, in case time is short.
 pub(super) fn sizes(range: u64) -> Vec<Test> {
     let mut tests = set(Set::Sizes, range, 0);
     let needed = |test: &Test| {
@@ -310,7 +310,7 @@ pub(super) fn sizes(range: u64) -> Vec<Test> {
     tests
 }
 
-/// Concurrent reads and writes. Random ones come first, because the verdict needs them.
+/// Concurrent reads and writes. Random tests come first, because the verdict needs them.
 pub(super) fn interference(range: u64) -> Vec<Test> {
     let mut tests = set(Set::Interference, range, 0);
     tests.sort_by_key(|test| test.access.is_sequential());

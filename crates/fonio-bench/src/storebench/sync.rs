@@ -1,7 +1,8 @@
-//! Small synchronous writes, as a database's commit makes them: 4 KiB are written and synced with fdatasync, one after the other.
+//! Measures small synchronous writes like a database's commits: one after the other, 4 KiB are written and
+//! synced with fdatasync.
 //!
-//! The places were written before, so that a file system changes no metadata of its own. The writes bypass the page cache.
-//! fdatasync then asks the device to flush its cache, if the device has one that loses data without power.
+//! The range is allocated and written first, so the file system changes no metadata. The writes bypass the
+//! page cache. If the device has a volatile cache, fdatasync flushes it.
 
 use std::fs::File;
 use std::io;
@@ -21,10 +22,10 @@ use super::schedule::{PLACE_BYTES, SyncWork, WRITE_BYTES};
 use crate::aligned::Buffer;
 use crate::error::BenchError;
 
-/// Fewer writes than these have no 99th percentile.
+/// Minimum number of writes for a 99th percentile.
 const WRITES_MIN: usize = 100;
 
-/// The file or device that is written.
+/// The target of the writes: a file or a device.
 #[derive(Debug)]
 pub(super) struct SyncTarget {
     file: File,
@@ -33,20 +34,20 @@ pub(super) struct SyncTarget {
 }
 
 impl SyncTarget {
-    /// Makes a file. Its name is `prefix` with `-0.data`.
+    /// Creates the file `prefix`-0.data.
     pub fn in_folder(prefix: &Path) -> Result<SyncTarget, BenchError> {
         let mut path = prefix.as_os_str().to_owned();
         path.push("-0.data");
         let path = PathBuf::from(path);
         let file = open(&path, true).map_err(BenchError::system("create", &path))?;
         let target = SyncTarget { file, path, remove: true };
-        // A file without a lock is removed by the next benchmark.
+        // The next benchmark removes files without a lock.
         let locked = target.file.try_lock().map_err(io::Error::from);
         locked.map_err(BenchError::system("lock", &target.path))?;
         Ok(target)
     }
 
-    /// Opens a device, whose beginning is overwritten.
+    /// Opens a device. Its beginning will be overwritten.
     pub fn device(path: &Path) -> Result<SyncTarget, BenchError> {
         let file = open(path, false).map_err(BenchError::system("open for direct I/O", path))?;
         Ok(SyncTarget { file, path: path.to_owned(), remove: false })
@@ -65,17 +66,17 @@ impl SyncTarget {
 impl Drop for SyncTarget {
     fn drop(&mut self) {
         if self.remove {
-            // If the file cannot be removed now, the next benchmark in this folder removes it.
+            // If this fails, the next benchmark in this folder removes the file.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// How the writes are measured.
+/// The parameters of the measurement.
 pub(super) struct Syncing<'a> {
     /// Their amount.
     pub work: SyncWork,
-    /// The seed of the places.
+    /// The seed of the addresses.
     pub seed: u64,
     /// The end of the part.
     pub until: Instant,
@@ -92,7 +93,7 @@ pub(super) fn measure(
     let mut result = PartResult::not_measured(Part::Sync, NO_TIME);
     let mut buffer = Buffer::default();
     let mut random = Random::new(syncing.seed);
-    // No device can compress or recognise random bytes.
+    // Random bytes, which no device can compress or deduplicate.
     buffer
         .of(PLACE_BYTES)
         .chunks_mut(8)
@@ -123,7 +124,7 @@ pub(super) fn measure(
             break;
         }
     }
-    let few = format!("fewer than {WRITES_MIN} writes fitted into a run");
+    let few = format!("a run completed fewer than {WRITES_MIN} writes");
     let or = if medians.is_empty() { NO_TIME } else { &few };
     result.figures.insert("sync.write.4k.p50".to_owned(), values::mean(&medians, Unit::Ms, NO_TIME));
     result.figures.insert("sync.write.4k.p99".to_owned(), values::mean(&tails, Unit::Ms, or));
@@ -134,7 +135,7 @@ fn stopped(stop: &AtomicBool) -> Result<(), BenchError> {
     if stop.load(Ordering::Relaxed) { Err(BenchError::Interrupted) } else { Ok(()) }
 }
 
-/// The times of the writes of a run, in milliseconds.
+/// Measures the write times of a run, in milliseconds.
 fn one_run(
     target: &SyncTarget,
     syncing: &Syncing<'_>,
@@ -156,7 +157,7 @@ fn one_run(
     Ok(times)
 }
 
-/// The smallest of the sorted values that is not below this share of the values.
+/// Returns the quantile of sorted values at this share.
 fn at_share(sorted: &[f64], share: f64) -> f64 {
     let rank = (sorted.len() as f64 * share).ceil() as usize;
     sorted[rank.clamp(1, sorted.len()) - 1]

@@ -1,5 +1,5 @@
-//! Errors that occur after a write was acknowledged. Each handle that was open gets each error once, as with the kernel's
-//! `errseq_t` for its own write-back (`lib/errseq.c`).
+//! Errors of writes that were already acknowledged. Each open handle gets each error once, like the kernel's
+//! `errseq_t` for write-back errors (`lib/errseq.c`).
 
 use rustix::io::Errno;
 
@@ -10,7 +10,7 @@ pub(crate) struct ErrorSequence {
     last: Option<Errno>,
 }
 
-/// The number of errors of the inode that a handle has received, or that occurred before it was opened.
+/// The number of the inode's errors that a handle has received, or that occurred before it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen(u32);
 
@@ -20,12 +20,12 @@ impl ErrorSequence {
         self.last = Some(error);
     }
 
-    /// Start of a new handle: it does not get earlier errors.
+    /// Returns the state for a new handle, which does not get earlier errors.
     pub(crate) fn now(&self) -> Seen {
         Seen(self.count)
     }
 
-    /// Returns the last error that `seen` does not contain, and adds it.
+    /// Returns the last error that `seen` does not include, and marks it as seen.
     pub(crate) fn take(&self, seen: &mut Seen) -> Option<Errno> {
         if seen.0 == self.count {
             return None;

@@ -1,9 +1,9 @@
-//! The management threads of the study. They flush full entries at once, and older data after the flush interval. They
-//! sleep while there are no pending data.
+//! The management threads of the study. They flush full entries at once, and other data after the flush
+//! interval. They sleep while no data are pending.
 //!
-//! There are two managers, so that the device always has another entry to write when one is finished, even if our threads
-//! have to wait for a CPU. Data that are only old, and flushes that only make room, wait for a while if full entries are
-//! being written, because they may be in full entries by then.
+//! With two managers, the device always has another entry to write, even if our threads wait for a CPU. While
+//! full entries are being written, old data and flushes that only make room have to wait. Their own entries
+//! may become full in this time.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -11,12 +11,12 @@ use std::time::Instant;
 
 use super::{Buffer, Take};
 
-/// One manager whose write the device is executing, and one with the next entry.
+/// One manager has a write in progress, the other one has the next entry.
 const THREADS: usize = 2;
-/// Number of additional intervals that old data wait while full entries are being written.
+/// Number of additional intervals for which old data wait while full entries are being written.
 const PATIENCE: u32 = 10;
 
-/// The managers. When this value is dropped, all data are written below.
+/// The managers. Dropping this value writes all data to the source.
 #[derive(Debug)]
 pub(crate) struct Manager {
     buffer: Arc<Buffer>,
@@ -35,8 +35,8 @@ impl Manager {
             let buffer = Arc::clone(buffer);
             manager.threads.push(std::thread::Builder::new().name("fonio-flush".to_owned()).spawn(
                 move || {
-                    // Without this, the kernel could free memory for us by writing back through our own mount. It needs a
-                    // capability.
+                    // Otherwise, the kernel could reclaim memory for us by writing back through our own
+                    // mount. Needs a capability.
                     let _ = crate::kernel::forbid_io_recursion();
                     buffer.manage();
                 },
@@ -51,7 +51,7 @@ impl Drop for Manager {
         self.buffer.lock_dirty().closed = true;
         self.buffer.work.notify_all();
         for thread in self.threads.drain(..) {
-            // A manager panics only if an invariant is broken; the message is then on standard error.
+            // A manager panics only on a broken invariant, and then prints a message to standard error.
             let _ = thread.join();
         }
         self.buffer.drain_all();
@@ -66,7 +66,7 @@ impl Buffer {
                 drop(dirty);
                 let mut state = pending.lock();
                 state.is_urgent = false;
-                // The thread that has the inode's data in flight flushes the rest.
+                // The thread that is writing the inode's data also flushes the rest.
                 if state.in_flight {
                     drop(state);
                     dirty = self.lock_dirty();
@@ -87,7 +87,7 @@ impl Buffer {
             let at_last = self.interval() * PATIENCE;
             match due {
                 Some(due) if (is_idle && is_due(due)) || due + at_last <= now => {
-                    let (_, pending) = dirty.by_age.pop_front().expect("its front was just looked at");
+                    let (_, pending) = dirty.by_age.pop_front().expect("the front exists");
                     drop(dirty);
                     self.flush_listed(&pending);
                     dirty = self.lock_dirty();
@@ -95,12 +95,12 @@ impl Buffer {
                 Some(due) => {
                     let until = if due > now { due } else { due + at_last };
                     let waited = self.work.wait_timeout(dirty, until - now);
-                    dirty = waited.expect("no thread panics while it holds the list of what is dirty").0;
+                    dirty = waited.expect("no thread panics while it holds the dirty list").0;
                 }
                 None if dirty.closed => return,
                 None => {
                     let waited = self.work.wait(dirty);
-                    dirty = waited.expect("no thread panics while it holds the list of what is dirty");
+                    dirty = waited.expect("no thread panics while it holds the dirty list");
                 }
             }
         }

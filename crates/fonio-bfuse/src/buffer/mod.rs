@@ -1,19 +1,20 @@
-//! The write buffer of the study (Jeong and Won 2014, section 4): a fixed number of entries in memory that collect
-//! consecutive writes, and threads that flush them.
+//! The write buffer of the study (Jeong and Won 2014, section 4): a fixed number of entries in memory collect
+//! consecutive writes, and threads flush them. *Below* means in the file system of the source.
 //!
-//! Lifecycle of written data: *filling* (in the last entry of its inode, which has room) → *sealed* (the entry is full, or
-//! another entry follows) → *in flight* (a thread is writing it) → below.
+//! Lifecycle of written data: *filling* (in the last entry of its inode, which has room) → *sealed* (the
+//! entry is full, or another entry follows) → *in flight* (a thread is writing it) → written below.
 //!
 //! Invariants, each protected by the lock of [`Pending`]:
-//! 1. The pending data of an inode, those in flight included, are one range `start..end` of the file without holes. Its
-//!    entries hold all of it that is not in flight, in order. Therefore pending data never overlap, and they are flushed
-//!    in the order of writing.
+//! 1. The pending data of an inode, including data in flight, are one range `start..end` of the file without
+//!    holes. The inode's entries contain all data that are not in flight, in order. So pending data never
+//!    overlap, and are flushed in the order of writing.
 //! 2. A write that does not continue at `end` drains all pending data first.
 //! 3. At most one thread at a time writes an inode's entries below (`in_flight`).
-//! 4. No thread waits for a free entry while it holds the lock of an inode, because flushing an entry needs this lock.
+//! 4. No thread waits for a free entry while it holds an inode's lock, because flushing an entry needs this
+//!    lock.
 //! 5. The memory is allocated when the buffer is created. A writer without an entry waits until one is free.
-//! 6. If data cannot be written, they are counted, and the inode's error sequence records the error. Each handle of the
-//!    file gets the error once.
+//! 6. A failed flush is counted, and recorded in the inode's error sequence. Each handle of the file gets the
+//!    error once.
 
 mod error_sequence;
 mod manager;
@@ -37,14 +38,13 @@ use pool::{ALIGNMENT, Entry, Pool};
 use crate::options::BufferOptions;
 use crate::statistics::BufferStatistics;
 
-/// If less than this plus twice the size of the buffer is free below, nothing is buffered: a write that finds no space must
-/// fail itself.
+/// If the free space below is less than this plus twice the buffer size, nothing is buffered: a write without
+/// space must fail itself.
 const RESERVE_BYTES: u64 = 16 << 20;
 
-/// Shorter pieces do not use direct I/O, because the device would wait for each of them.
+/// Shorter writes do not use direct I/O, because each of them would leave the device idle.
 const DIRECT_BYTES_MIN: usize = 256 << 10;
 
-/// The buffer of one mount.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     options: BufferOptions,
@@ -55,10 +55,9 @@ pub(crate) struct Buffer {
     statistics: Arc<BufferStatistics>,
 }
 
-/// The inodes to flush.
 #[derive(Debug, Default)]
 struct Dirty {
-    /// Inodes with the time since which they have pending data, the oldest first.
+    /// Inodes with pending data, and the time of their first pending write; oldest first.
     by_age: VecDeque<(Instant, Arc<Pending>)>,
     /// Inodes with a sealed entry, to be flushed at once.
     sealed: VecDeque<Arc<Pending>>,
@@ -69,10 +68,10 @@ struct Dirty {
     closed: bool,
 }
 
-/// The entries of an inode that a flush takes.
+/// Which entries of an inode to flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Take {
-    /// Only sealed entries; the last entry stays.
+    /// Only sealed entries, without the last entry.
     Sealed,
     Everything,
 }
@@ -83,15 +82,16 @@ impl Buffer {
         let pool = Pool::new(options.entries(), options.entry_bytes);
         statistics.entries.set(options.entries() as u64);
         statistics.entry_bytes.set(options.entry_bytes as u64);
-        statistics.locked.set(u64::from(pool.is_locked()));
+        statistics.is_locked.set(u64::from(pool.is_locked()));
         Self { options, pool, dirty: Mutex::default(), work: Condvar::new(), statistics }
     }
 
-    /// Writes `data` at `offset` of the inode of `pending`, whose file below is `file`. Data that continue the last write
-    /// go into the buffer; all others are written directly.
+    /// Writes `data` at `offset` of the inode of `pending`. `file` is its file below. Data that continue the
+    /// last write are buffered, all other data are written directly.
     ///
     /// # Errors
-    /// Those of a direct write to the file below. Errors of buffered data are returned later by [`Pending::error_for`].
+    /// Errors of a direct write to the file below. [`Pending::error_for`] returns errors of buffered data
+    /// later.
     pub(crate) fn write(
         &self,
         pending: &Arc<Pending>,
@@ -134,7 +134,7 @@ impl Buffer {
             if !state.has_data() {
                 state.begin(offset, file);
             }
-            assert!(state.end == offset, "invariant 1: what is appended continues what is pending");
+            assert!(state.end == offset, "invariant 1: appended data continue the pending data");
             let was_clean = !state.has_data();
             let copied = state.fill(data);
             offset += copied as u64;
@@ -164,8 +164,8 @@ impl Buffer {
                 continue;
             }
             if state.has_sealed() && !state.in_flight {
-                // No manager has taken the sealed entries yet. On a busy CPU that may take long, so this
-                // running thread flushes them.
+                // No manager has taken the sealed entries yet. On a busy CPU this may take long, so this
+                // thread flushes them.
                 state = self.flush(pending, state, Take::Sealed);
                 continue;
             }
@@ -174,14 +174,14 @@ impl Buffer {
             self.make_room();
             state = pending.lock();
             if state.end != offset {
-                // Another thread wrote to this inode meanwhile. The kernel serialises writes, so this was the write-back of
-                // a mapped page.
+                // Another thread has written to this inode during the wait. The kernel serialises writes, so
+                // this was the write-back of a mapped page.
                 state = self.drain_locked(pending, state);
             }
         }
     }
 
-    /// Waits until an entry is free; without managers, flushes an inode to free one.
+    /// Waits until an entry is free. Without managers, flushes an inode to free one.
     fn make_room(&self) {
         if self.options.thread {
             let mut dirty = self.lock_dirty();
@@ -202,7 +202,7 @@ impl Buffer {
 
     fn is_nearly_full(&self, file: &OwnedFd) -> bool {
         let reserve = RESERVE_BYTES + 2 * (self.options.entries() * self.options.entry_bytes) as u64;
-        // If the free space is unknown, do not buffer: then no data are acknowledged that may not fit.
+        // If the free space is unknown, do not buffer: acknowledged data might not fit.
         rustix::fs::fstatvfs(file)
             .map_or(true, |below| below.f_bavail.saturating_mul(below.f_frsize) < reserve)
     }
@@ -215,7 +215,8 @@ impl Buffer {
         }
     }
 
-    /// Writes the inode's pending data below, and waits for those in flight. Data that arrive meanwhile may stay.
+    /// Writes the inode's pending data below, and waits for data in flight. Data that arrive during the call
+    /// may stay in the buffer.
     pub(crate) fn drain(&self, pending: &Arc<Pending>) {
         let state = pending.lock();
         drop(self.drain_locked(pending, state));
@@ -242,7 +243,7 @@ impl Buffer {
         state
     }
 
-    /// Writes entries below. If another thread is doing this, waits for it.
+    /// Writes entries below. If another thread is doing so, waits for it.
     fn flush<'a>(
         &self,
         pending: &'a Arc<Pending>,
@@ -274,9 +275,9 @@ impl Buffer {
             self.pool.give_back(entry);
         }
         restore_modified(&taken.file, taken.modified);
-        self.statistics.flush_time.record(started.elapsed());
+        self.statistics.flush_ns.record(started.elapsed());
         let mut state = pending.lock();
-        assert!(state.in_flight && offset <= state.end, "invariant 1: what was in flight was pending");
+        assert!(state.in_flight && offset <= state.end, "invariant 1: data in flight are pending");
         state.in_flight = false;
         state.start = offset;
         if let Some(error) = failure {
@@ -288,7 +289,7 @@ impl Buffer {
         state
     }
 
-    /// Calls a manager for sealed entries, unless one has been called or some are in flight.
+    /// Wakes a manager for sealed entries, unless one was woken before or some are in flight.
     fn call_for_sealed(&self, pending: &Arc<Pending>, state: &mut State) {
         if self.options.thread && state.has_sealed() && !state.in_flight && !state.is_urgent {
             state.is_urgent = true;
@@ -297,7 +298,7 @@ impl Buffer {
         }
     }
 
-    /// Flushes an inode that was taken from the list by age, and lists it again if new data arrived meanwhile.
+    /// Flushes an inode from the list by age, and adds it to the list again if new data have arrived.
     fn flush_listed(&self, pending: &Arc<Pending>) {
         let mut state = pending.lock();
         state.is_listed = false;
@@ -308,7 +309,7 @@ impl Buffer {
         }
     }
 
-    /// Writes below all data that were pending at the call.
+    /// Writes all data below that were pending at the call.
     pub(crate) fn drain_all(&self) {
         let listed: Vec<_> = self.lock_dirty().by_age.drain(..).collect();
         for (_, pending) in listed {
@@ -317,26 +318,26 @@ impl Buffer {
     }
 
     fn lock_dirty(&self) -> MutexGuard<'_, Dirty> {
-        self.dirty.lock().expect("no thread panics while it holds the list of what is dirty")
+        self.dirty.lock().expect("no thread panics while it holds the dirty list")
     }
 
-    /// Largest number of sealed entries in one flush. The others stay free for writers.
+    /// Returns the maximum number of sealed entries in one flush. The other entries stay free for writers.
     fn sealed_max(&self) -> usize {
         (self.options.entries() / 2).max(1)
     }
 
-    /// Number of bytes of a stream that go through the page cache below before the stream bypasses it.
+    /// Returns the number of bytes after which a stream bypasses the page cache below.
     fn direct_after(&self) -> u64 {
         if self.options.direct { self.options.entry_bytes as u64 } else { u64::MAX }
     }
 
-    /// Longest time of data in the buffer.
+    /// Returns the maximum time of data in the buffer.
     fn interval(&self) -> Duration {
         self.options.flush
     }
 }
 
-/// Writes all data. Errors are those of the file; data before an error are written.
+/// Writes all data. On an error of the file, the data before the error have been written.
 pub(crate) fn write_all(file: &OwnedFd, mut offset: u64, mut data: &[u8]) -> Result<(), Errno> {
     while !data.is_empty() {
         match rustix::io::pwrite(file, data, offset) {
@@ -352,9 +353,9 @@ pub(crate) fn write_all(file: &OwnedFd, mut offset: u64, mut data: &[u8]) -> Res
     Ok(())
 }
 
-/// Writes several entries with one call if they bypass the page cache, and returns the number of bytes written. The device
-/// then has more work until our thread runs again. If the call fails, the caller writes each entry separately, so that only
-/// the data that cannot be written are lost.
+/// Writes several entries with one call if they bypass the page cache, and returns the number of bytes
+/// written. This keeps the device busy until our thread runs again. If the call fails, the caller writes each
+/// entry separately, which loses only data that cannot be written.
 fn write_together(taken: &pending::Taken) -> usize {
     let are_aligned = taken.offset.is_multiple_of(ALIGNMENT as u64)
         && taken.entries.iter().all(|entry| entry.data().len().is_multiple_of(ALIGNMENT));
@@ -367,13 +368,13 @@ fn write_together(taken: &pending::Taken) -> usize {
     }
 }
 
-/// Writes an entry, bypassing the page cache if possible. A long stream would displace all other pages from the cache, and
-/// creating pages is the most expensive part of a flush.
+/// Writes an entry, bypassing the page cache if possible. A long stream would evict all other pages from the
+/// cache, and page allocation is the most expensive part of a flush.
 fn write_entry(file: &OwnedFd, direct: Option<&OwnedFd>, offset: u64, data: &[u8]) -> Result<(), Errno> {
     let is_aligned = offset.is_multiple_of(ALIGNMENT as u64) && data.len().is_multiple_of(ALIGNMENT);
     if let Some(direct) = direct.filter(|_| is_aligned && data.len() >= DIRECT_BYTES_MIN) {
         match write_all(direct, offset, data) {
-            // The file system does not support direct I/O here.
+            // The file system does not support direct I/O for this file.
             Err(Errno::INVAL | Errno::OPNOTSUPP) => {}
             outcome => return outcome,
         }
@@ -381,13 +382,13 @@ fn write_entry(file: &OwnedFd, direct: Option<&OwnedFd>, offset: u64, data: &[u8
     write_all(file, offset, data)
 }
 
-/// Sets the modification time to that of the application's last write.
+/// Sets the modification time to the time of the application's last write.
 fn restore_modified(file: &OwnedFd, modified: Option<rustix::fs::Timespec>) {
     if let Some(modified) = modified {
         let omit = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
         let times = rustix::fs::Timestamps { last_access: omit, last_modification: modified };
-        // A user's daemon may set the times of its own files only. For other files, the time is late by at most the flush
-        // interval.
+        // A user's daemon can set times only on the user's own files. On other files, the time is late by at
+        // most the flush interval.
         let _ = rustix::fs::futimens(file, &times);
     }
 }

@@ -11,36 +11,35 @@ use rustix::time::{ClockId, clock_gettime};
 use super::error_sequence::{ErrorSequence, Seen};
 use super::{Entry, Take};
 
-/// The part of the buffer that belongs to one inode, for all its names and handles.
+/// One inode's part of the buffer, for all its names and handles.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     state: Mutex<State>,
-    /// Signalled when data in flight are below.
+    /// Signalled when data in flight have been written.
     settled: Condvar,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// The entries in order; only the last may have room. Data in flight are not in them.
+    /// The entries in order, without data in flight. Only the last one may have room.
     pub(super) entries: VecDeque<Entry>,
-    /// Start of the data that are not below yet; those in flight are included.
+    /// Start of the data that are not yet written below, including data in flight.
     pub(super) start: u64,
     pub(super) end: u64,
-    /// The offset at which a write would continue the previous one.
+    /// The offset of a write that continues the previous write.
     pub(super) expected: u64,
     pub(super) in_flight: bool,
     /// Whether the inode is in the list by age.
     pub(super) is_listed: bool,
     /// Whether the inode is in the list of inodes with sealed entries.
     pub(super) is_urgent: bool,
-    /// Time of the last write.
     pub(super) modified: Option<Timespec>,
     pub(super) errors: ErrorSequence,
     /// The file below, open for writing.
     file: Option<Arc<OwnedFd>>,
-    /// Bytes written in order, up to and including the last write.
+    /// Length of the sequential stream, up to and including the last write.
     pub(super) streamed: u64,
-    /// The same file, opened for direct I/O.
+    /// The file below, open for direct I/O.
     direct: Direct,
 }
 
@@ -53,7 +52,7 @@ enum Direct {
     No,
 }
 
-/// The data of a flush, and their place.
+/// The data of a flush, with their file and offset.
 #[derive(Debug)]
 pub(super) struct Taken {
     pub(super) entries: VecDeque<Entry>,
@@ -70,7 +69,7 @@ impl State {
     }
 
     pub(super) fn begin(&mut self, offset: u64, file: &Arc<OwnedFd>) {
-        assert!(!self.in_flight, "invariant 1: what is in flight is pending");
+        assert!(!self.in_flight, "invariant 1: data in flight are pending");
         self.start = offset;
         self.end = offset;
         self.file = Some(Arc::clone(file));
@@ -91,12 +90,12 @@ impl State {
         self.entries.front().is_some_and(Entry::is_full)
     }
 
-    /// Takes the entries to write below, at most `sealed_max` sealed ones. Streams of more than `direct_after` bytes use
-    /// direct I/O.
+    /// Removes and returns the entries to write below, at most `sealed_max` sealed entries. Streams longer
+    /// than `direct_after` bytes use direct I/O.
     pub(super) fn take(&mut self, take: Take, sealed_max: usize, direct_after: u64) -> Option<Taken> {
         assert!(!self.in_flight, "invariant 3: one thread at a time writes entries below");
         let held: usize = self.entries.iter().map(|entry| entry.data().len()).sum();
-        assert_eq!(held as u64, self.end - self.start, "invariant 1: the entries hold all that is pending");
+        assert_eq!(held as u64, self.end - self.start, "invariant 1: the entries contain all pending data");
         let sealed = self.entries.iter().take(sealed_max).take_while(|entry| entry.is_full()).count();
         let entries = match take {
             Take::Everything => std::mem::take(&mut self.entries),
@@ -134,13 +133,14 @@ impl Pending {
         self.settled.notify_all();
     }
 
-    /// Whether the inode has ever had data in the buffer. If so, attributes that were read from the file below may already
-    /// be out of date.
+    /// Returns whether the inode has ever had data in the buffer. If so, attributes read from the file below
+    /// may be out of date.
     pub(crate) fn was_used(&self) -> bool {
         self.lock().modified.is_some()
     }
 
-    /// The end and the modification time of the file, if the buffer has newer ones than the file system below.
+    /// Returns the end and the modification time of the file, if the buffer has newer values than the file
+    /// system below.
     pub(crate) fn end_and_time(&self) -> Option<(u64, Timespec)> {
         let state = self.lock();
         state.has_data().then_some(state.end).zip(state.modified)
@@ -155,7 +155,7 @@ impl Pending {
         }
     }
 
-    /// The start of a new handle in the error sequence.
+    /// Returns the error-sequence state of a new handle.
     pub(crate) fn errors_now(&self) -> Seen {
         self.lock().errors.now()
     }

@@ -1,26 +1,25 @@
-//! The memory of the buffer: entries of one size, allocated once.
+//! The memory of the buffer: entries of equal size, allocated once.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 use crate::kernel;
 
-/// Alignment of memory, offsets and lengths that direct I/O may require.
+/// Maximum alignment that direct I/O requires of memory, offsets and lengths.
 pub(super) const ALIGNMENT: usize = 4096;
-/// Size of a large page on most processors.
+/// Size of a huge page on most processors.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// An entry: memory of fixed size that is filled from the front.
 #[derive(Debug)]
 pub(super) struct Entry {
     memory: Box<[u8]>,
-    /// The index at which the aligned part begins.
+    /// Index of the first aligned byte.
     from: usize,
     bytes: usize,
     used: usize,
 }
 
 impl Entry {
-    /// The data.
     pub(super) fn data(&self) -> &[u8] {
         &self.memory[self.from..self.from + self.used]
     }
@@ -29,7 +28,7 @@ impl Entry {
         self.used == self.bytes
     }
 
-    /// Copies as much of `data` as fits, and returns the number of bytes.
+    /// Copies as much of `data` as fits, and returns the number of bytes copied.
     pub(super) fn fill(&mut self, data: &[u8]) -> usize {
         let bytes = data.len().min(self.bytes - self.used);
         let at = self.from + self.used;
@@ -44,7 +43,6 @@ impl Entry {
 pub(super) struct Pool {
     free: Mutex<Vec<Entry>>,
     freed: Condvar,
-    /// Number of entries, in use or not.
     entries: usize,
     is_locked: bool,
 }
@@ -60,11 +58,12 @@ impl Pool {
                 let from = memory.as_ptr().align_offset(alignment);
                 let bytes = &memory[from..from + entry_bytes];
                 if is_huge {
-                    // A flush then passes one page to the device instead of 512. Without large pages, everything still
-                    // works.
+                    // With huge pages, a flush passes one page to the device instead of 512. They are
+                    // optional.
                     let _ = kernel::ask_for_huge_pages(bytes);
                 }
-                // A user's limit may be lower than the size of the buffer; the statistics of the mount show this.
+                // A user's memory-lock limit may be lower than the buffer size; the mount's statistics report
+                // this.
                 is_locked &= kernel::lock_memory(bytes).is_ok();
                 Entry { memory, from, bytes: entry_bytes, used: 0 }
             })
@@ -72,7 +71,7 @@ impl Pool {
         Self { free: Mutex::new(free), freed: Condvar::new(), entries, is_locked }
     }
 
-    /// Whether the memory is locked, so that it cannot be swapped out.
+    /// Returns whether the memory is locked, so it cannot be swapped out.
     pub(super) fn is_locked(&self) -> bool {
         self.is_locked
     }
@@ -88,7 +87,7 @@ impl Pool {
     pub(super) fn give_back(&self, mut entry: Entry) {
         entry.used = 0;
         let mut free = self.lock();
-        assert!(free.len() < self.entries, "invariant 5: an entry is given back once");
+        assert!(free.len() < self.entries, "invariant 5: an entry is returned once");
         free.push(entry);
         drop(free);
         self.freed.notify_one();

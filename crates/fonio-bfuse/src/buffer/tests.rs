@@ -1,4 +1,4 @@
-//! Compares the buffer with one vector per file, on real files.
+//! Compares the buffer on real files with a model: a vector per file.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -16,7 +16,7 @@ use crate::options::BufferOptions;
 use crate::statistics::BufferStatistics;
 
 const FILES: usize = 3;
-/// A small buffer, so that entries become full, run out, and are taken from other inodes.
+/// In a small buffer, entries become full, run out, and are taken from other inodes.
 const ENTRY_BYTES: usize = 4096;
 
 #[derive(Clone, Debug)]
@@ -58,7 +58,7 @@ impl Oracle {
 
     fn write(&mut self, buffer: &Buffer, offset: u64, bytes: usize, seed: u8) {
         let data: Vec<u8> = (0..bytes).map(|at| (at as u8).wrapping_mul(31).wrapping_add(seed)).collect();
-        buffer.write(&self.pending, &self.file, offset, &data).expect("the disk takes it");
+        buffer.write(&self.pending, &self.file, offset, &data).expect("the disk has space");
         let start = usize::try_from(offset).expect("offsets are small");
         self.content.resize(self.content.len().max(start + bytes), 0);
         self.content[start..start + bytes].copy_from_slice(&data);
@@ -66,18 +66,19 @@ impl Oracle {
     }
 
     fn check_below(&self, from: usize, to: usize) {
-        let below = std::fs::read(&self.path).expect("the file is there");
+        let below = std::fs::read(&self.path).expect("it exists");
         let to = to.min(self.content.len());
         if from < to {
-            assert_eq!(below.get(from..to), Some(&self.content[from..to]), "what was settled is below");
+            assert_eq!(below.get(from..to), Some(&self.content[from..to]), "drained data are below");
         }
     }
 
     fn check_size(&self) {
-        let below = std::fs::metadata(&self.path).expect("the file is there").len();
+        let below = std::fs::metadata(&self.path).expect("it exists").len();
         let pending = self.pending.end_and_time().map_or(0, |(end, _)| end);
-        // Read in the opposite order to `FileSystem::attributes`, so a flush in between changes `below` too late.
-        let below = below.max(std::fs::metadata(&self.path).expect("the file is there").len());
+        // Reads in the opposite order of `FileSystem::attributes`, so a flush in between could make `below`
+        // outdated.
+        let below = below.max(std::fs::metadata(&self.path).expect("it exists").len());
         assert_eq!(below.max(pending), self.content.len() as u64, "the size that users see");
     }
 }
@@ -113,12 +114,12 @@ fn run(steps: &[Step], options: BufferOptions) {
     }
     drop(manager);
     for file in &files {
-        assert_eq!(std::fs::read(&file.path).expect("the file is there"), file.content);
+        assert_eq!(std::fs::read(&file.path).expect("it exists"), file.content);
         let mut seen = Seen::default();
         assert_eq!(file.pending.error_for(&mut seen), None);
     }
     assert_eq!(statistics.fill_bytes.get(), 0, "nothing is left in the buffer");
-    assert_eq!(statistics.bytes_in.get(), statistics.flush_bytes.sum(), "what went in came out");
+    assert_eq!(statistics.bytes_in.get(), statistics.flush_bytes.sum(), "all buffered bytes were flushed");
 }
 
 fn options(entries: usize, thread: bool, flush: Duration) -> BufferOptions {
@@ -141,7 +142,8 @@ proptest! {
 
 #[test]
 fn several_writers_share_fewer_entries() {
-    // With one entry and fast managers, writers wait for the entry while their inode is listed without pending data.
+    // With one entry and fast managers, writers wait for the entry while their inode is in the list without
+    // pending data.
     for (entries, interval) in [(2, Duration::from_millis(1)), (1, Duration::ZERO)] {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let buffer = Arc::new(Buffer::new(options(entries, true, interval), Arc::default()));
@@ -160,20 +162,20 @@ fn several_writers_share_fewer_entries() {
         });
         drop(manager);
         for file in &files {
-            assert_eq!(std::fs::read(&file.path).expect("the file is there"), file.content);
+            assert_eq!(std::fs::read(&file.path).expect("it exists"), file.content);
         }
     }
 }
 
 #[test]
 fn each_handle_hears_of_an_error_once() {
-    let full = File::options().write(true).open("/dev/full").expect("every Linux has it");
+    let full = File::options().write(true).open("/dev/full").expect("every Linux system has it");
     let statistics = Arc::new(BufferStatistics::default());
     let buffer = Buffer::new(options(4, false, Duration::from_secs(1)), Arc::clone(&statistics));
     let (pending, full) = (Arc::new(Pending::default()), Arc::new(OwnedFd::from(full)));
     let mut first = pending.errors_now();
     let mut second = pending.errors_now();
-    // The device is full, but the file system that contains its node is not: so the write is buffered.
+    // The device is full, but the file system with its device node is not, so the write is buffered.
     assert_eq!(buffer.write(&pending, &full, 0, &[1; 100]), Ok(()));
     buffer.drain(&pending);
     assert_eq!(pending.error_for(&mut first), Some(Errno::NOSPC));
@@ -183,7 +185,7 @@ fn each_handle_hears_of_an_error_once() {
     assert_eq!(statistics.lost_bytes.get(), 100);
 }
 
-/// Checks the length of the file below after each write of a stream, without flushing threads.
+/// Checks the length of the file below after each write of a stream, without management threads.
 #[test]
 fn full_entries_go_below_with_the_write_that_fills_them_and_others_stay() {
     let dir = tempfile::tempdir().expect("a temporary folder");
@@ -191,7 +193,7 @@ fn full_entries_go_below_with_the_write_that_fills_them_and_others_stay() {
     let mut file = Oracle::new(dir.path(), 0);
     for (bytes, below) in [(3000, 0), (1000, 0), (96, 4096), (100, 4096), (4095, 8192), (5000, 12_288)] {
         file.write(&buffer, file.end, bytes, bytes as u8);
-        assert_eq!(std::fs::metadata(&file.path).expect("it is there").len(), below, "after {}", file.end);
+        assert_eq!(std::fs::metadata(&file.path).expect("it exists").len(), below, "after {}", file.end);
         file.check_below(0, usize::try_from(below).expect("small"));
     }
 }
@@ -206,8 +208,8 @@ fn data_younger_than_the_interval_stay_and_older_ones_go() {
         let manager = Manager::start(&buffer).expect("a thread");
         let mut file = Oracle::new(dir.path(), number);
         file.write(&buffer, 0, 100, 1);
-        let length = || std::fs::metadata(&file.path).expect("it is there").len();
-        // Long enough for a manager that flushes at once; where a flush must happen, the test waits for it.
+        let length = || std::fs::metadata(&file.path).expect("it exists").len();
+        // Long enough for a manager that flushes at once. If a flush must happen, the test waits for it.
         std::thread::sleep(Duration::from_millis(50));
         let arrived = (0..1000).any(|_| {
             std::thread::sleep(Duration::from_millis(if length() < below { 10 } else { 0 }));
@@ -262,7 +264,7 @@ fn only_what_touches_pending_data_is_drained() {
     file.write(&buffer, 0, 100, 1);
     buffer.drain(&file.pending);
     file.write(&buffer, 100, 100, 2);
-    // Pending is 100..200.
+    // The pending range is 100..200.
     for (offset, length, drains) in [(0, 100, 0), (200, 50, 0), (u64::MAX, 9, 0), (100, 0, 0), (199, 1, 1)] {
         buffer.drain_range(&file.pending, offset, length);
         assert_eq!(statistics.read_drains.get(), drains, "{length} bytes at {offset}");
@@ -273,7 +275,7 @@ fn only_what_touches_pending_data_is_drained() {
     file.check_below(0, 300);
 }
 
-/// A stream uses direct I/O after its first entry, and only if the options allow this.
+/// After its first entry, a stream uses direct I/O if the options allow this.
 #[test]
 fn a_long_stream_opens_its_file_once_more() {
     let dir = tempfile::tempdir().expect("a temporary folder");
@@ -288,7 +290,7 @@ fn a_long_stream_opens_its_file_once_more() {
         let mut file = Oracle::new(dir.path(), number);
         let path = file.path.clone();
         let open = || {
-            let all = std::fs::read_dir("/proc/self/fd").expect("/proc is there").flatten();
+            let all = std::fs::read_dir("/proc/self/fd").expect("/proc is mounted").flatten();
             all.filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|to| to == path)).count()
         };
         for (bytes, times) in [(ENTRY_BYTES - 1, 1), (1, 1), (1, 2)] {

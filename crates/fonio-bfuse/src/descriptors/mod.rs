@@ -1,9 +1,9 @@
-//! Prevents a shortage of file descriptors in the daemon.
+//! Keeps the daemon from running out of file descriptors.
 //!
-//! For each inode that the kernel remembers, the daemon holds a descriptor (`crate::node`), and the kernel remembers inodes
-//! until it needs their memory. When three quarters of the descriptors are in use, a thread asks the kernel to forget
-//! unused inodes, until half of them are free. A request that finds no free descriptor waits for a moment. Therefore
-//! applications get `EMFILE` only if they have too many files open at the same time.
+//! The daemon holds a descriptor for each inode in the kernel's cache (`crate::node`), and the kernel caches
+//! inodes until it needs their memory. When three quarters of the descriptors are in use, a thread asks the
+//! kernel to forget unused inodes until half of the descriptors are free. A request without a free descriptor
+//! waits for a moment. So applications get `EMFILE` only if they have too many files open at the same time.
 //!
 //! The thread holds no lock while it calls the kernel, because the kernel may then wait for requests that we serve.
 
@@ -18,23 +18,23 @@ use rustix::io::Errno;
 
 /// Descriptors for other purposes: sockets, pipes, `/dev/fuse`.
 const OWN: u64 = 48;
-/// The longest time that a request waits for a descriptor: much longer than the kernel needs to forget inodes.
+/// Maximum time that a request waits for a descriptor: much longer than the kernel needs to forget inodes.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// After this many unsuccessful passes, nothing can be forgotten.
+/// After this number of unsuccessful passes, the kernel cannot forget any inode.
 const VAIN_MAX: u64 = 2;
 
-const UNPOISONED: &str = "no thread panics while it holds what is wanted of descriptors";
+const UNPOISONED: &str = "no thread panics while it holds the state of the descriptors";
 
-/// Number of descriptors, and when to ask the kernel to forget inodes.
+/// The limits on descriptors, and the thread's state.
 #[derive(Debug)]
 pub(crate) struct Descriptors {
     /// `RLIMIT_NOFILE`.
     pub(crate) limit: u64,
-    /// From this number on, inodes and open files hold too many descriptors.
+    /// Above this number, inodes and open files hold too many descriptors.
     high: u64,
-    /// The number of descriptors that a pass leaves in use.
+    /// Target number of descriptors in use after a pass.
     low: u64,
-    /// Avoids the lock if the thread has already been asked.
+    /// Whether the thread has already been asked; avoids the lock.
     is_asked: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
@@ -45,17 +45,17 @@ struct State {
     is_wanted: bool,
     /// Whether a request found no free descriptor.
     is_needed: bool,
-    /// Directories that the kernel keeps locked for waiting requests.
+    /// Directories locked by the kernel for waiting requests.
     locked: Vec<u64>,
     is_closed: bool,
-    /// Number of passes.
     passes: u64,
-    /// How many of the last passes freed nothing.
+    /// Number of consecutive passes that freed nothing.
     in_vain: u64,
 }
 
 impl Descriptors {
-    /// Creates the limits for a process with the limit `limit`, whose `threads` need some descriptors.
+    /// Creates the limits for a process that may open `limit` files and has `threads` threads, which need
+    /// some of them.
     pub(crate) fn new(limit: u64, threads: u64) -> Self {
         let all = limit.saturating_sub(OWN + 2 * threads).max(limit / 4);
         Self {
@@ -72,7 +72,7 @@ impl Descriptors {
         self.state.lock().expect(UNPOISONED)
     }
 
-    /// Whether `used` descriptors are too many.
+    /// Returns whether `used` descriptors are too many.
     pub(crate) fn are_short(&self, used: u64) -> bool {
         used > self.high
     }
@@ -85,8 +85,8 @@ impl Descriptors {
         }
     }
 
-    /// Calls `open` until it gets a descriptor or none becomes free in time. Meanwhile the kernel holds the lock of
-    /// directory `locked`.
+    /// Calls `open` until it gets a descriptor or times out. During the call, the kernel holds the lock of
+    /// the directory `locked`.
     pub(crate) fn find_one<T>(
         &self,
         locked: Option<u64>,
@@ -121,12 +121,12 @@ impl Descriptors {
         if let Some(directory) = locked {
             let mut state = self.lock();
             let at = state.locked.iter().position(|known| *known == directory);
-            state.locked.swap_remove(at.expect("it was put there"));
+            state.locked.swap_remove(at.expect("the directory was added before"));
         }
         outcome
     }
 
-    /// Whether a waiting request prevents the kernel from forgetting names of this directory.
+    /// Returns whether a waiting request prevents the kernel from forgetting names in this directory.
     fn is_locked(&self, directory: u64) -> bool {
         self.lock().locked.contains(&directory)
     }
@@ -152,7 +152,7 @@ mod tests {
         let descriptors = Descriptors::new(1024, 8);
         assert_eq!(descriptors.find_one(None, || Err::<(), _>(Errno::NOENT)), Err(Errno::NOENT));
         assert!(!descriptors.lock().is_wanted);
-        // The thread has finished a pass, successful or not.
+        // Simulates a finished pass of the thread.
         let pass = |has_helped: bool| {
             let mut state = descriptors.lock();
             state.passes += 1;

@@ -1,4 +1,4 @@
-//! The thread that asks the kernel to forget inodes when descriptors are short.
+//! A thread that asks the kernel to forget inodes when descriptors are scarce.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -9,13 +9,14 @@ use super::UNPOISONED;
 use crate::filesystem::FileSystem;
 use crate::protocol::{HEADER_OUT, Record, notify};
 
-/// Minor version of the first protocol that forgets inodes by number.
+/// First minor version of the protocol with a notification that forgets inodes by number.
 const PRUNE_MINOR: u32 = 45;
-/// Number of inodes in one message: the kernel's maximum.
+/// Maximum number of inodes in a message: the kernel's limit.
 const BATCH: usize = 512;
 /// Pause after a pass that freed nothing.
 const PAUSE: Duration = Duration::from_millis(200);
-/// The kernel reports forgotten inodes as requests. After this many pauses of this length without any, it has reported all.
+/// The kernel reports forgotten inodes as requests. After a few pauses of this length without a request, it
+/// has reported all of them.
 const SETTLE: Duration = Duration::from_millis(5);
 const QUIET: usize = 3;
 const SETTLES_MAX: usize = 100;
@@ -28,7 +29,7 @@ pub(crate) struct Pruner {
 }
 
 impl Pruner {
-    /// Starts the thread for a kernel with version 7.`minor` of the protocol.
+    /// Starts the thread for protocol version 7.`minor`.
     ///
     /// # Errors
     /// If the system cannot start another thread.
@@ -48,7 +49,7 @@ impl Drop for Pruner {
         descriptors.lock().is_closed = true;
         descriptors.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // The thread panics only if an invariant is broken; the message is then on standard error.
+            // The thread panics only on a broken invariant, and then prints a message to standard error.
             let _ = thread.join();
         }
     }
@@ -69,13 +70,13 @@ fn watch(file_system: &FileSystem, forget: impl Fn(&[u64])) {
         drop(state);
         descriptors.is_asked.store(false, Ordering::Relaxed);
         let used = file_system.descriptors_used();
-        // If the daemon itself uses more descriptors than planned, fewer are left for inodes.
+        // If the daemon uses more descriptors for itself than planned, inodes get fewer.
         let enough = if is_needed { descriptors.low.min(used / 4 * 3) } else { descriptors.low };
         let mut is_in_vain = used > enough;
         while file_system.descriptors_used() > enough {
             let before = file_system.nodes.forgotten();
             pass(file_system, enough, &forget);
-            // Directories can be forgotten after their entries: in the next pass.
+            // Directories can only be forgotten after their entries, in the next pass.
             if file_system.nodes.forgotten() == before || descriptors.lock().is_closed {
                 break;
             }
@@ -91,7 +92,8 @@ fn watch(file_system: &FileSystem, forget: impl Fn(&[u64])) {
     }
 }
 
-/// Asks the kernel to forget the inodes beyond `enough`, and more if this is not sufficient, but each inode at most once.
+/// Asks the kernel to forget inodes until at most `enough` descriptors are in use. Each inode is in at most
+/// one message.
 fn pass(file_system: &FileSystem, enough: u64, forget: impl Fn(&[u64])) {
     file_system.statistics.prunes.add(1);
     let too_many = || file_system.descriptors_used().saturating_sub(enough);
@@ -111,7 +113,7 @@ fn pass(file_system: &FileSystem, enough: u64, forget: impl Fn(&[u64])) {
     settle(file_system);
 }
 
-/// Waits until the kernel has reported the inodes that it forgot.
+/// Waits for the kernel's reports of forgotten inodes.
 fn settle(file_system: &FileSystem) {
     let mut quiet = 0;
     for _ in 0..SETTLES_MAX {
@@ -124,7 +126,7 @@ fn settle(file_system: &FileSystem) {
     }
 }
 
-/// `FUSE_NOTIFY_PRUNE`, Linux 6.18: the kernel forgets those of the inodes that are not in use.
+/// Sends `FUSE_NOTIFY_PRUNE` (Linux 6.18): the kernel forgets the inodes that are not in use.
 fn prune(file_system: &FileSystem, ids: &[u64]) {
     let mut message = vec![0; HEADER_OUT + notify::PRUNE_BYTES + size_of_val(ids)];
     let length = u32::try_from(message.len()).expect("a batch is short");
@@ -137,8 +139,8 @@ fn prune(file_system: &FileSystem, ids: &[u64]) {
     file_system.tell(&message);
 }
 
-/// `FUSE_NOTIFY_INVAL_ENTRY`, one name at a time. Directories are spared, because the kernel detaches a directory even if a
-/// process works in it.
+/// Sends `FUSE_NOTIFY_INVAL_ENTRY` for each name, except directories: the kernel would detach a directory
+/// even if it is the working directory of a process.
 fn forget_names(file_system: &FileSystem, ids: &[u64]) {
     for id in ids {
         let Some(node) = file_system.nodes.get(*id) else { continue };

@@ -1,4 +1,4 @@
-//! Attributes of inodes and of the whole file system.
+//! Attributes of inodes and of the file system.
 
 use rustix::fs::{Access, AtFlags, Gid, Mode, StatxFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
 
@@ -47,7 +47,7 @@ impl FileSystem {
         let (uid, gid) = (fields.u32()?, fields.u32()?);
         let handle = if valid & setattr::HANDLE != 0 { self.handle(handle).ok() } else { None };
 
-        // A later flush must not overwrite the new attributes.
+        // Drain first: a later flush must not overwrite the new attributes.
         self.buffer.drain(&node.pending);
         if valid & setattr::KILL_SUIDGID != 0 && valid & setattr::SIZE != 0 {
             let file = self.open_below(&node, rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::NONBLOCK)?;
@@ -91,7 +91,7 @@ impl FileSystem {
         let attributes = self.attributes(&node)?;
         let wanted = StatxFlags::from_bits_retain(mask) | StatxFlags::BASIC_STATS | StatxFlags::BTIME;
         let found = rustix::fs::statx(&node.file, c"", AtFlags::EMPTY_PATH, wanted)?;
-        // Other fields (mount id, alignment of direct I/O) belong to the mount and not to the source.
+        // Other fields (mount ID, alignment of direct I/O) belong to the mount, not to the source.
         let known = (StatxFlags::BASIC_STATS | StatxFlags::BTIME).bits() & found.stx_mask;
         let mut record = Record::new(out);
         let timeout = self.options.timeout;
@@ -109,8 +109,8 @@ impl FileSystem {
         Ok(record.length())
     }
 
-    /// access(2). The kernel sends this request only if it does not check permissions itself, and then the caller is the
-    /// user who mounted.
+    /// Serves access(2). The kernel sends this request only if it does not check permissions itself; then the
+    /// caller is the mounting user.
     pub(super) fn access(&self, request: &Request<'_>) -> Answer {
         let node = self.node(request.header.node)?;
         let wanted = Access::from_bits_truncate(request.fields().u32()?);

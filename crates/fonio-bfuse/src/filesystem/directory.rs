@@ -14,20 +14,20 @@ use super::{Answer, FileSystem};
 use crate::node::Node;
 use crate::protocol::{FSYNC_DATA_ONLY, Record, Request, open as opened};
 
-/// Size of one read of the directory below.
+/// Size of a read from the source directory.
 const BATCH_BYTES: usize = 32 << 10;
 
-/// Size of `struct fuse_entry_out`, which precedes each entry if the kernel wants attributes too.
+/// Size of `struct fuse_entry_out`, which precedes each entry if the kernel requests attributes too.
 const ENTRY_BYTES: usize = 128;
 /// Size of `struct fuse_dirent` before the name.
 const DIRENT_BYTES: usize = 24;
 
-/// The kernel may cache the names of a directory while its modification time does not change. The
-/// modification time has the resolution of a clock tick, up to 10 ms. If less than this constant has passed
-/// since the last change, another change may not alter the time.
+/// The kernel may cache a directory's names while the modification time stays the same. This time has the
+/// resolution of a clock tick, up to 10 ms. If less than this constant has passed since the last change,
+/// another change may leave the time unchanged.
 const AT_REST_NANOSECONDS: i128 = 50_000_000;
 
-/// Whether the next change of the directory certainly alters its modification time.
+/// Returns whether the next change of the directory certainly changes its modification time.
 fn is_at_rest(stat: &Stat) -> bool {
     let now = clock_gettime(ClockId::Realtime);
     let since_epoch = |seconds: i64, nanoseconds: i128| i128::from(seconds) * 1_000_000_000 + nanoseconds;
@@ -35,7 +35,6 @@ fn is_at_rest(stat: &Stat) -> bool {
     now - since_epoch(stat.st_mtime, i128::from(stat.st_mtime_nsec)) > AT_REST_NANOSECONDS
 }
 
-/// An open directory.
 #[derive(Debug)]
 pub(crate) struct Directory {
     number: u64,
@@ -43,7 +42,7 @@ pub(crate) struct Directory {
     read: Mutex<ReadState>,
 }
 
-/// Invariant: `ahead` holds the entries that were read and follow `position`.
+/// Invariant: `ahead` contains the entries that were read and come after `position`.
 #[derive(Debug, Default)]
 struct ReadState {
     position: u64,
@@ -55,7 +54,7 @@ struct Name {
     name: CString,
     inode: u64,
     kind: FileType,
-    /// Position of the next entry.
+    /// Offset of the next entry.
     next: u64,
 }
 
@@ -128,7 +127,7 @@ impl FileSystem {
             if state.ahead.is_empty() {
                 match directory.read_batch(&mut state) {
                     Ok(()) => {}
-                    // The entries before the error are valid; the next request gets the error.
+                    // Return the entries before the error; the next request gets the error.
                     Err(_) if record.length() > 0 => break,
                     Err(error) => return Err(error),
                 }
@@ -143,7 +142,7 @@ impl FileSystem {
         Ok(record.length())
     }
 
-    /// Writes one entry; returns false if it does not fit.
+    /// Writes an entry; returns false if it does not fit.
     fn write_name(
         &self,
         record: &mut Record<'_>,
@@ -166,8 +165,8 @@ impl FileSystem {
                     inode = attributes.inode;
                     self.write_entry(record, &node, &attributes);
                 }
-                // The file was deleted, or descriptors are short: return the name alone. The kernel looks it up when a
-                // process needs more.
+                // The file was deleted, or descriptors are scarce: return only the name. The kernel looks it
+                // up when needed.
                 None => {
                     record.zeros(ENTRY_BYTES);
                 }

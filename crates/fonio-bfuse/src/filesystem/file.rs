@@ -1,4 +1,4 @@
-//! Opens, creates and closes files, and decides how each is served (`crate::modes`).
+//! Opens, creates and closes files, and chooses how each is served (`crate::modes`).
 
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
@@ -15,8 +15,9 @@ use crate::modes::Serving;
 use crate::node::{Node, version_of};
 use crate::protocol::{OPEN_KILL_SUIDGID, Record, Request, open as opened};
 
-/// Flags of an open that are not passed on to the file below. `O_APPEND`: each write says whether it appends, because the
-/// kernel also writes back mapped pages through such a handle. `O_DIRECT`: our buffers would have to be aligned to sectors.
+/// Open flags that are not used for the file below. `O_APPEND`: each write tells whether it appends, because
+/// the kernel also writes back mapped pages through such a handle. `O_DIRECT`: our buffers would have to be
+/// aligned to sectors.
 const WITHHELD: OFlags = OFlags::APPEND
     .union(OFlags::DIRECT)
     .union(OFlags::CREATE)
@@ -25,7 +26,7 @@ const WITHHELD: OFlags = OFlags::APPEND
     .union(OFlags::NOFOLLOW);
 
 impl FileSystem {
-    /// The flags for opening the file below, if an application opens it with `flags`.
+    /// Returns the flags for opening the file below when an application opens a file with `flags`.
     fn flags_below(&self, flags: OFlags) -> OFlags {
         let mut below = flags - WITHHELD;
         // Write-back reads the rest of a partly written page.
@@ -35,18 +36,18 @@ impl FileSystem {
         below
     }
 
-    /// Opens a file that the kernel knows.
+    /// Opens the file of a known node.
     fn open_known(&self, node: &Arc<Node>, flags: OFlags, kills: bool) -> Result<OwnedFd, Errno> {
         if flags.contains(OFlags::TRUNC) {
             self.buffer.drain(&node.pending);
         }
         let below = self.flags_below(flags);
         let file = match self.open_below(node, below) {
-            // A user's daemon may have write permission only.
+            // A user's daemon may only have write permission.
             Err(Errno::ACCESS) if below & OFlags::RWMODE != flags & OFlags::RWMODE => {
                 self.open_below(node, flags - WITHHELD)?
             }
-            // The file can only be appended to.
+            // The file is append-only.
             Err(Errno::PERM) if flags.contains(OFlags::APPEND) => {
                 self.open_below(node, below | OFlags::APPEND)?
             }
@@ -138,8 +139,8 @@ impl FileSystem {
         Ok(record.length())
     }
 
-    /// Opens a file that was just created, as `O_PATH` and by name, which is faster than through `/proc`. `None` if another
-    /// file has replaced it in the source.
+    /// Opens a newly created file as `O_PATH` by name, which is faster than through `/proc`. `None` if
+    /// another file has replaced it in the source.
     fn path_descriptor(parent: &Node, name: &CStr, made: &Stat) -> Option<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let path = rustix::fs::openat(&parent.file, name, flags, Mode::empty()).ok()?;
@@ -187,7 +188,7 @@ impl FileSystem {
             None
         };
         if serving == Serving::Writeback && Self::only_appends(&file, flags) {
-            // The kernel cannot write pages to their offsets.
+            // The kernel cannot write single pages of an append-only file.
             answer |= opened::DIRECT_IO;
         }
         if !(serving == Serving::Buffered && writable) && changed.is_none() {
@@ -217,14 +218,14 @@ impl FileSystem {
         record.u64(handle.number).u32(answer).u32(backing_id.cast_unsigned());
     }
 
-    /// Whether the file below can only be appended to.
+    /// Returns whether the file below is append-only.
     fn only_appends(file: &OwnedFd, flags: OFlags) -> bool {
         flags.contains(OFlags::APPEND)
             && rustix::fs::fcntl_getfl(file).is_ok_and(|below| below.contains(OFlags::APPEND))
     }
 
-    /// The change time of a passed-through file that may change without the kernel's inode: through a mapping, which
-    /// requires that the file is also open for reading, or by losing set-user-ID bits.
+    /// Returns the change time of a passed-through file that can change without the kernel's inode: through a
+    /// mapping, if the file is also open for reading, or by losing set-user-ID bits.
     fn changes_unseen(file: &OwnedFd, flags: OFlags, fresh: Option<&Stat>) -> Option<AtomicI64> {
         let found;
         let stat = match fresh {
@@ -239,7 +240,7 @@ impl FileSystem {
         (is_mappable || is_privileged).then(|| AtomicI64::new(change_time(stat)))
     }
 
-    /// Registers the file for passthrough; `None` if the kernel refuses, which is counted.
+    /// Registers the file for passthrough. If the kernel refuses, counts the refusal and returns `None`.
     fn back(&self, worker: &mut Worker, file: &OwnedFd) -> Option<Backing> {
         use std::os::fd::AsFd;
         let outcome =
@@ -258,11 +259,12 @@ impl FileSystem {
     pub(super) fn release(&self, request: &Request<'_>) -> Answer {
         let handle = self.handles.remove(request.fields().u64()?).ok_or(Errno::BADF)?;
         self.statistics.handles.subtract(1);
-        // The application got all errors when it closed the file; this flush is for mapped pages that were written later.
+        // Flushes mapped pages that were written after the close. The application got all errors at the
+        // close.
         self.buffer.drain(&handle.node.pending);
         self.tell_change(&handle);
         let mut state = handle.node.lock_open();
-        assert!(state.opens > 0, "a file is closed as often as it was opened");
+        assert!(state.opens > 0, "opens and closes are paired");
         state.opens -= 1;
         if state.opens == 0 {
             state.serving = None;

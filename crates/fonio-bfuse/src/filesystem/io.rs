@@ -1,4 +1,4 @@
-//! Reads, writes, and makes data durable.
+//! Reads, writes and syncs.
 
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
@@ -21,15 +21,15 @@ impl FileSystem {
         self.statistics.read_bytes.add(bytes as u64);
         let out = out.get_mut(..bytes).ok_or(Errno::INVAL)?;
         let mut done = 0;
-        // The kernel takes a short answer for the end of the file.
+        // The kernel interprets a short reply as the end of the file.
         while done < out.len() {
             let at = offset + done as u64;
             match rustix::io::pread(&handle.file, &mut out[done..], at) {
-                // The pending data lie behind a hole that the file below does not have yet.
+                // The pending data come after a hole that does not exist below yet.
                 Ok(0) if handle.node.pending.end_and_time().is_some_and(|(end, _)| end > at) => {
                     self.buffer.drain(&handle.node.pending);
                 }
-                // The data that were pending during the read are now in the file below.
+                // The data that were pending during the read have now been written below.
                 Ok(0) if self.end_of(&handle)? > at => {}
                 Ok(0) => break,
                 Ok(read) => done += read,
@@ -82,26 +82,26 @@ impl FileSystem {
             write_all(&handle.file, offset, data)?;
             return Ok(data.len());
         }
-        // The bytes before an error count as written; the application gets the error when it writes the rest.
+        // The bytes before an error count as written. The application gets the error when it writes the rest.
         rustix::io::pwrite(&handle.file, data, offset)
     }
 
-    /// The end of the file, pending data included.
+    /// Returns the end of the file, including pending data.
     fn end_of(&self, handle: &Handle) -> Result<u64, Errno> {
         let pending = handle.node.pending.end_and_time();
         let below = rustix::fs::fstat(&handle.file)?.st_size.cast_unsigned();
         Ok(pending.map_or(below, |(end, _)| end.max(below)))
     }
 
-    /// An error of an earlier write of the inode that had been acknowledged.
+    /// Returns an error of an earlier, acknowledged write to the inode.
     fn take_error(&self, handle: &Handle) -> Option<Errno> {
-        let mut seen = handle.seen.lock().expect("no thread panics while it holds what a handle has seen");
+        let mut seen = handle.seen.lock().expect("no thread panics while it holds a handle's error state");
         handle.node.pending.error_for(&mut seen)
     }
 
     pub(super) fn flush(&self, request: &Request<'_>) -> Answer {
         if self.chosen.writeback() {
-            // The kernel has already written all its pages before this request, and need not send it again.
+            // The kernel has already written all its pages, and does not need to send this request again.
             return Err(Errno::NOSYS);
         }
         let handle = self.handle(request.fields().u64()?)?;
@@ -124,8 +124,8 @@ impl FileSystem {
         }
     }
 
-    /// Runs `work`, which changes the content of a file, for the caller. A user's change clears set-user-ID bits, and the
-    /// kernel's inode does not show this.
+    /// Runs `work`, which changes a file's content, as the caller. A user's change clears set-user-ID bits,
+    /// which the kernel's inode does not show.
     fn change(
         &self,
         worker: &mut Worker,
@@ -158,8 +158,8 @@ impl FileSystem {
 
     pub(super) fn seek(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
         if self.chosen.writeback() {
-            // Pages that the kernel has not sent yet are holes below, and the kernel does not send them first. With
-            // `ENOSYS`, it treats everything up to the end as data, which is always correct.
+            // Pages that the kernel has not written yet are holes below, and it does not write them first.
+            // With `ENOSYS`, the kernel treats everything up to the end as data, which is always correct.
             return Err(Errno::NOSYS);
         }
         let mut fields = request.fields();
@@ -184,17 +184,17 @@ impl FileSystem {
         let (mut target, length) = (fields.u64()?, fields.u64()?);
         self.buffer.drain(&from.node.pending);
         self.buffer.drain(&to.node.pending);
-        // The answer has 32 bits for the length.
+        // The reply has 32 bits for the length.
         let length = usize::try_from(length.min(u64::from(u32::MAX) & !0xfff)).unwrap_or(usize::MAX);
         let copied = self.change(worker, request, &to, || {
             rustix::fs::copy_file_range(&from.file, Some(&mut offset), &to.file, Some(&mut target), length)
         })?;
-        let copied = u32::try_from(copied).expect("not more than was asked for");
+        let copied = u32::try_from(copied).expect("at most the requested length");
         Ok(Record::new(out).u32(copied).u32(0).length())
     }
 
-    /// Clears set-user-ID, set-group-ID and capabilities of a file, like a write by an unprivileged user. The kernel asks
-    /// us to do it and ignores the result.
+    /// Clears set-user-ID, set-group-ID and capabilities of a file, like a write by an unprivileged user. The
+    /// kernel requests this and ignores the result.
     pub(super) fn kill_privileges(&self, node: &Node, file: &OwnedFd) -> Result<(), Errno> {
         let mode = Mode::from_raw_mode(rustix::fs::fstat(file)?.st_mode);
         let mut kept = mode - Mode::SUID;
@@ -208,13 +208,12 @@ impl FileSystem {
         }
         match rustix::fs::fremovexattr(file, CAPABILITIES) {
             Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
-            // An append-only file refuses every such change, even of bits that it does not have.
+            // On an append-only file, this change fails even for bits that are not set.
             Err(Errno::PERM) if !has_attribute(file, CAPABILITIES) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
-    /// Changes the length of a file.
     pub(super) fn truncate(&self, node: &Node, handle: Option<&Handle>, length: u64) -> Result<(), Errno> {
         match handle.filter(|handle| handle.writable) {
             Some(handle) => rustix::fs::ftruncate(&handle.file, length),

@@ -1,8 +1,8 @@
-//! The file system: executes each request on the directory below.
+//! The file system: executes each request on the source directory.
 //!
-//! The kernel checks permissions itself (`default_permissions`), or only the user who mounted has access. Therefore the
-//! daemon executes every request with its own identity. Only the creation of files uses the caller's identity, so that they
-//! belong to the caller.
+//! The kernel checks permissions (`default_permissions`), or only the mounting user has access. So the daemon
+//! executes every request with its own identity. Only when it creates a file does it use the caller's
+//! identity, because the file must belong to the caller.
 
 mod attributes;
 mod directory;
@@ -31,7 +31,7 @@ use crate::statistics::Statistics;
 use crate::write_behind::WriteBehind;
 use directory::Directory;
 
-/// The length of an answer, or an error.
+/// The length of a reply, or an error.
 pub(crate) type Answer = Result<usize, Errno>;
 
 /// A mounted directory.
@@ -48,39 +48,37 @@ pub(crate) struct FileSystem {
     /// `/dev/fuse`, for backing files and notifications.
     device: Arc<OwnedFd>,
     pub(crate) descriptors: Descriptors,
-    /// `/proc/self/fd`, through which an `O_PATH` descriptor leads to its file.
+    /// `/proc/self/fd`, to open the files of `O_PATH` descriptors.
     descriptor_links: OwnedFd,
-    /// The device of the root. Inodes of other devices get other numbers, so that they cannot be confused.
+    /// The device of the root. Inodes of other devices get different numbers to avoid collisions.
     root_device: u64,
 }
 
-/// An open file.
 #[derive(Debug)]
 pub(crate) struct Handle {
     number: u64,
     node: Arc<Node>,
     file: Arc<OwnedFd>,
     serving: Serving,
-    /// Whether writes append.
+    /// Whether writes append (`O_APPEND`).
     appends: bool,
-    /// Whether each write must be durable.
+    /// Whether each write must be durable (`O_SYNC`).
     is_sync: bool,
     writable: bool,
-    /// The errors of the inode that this handle has received.
+    /// The inode's errors that this handle has received.
     seen: Mutex<Seen>,
-    /// The last change of which the kernel was notified, in nanoseconds, for a passed-through file that can
-    /// change without the kernel's inode.
+    /// The time of the last change reported to the kernel, in nanoseconds; only for a passed-through file
+    /// that can change without the kernel's inode.
     changed: Option<AtomicI64>,
 }
 
-/// The state of a thread that serves requests.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) identity: Identity,
 }
 
 impl FileSystem {
-    /// Creates the file system over the directory `root` (`O_PATH`).
+    /// Creates the file system for the directory `root` (`O_PATH`).
     ///
     /// # Errors
     /// If `/proc` is not mounted, or the attributes of the root cannot be read.
@@ -114,8 +112,8 @@ impl FileSystem {
         })
     }
 
-    /// Serves one request: writes the records of the answer into `out` and returns their length; `None` if the kernel
-    /// expects no answer.
+    /// Serves a request: writes the reply into `out` and returns its length; `None` if the kernel expects no
+    /// reply.
     pub(crate) fn serve(&self, worker: &mut Worker, request: &Request<'_>, out: &mut [u8]) -> Option<Answer> {
         let started = Instant::now();
         let answer = self.dispatch(worker, request, out);
@@ -171,13 +169,13 @@ impl FileSystem {
                 self.buffer.drain_all();
                 Ok(0)
             }
-            // The kernel handles locks itself; an interrupted request is answered anyway.
+            // The kernel handles locks itself; an interrupted request gets its normal reply.
             Opcode::Statx | Opcode::Init | Opcode::Interrupt | Opcode::Unknown => Err(Errno::NOSYS),
         }
     }
 
     fn node(&self, id: u64) -> Result<Arc<Node>, Errno> {
-        // The kernel uses only numbers that it has not forgotten.
+        // The kernel uses only IDs that it has not forgotten.
         self.nodes.get(id).ok_or(Errno::STALE)
     }
 
@@ -189,7 +187,7 @@ impl FileSystem {
         self.directories.get(number).ok_or(Errno::BADF)
     }
 
-    /// Opens the file behind a node again.
+    /// Opens a node's file again.
     fn open_below(&self, node: &Node, flags: OFlags) -> Result<OwnedFd, Errno> {
         self.reopen(&node.file, None, flags)
     }
@@ -201,17 +199,17 @@ impl FileSystem {
             .find_one(locked, || rustix::fs::openat(&self.descriptor_links, &link, flags, Mode::empty()))
     }
 
-    /// Number of descriptors that inodes and open files hold.
+    /// Returns the number of descriptors held by inodes and open files.
     pub(crate) fn descriptors_used(&self) -> u64 {
         self.nodes.count() + self.handles.count() + self.directories.count()
     }
 
-    /// Whether the kernel should forget inodes instead of learning about new ones.
+    /// Returns whether the kernel should forget inodes and not get new ones.
     pub(crate) fn is_short_of_descriptors(&self) -> bool {
         self.descriptors.are_short(self.descriptors_used())
     }
 
-    /// Returns the node of the inode behind `file`, found in `parent`, and counts a lookup.
+    /// Returns the node for `file`, which was found in `parent`, and counts a lookup.
     fn know(&self, file: OwnedFd, stat: &Stat, parent: &Node) -> Arc<Node> {
         let node = self.nodes.look_up(file, stat, parent.id);
         if self.is_short_of_descriptors() {
@@ -220,21 +218,21 @@ impl FileSystem {
         node
     }
 
-    /// The last component of the path of a node, which is one of its names.
+    /// Returns the last component of a node's path, which is one of its names.
     pub(crate) fn name_of(&self, node: &Node) -> Option<Vec<u8>> {
         let link = node.file.as_raw_fd().to_string();
         let path = rustix::fs::readlinkat(&self.descriptor_links, &link, Vec::new()).ok()?;
         path.to_bytes().rsplit(|byte| *byte == b'/').next().map(<[u8]>::to_vec)
     }
 
-    /// A path to the node's inode, for system calls that need a path.
+    /// Returns a path to the node's inode, for system calls that need a path.
     fn path_of(node: &Node) -> String {
         format!("/proc/self/fd/{}", node.file.as_raw_fd())
     }
 
-    /// Attributes as applications see them, pending data included.
+    /// Returns the attributes that applications see, including pending data.
     fn attributes(&self, node: &Node) -> Result<Attributes, Errno> {
-        // The buffer is read first: data that leave it meanwhile are then already in the file below.
+        // Reads the buffer first: data that leave the buffer afterwards are then visible below.
         let pending = node.pending.end_and_time();
         let stat = rustix::fs::fstat(&node.file)?;
         Ok(self.overlay(&stat, pending))
@@ -252,14 +250,14 @@ impl FileSystem {
         attributes
     }
 
-    /// `struct fuse_entry_out`.
+    /// Writes a `struct fuse_entry_out`.
     fn write_entry(&self, record: &mut Record<'_>, node: &Node, attributes: &Attributes) {
         let (seconds, nanoseconds) = (self.options.timeout.as_secs(), self.options.timeout.subsec_nanos());
         record.u64(node.id).u64(0).u64(seconds).u64(seconds).u32(nanoseconds).u32(nanoseconds);
         record.attributes(attributes);
     }
 
-    /// Makes the kernel ask for the attributes of a file that has changed below: through a mapping, or by losing
+    /// Invalidates the kernel's attributes of a file that has changed below: through a mapping, or by losing
     /// set-user-ID bits.
     fn tell_change(&self, handle: &Handle) {
         let Some(told) = &handle.changed else { return };
@@ -270,7 +268,7 @@ impl FileSystem {
         }
     }
 
-    /// Makes the kernel ask for the attributes of an inode when it needs them again.
+    /// Invalidates the kernel's cached attributes of an inode.
     fn tell_attributes(&self, node: &Node) {
         let mut message = [0; HEADER_OUT + notify::INVAL_INODE_BYTES];
         let length = message.len() as u32;
@@ -280,7 +278,8 @@ impl FileSystem {
         self.tell(&message);
     }
 
-    /// Sends a notification to the kernel. It fails for inodes that the kernel no longer knows, which is harmless.
+    /// Sends a notification to the kernel. For inodes that the kernel has forgotten it fails, which is
+    /// harmless.
     pub(crate) fn tell(&self, message: &[u8]) {
         let _ = rustix::io::write(&*self.device, message);
     }
@@ -305,7 +304,7 @@ impl FileSystem {
     }
 }
 
-/// The change time of an inode, in nanoseconds since 1970.
+/// Returns the change time of an inode, in nanoseconds since 1970.
 fn change_time(stat: &Stat) -> i64 {
     stat.st_ctime.wrapping_mul(1_000_000_000).wrapping_add(stat.st_ctime_nsec as i64)
 }

@@ -11,7 +11,7 @@ use crate::node::Node;
 use crate::protocol::{Opcode, Record, Request};
 
 impl FileSystem {
-    /// Returns the node behind `name` and its attributes, and counts a lookup.
+    /// Returns the node of `name` and its attributes, and counts a lookup.
     pub(super) fn find(&self, parent: &Node, name: &CStr) -> Result<(Arc<Node>, super::Attributes), Errno> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = || rustix::fs::openat(&parent.file, name, flags, Mode::empty());
@@ -58,7 +58,7 @@ impl FileSystem {
         let (mode, device, umask) = (fields.u32()?, fields.u32()?, fields.u32()?);
         keep_group_bit(worker, mode)?;
         let kind = rustix::fs::FileType::from_raw_mode(mode);
-        // `new_decode_dev` of include/linux/kdev_t.h.
+        // As `new_decode_dev` in include/linux/kdev_t.h.
         let (major, minor) = ((device & 0xf_ff00) >> 8, (device & 0xff) | ((device >> 12) & 0xf_ff00));
         worker.identity.act_as(Self::caller(request), umask, || {
             let device = rustix::fs::makedev(major, minor);
@@ -101,8 +101,8 @@ impl FileSystem {
         };
         let to = self.node(target)?;
         let (name, new_name) = (names.name()?, names.name()?);
-        // Applications replace a file safely by writing a new file and renaming it over the old one. The data must be below
-        // before the name is.
+        // Applications replace a file safely by writing a new file and renaming it over the old one. The data
+        // must be written below before the rename.
         if let Ok(stat) = rustix::fs::statat(&from.file, name, AtFlags::SYMLINK_NOFOLLOW)
             && let Some(node) = self.nodes.find(stat.st_dev, stat.st_ino)
         {
@@ -124,7 +124,7 @@ impl FileSystem {
     }
 }
 
-/// If the new file is to have the set-group-ID bit, the thread needs the capability that keeps it.
+/// Takes the capability that keeps the set-group-ID bit, if a new file gets this bit.
 pub(super) fn keep_group_bit(worker: &mut Worker, mode: u32) -> Result<(), Errno> {
     if mode & Mode::SGID.bits() != 0 { worker.identity.take_back() } else { Ok(()) }
 }

@@ -19,8 +19,8 @@ struct BackingMap {
     padding: u64,
 }
 
-/// Opens another descriptor of the same connection. It has its own queue of answers, so that threads do not contend for one
-/// lock.
+/// Opens another descriptor of the same connection. It has its own queue of pending replies, so threads do
+/// not contend for one lock.
 ///
 /// # Errors
 /// Errors of the kernel.
@@ -28,13 +28,12 @@ pub(crate) fn clone_device(session: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     use rustix::fs::{Mode, OFlags};
     let device = rustix::fs::open("/dev/fuse", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
     let original = session.as_raw_fd();
-    // SAFETY: the request reads one u32 through the pointer, which lives across the call.
+    // SAFETY: the ioctl reads one u32 through the pointer, which is valid during the call.
     let outcome = unsafe { libc::ioctl(device.as_raw_fd(), CLONE, &raw const original) };
     if outcome < 0 { Err(io::Error::last_os_error()) } else { Ok(device) }
 }
 
-/// A file of the source that is registered as a backing file of the connection. It is deregistered when this value is
-/// dropped.
+/// A source file registered as a backing file of the connection. Dropping this value deregisters it.
 #[derive(Debug)]
 pub(crate) struct Backing {
     device: Arc<OwnedFd>,
@@ -42,15 +41,15 @@ pub(crate) struct Backing {
 }
 
 impl Backing {
-    /// Registers `file`. The calling thread needs `CAP_SYS_ADMIN`; the kernel uses the thread's current credentials for all
-    /// writes to this file.
+    /// Registers `file`. The calling thread needs `CAP_SYS_ADMIN`. The kernel uses the thread's current
+    /// credentials for all writes to this file.
     ///
     /// # Errors
     /// `EPERM` without the capability, `ELOOP` if the source is on a stacked file system, `EOPNOTSUPP` if the kernel was
     /// built without passthrough.
     pub(crate) fn open(device: &Arc<OwnedFd>, file: BorrowedFd<'_>) -> io::Result<Self> {
         let map = BackingMap { fd: file.as_raw_fd(), flags: 0, padding: 0 };
-        // SAFETY: the request reads one `fuse_backing_map` through the pointer, which lives across the call.
+        // SAFETY: the ioctl reads one `fuse_backing_map` through the pointer, which is valid during the call.
         let id = unsafe { libc::ioctl(device.as_raw_fd(), BACKING_OPEN, &raw const map) };
         if id < 0 {
             return Err(io::Error::last_os_error());
@@ -58,7 +57,7 @@ impl Backing {
         Ok(Self { device: Arc::clone(device), id })
     }
 
-    /// Its positive number, for the answer to an open.
+    /// Returns its positive ID, for the reply to an open.
     pub(crate) fn id(&self) -> i32 {
         self.id
     }
@@ -67,8 +66,8 @@ impl Backing {
 impl Drop for Backing {
     fn drop(&mut self) {
         let id = self.id.cast_unsigned();
-        // If the connection has ended, the kernel has released its backing files already.
-        // SAFETY: the request reads one u32 through the pointer, which lives across the call.
+        // If the connection has ended, the kernel has already released its backing files. SAFETY: the ioctl
+        // reads one u32 through the pointer, which is valid during the call.
         let _ = unsafe { libc::ioctl(self.device.as_fd().as_raw_fd(), BACKING_CLOSE, &raw const id) };
     }
 }

@@ -11,7 +11,7 @@ use rustix::mount::{MountFlags, OpenTreeFlags, open_tree};
 pub(crate) struct AccessTimes(u64);
 
 impl AccessTimes {
-    /// From the flags of `mount(2)`; `None` if they contain no rule.
+    /// Converts flags of `mount(2)`; `None` if they contain no rule.
     pub(crate) fn of(flags: MountFlags) -> Option<Self> {
         let kinds = [
             (MountFlags::NOATIME, libc::MOUNT_ATTR_NOATIME),
@@ -25,8 +25,8 @@ impl AccessTimes {
     }
 }
 
-/// Clones `dir` and the mounts below it, with these rules for access times, as an `O_PATH` descriptor. The clone is in no
-/// mount namespace, and disappears when it is no longer used.
+/// Clones `dir` and its submounts with these access-time rules, and returns an `O_PATH` descriptor. The clone
+/// is not in any mount namespace, and disappears after its last use.
 ///
 /// # Errors
 /// If the process is not root, or before Linux 5.12.
@@ -40,7 +40,7 @@ pub(crate) fn with_access_times(dir: &Path, times: AccessTimes) -> io::Result<Ow
         propagation: 0,
         userns_fd: 0,
     };
-    // SAFETY: the kernel reads one `struct mount_attr` and an empty path; both outlive the call.
+    // SAFETY: the kernel reads one `struct mount_attr` and an empty path; both are valid during the call.
     let outcome = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,

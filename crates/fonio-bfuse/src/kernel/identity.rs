@@ -1,7 +1,9 @@
-//! The identity of a thread towards the file system below. Linux has user, group, capabilities and umask per thread; glibc
-//! changes them for the whole process, so this module makes the system calls directly.
+//! The identity of a thread for operations on the source. Linux has user, group, capabilities and umask per
+//! thread, but glibc changes them for the whole process. So this module uses system calls directly.
 
 use std::io;
+
+use super::process::checked;
 
 /// Capabilities, by their number in `include/uapi/linux/capability.h`.
 const CAP_DAC_OVERRIDE: u32 = 1;
@@ -13,12 +15,11 @@ const CAP_MKNOD: u32 = 27;
 /// `_LINUX_CAPABILITY_VERSION_3`.
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
 
-/// The identity of a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
     pub(crate) uid: u32,
     pub(crate) gid: u32,
-    /// The only supplementary group that matters: that of the parent directory, if the caller is a member.
+    /// The group of the parent directory, if it is a supplementary group of the caller.
     pub(crate) group: Option<u32>,
 }
 
@@ -29,7 +30,7 @@ struct CapabilityHeader {
     pid: i32,
 }
 
-/// `struct __user_cap_data_struct`; the kernel takes two, for capabilities 0 to 31 and 32 to 63.
+/// `struct __user_cap_data_struct`; the kernel uses two, for capabilities 0 to 31 and 32 to 63.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct CapabilityWords {
@@ -41,39 +42,35 @@ struct CapabilityWords {
 /// The identity of a thread that serves requests. The value must stay on the thread that created it.
 #[derive(Debug)]
 pub(crate) struct Identity {
-    /// Without privilege, the thread cannot change its identity: it acts as the user who mounted.
+    /// Whether the thread can change its identity; otherwise it acts as the mounting user.
     is_root: bool,
-    /// All permitted capabilities except `CAP_SYS_RESOURCE`, so that quotas apply to our writes.
+    /// All permitted capabilities except `CAP_SYS_RESOURCE`: quotas must apply to our writes.
     capabilities: [CapabilityWords; 2],
-    /// The effective capabilities; unknown after the kernel changed them together with the user.
+    /// The effective capabilities; unknown after the kernel changed them with the user.
     effective: Option<u32>,
     umask: u32,
 }
 
 impl Identity {
-    /// Gives the calling thread an identity of its own.
+    /// Gives the calling thread its own identity.
     ///
     /// # Errors
     /// Errors of the kernel, if the thread cannot have its own umask or drop a capability.
     pub(crate) fn of_this_thread() -> io::Result<Self> {
-        // SAFETY: no memory is passed; the mask and working directory of this thread become its own.
-        if unsafe { libc::unshare(libc::CLONE_FS) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        // SAFETY: no memory is passed; the thread gets its own umask and working directory.
+        checked(unsafe { libc::unshare(libc::CLONE_FS) })?;
         // SAFETY: no memory is passed.
         let umask = unsafe { libc::umask(0o022) };
         // SAFETY: as above; this restores the previous umask.
         unsafe { libc::umask(umask) };
         let mut capabilities = [CapabilityWords::default(); 2];
         let header = CapabilityHeader { version: CAPABILITY_VERSION, pid: 0 };
-        // SAFETY: the kernel reads the header and writes two words sets, as version 3 says.
-        if unsafe { libc::syscall(libc::SYS_capget, &raw const header, capabilities.as_mut_ptr()) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        // SAFETY: the kernel reads the header and writes two sets of words, as in version 3.
+        checked(unsafe { libc::syscall(libc::SYS_capget, &raw const header, capabilities.as_mut_ptr()) })?;
         let is_root = rustix::process::geteuid().is_root();
         let mut identity = Self { is_root, capabilities, effective: None, umask };
         if identity.is_root {
-            // The permitted set, because the parent thread may just have reduced its effective set.
+            // Starts from the permitted set, because the parent thread may have reduced its effective set.
             for words in &mut identity.capabilities {
                 words.effective = words.permitted;
             }
@@ -83,12 +80,12 @@ impl Identity {
         Ok(identity)
     }
 
-    /// Runs `work` as `caller` with the umask `umask`: new files belong to the caller, and the directory's default ACL
-    /// applies. The kernel has already checked the caller's permissions, so they are not checked again; the caller's other
-    /// groups and capabilities are not known here.
+    /// Runs `work` as `caller` with the umask `umask`: new files belong to the caller, and the directory's
+    /// default ACL applies. Permissions are not checked again, because the kernel has already checked them,
+    /// and the caller's other groups and capabilities are unknown here.
     ///
     /// # Errors
-    /// Those of `work`, and `EPERM` if the thread cannot take the identity.
+    /// Errors of `work`, and `EPERM` if the thread cannot take the identity.
     pub(crate) fn act_as<T>(
         &mut self,
         caller: Caller,
@@ -147,11 +144,11 @@ impl Identity {
     }
 
     /// Runs `work` without the capability that keeps set-user-ID bits, and leaves the thread without it (see
-    /// [`Identity::take_back`]). A backing file that is registered in this way loses these bits when it is written, as with
-    /// any user.
+    /// [`Identity::take_back`]). A backing file registered by `work` loses these bits when it is written, as
+    /// for any user.
     ///
     /// # Errors
-    /// Those of `work`, and of the kernel.
+    /// Errors of `work` and of the kernel.
     pub(crate) fn without_keeping_privileges<T>(
         &mut self,
         work: impl FnOnce() -> io::Result<T>,
@@ -163,7 +160,7 @@ impl Identity {
         work()
     }
 
-    /// No system call if nothing changes: most requests need the same capabilities.
+    /// Sets the effective capabilities. Skips the system call if they are unchanged, as for most requests.
     fn set_effective(&mut self, effective: u32) -> io::Result<()> {
         if self.effective == Some(effective) {
             return Ok(());
@@ -171,22 +168,20 @@ impl Identity {
         let mut words = self.capabilities;
         words[0].effective = effective;
         let header = CapabilityHeader { version: CAPABILITY_VERSION, pid: 0 };
-        // SAFETY: the kernel reads the header and two sets of words, as version 3 says.
-        if unsafe { libc::syscall(libc::SYS_capset, &raw const header, words.as_ptr()) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        // SAFETY: the kernel reads the header and two sets of words, as in version 3.
+        checked(unsafe { libc::syscall(libc::SYS_capset, &raw const header, words.as_ptr()) })?;
         self.effective = Some(effective);
         Ok(())
     }
 }
 
-/// The capabilities that the kernel removes from a thread whose file-system user is no longer root: the lower word of
+/// The capabilities that a thread loses when its file-system user changes from root: the lower word of
 /// `CAP_FS_MASK` in `include/linux/capability.h`.
 const FILE_SYSTEM_CAPABILITIES: u32 = 0b1_1111 | 1 << 9 | 1 << 27;
 
 fn set_file_system_ids(uid: u32, gid: u32) {
-    // These two return the old identity and cannot fail for a thread with CAP_SETUID and CAP_SETGID.
-    // SAFETY: no memory is passed. The group goes first: without the user's privilege it could not be set.
+    // These two calls return the old identity and cannot fail with CAP_SETUID and CAP_SETGID. The group is
+    // first, because it cannot be set after the user's privilege is lost. SAFETY: no memory is passed.
     unsafe {
         libc::syscall(libc::SYS_setfsgid, gid);
         libc::syscall(libc::SYS_setfsuid, uid);
@@ -194,7 +189,7 @@ fn set_file_system_ids(uid: u32, gid: u32) {
 }
 
 fn set_groups(groups: &[u32]) -> rustix::io::Result<()> {
-    // SAFETY: the kernel reads `groups.len()` ids. Unlike glibc's function, the system call affects only this
+    // SAFETY: the kernel reads `groups.len()` IDs. Unlike glibc's function, the system call affects only this
     // thread.
     let outcome = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
     if outcome == 0 { Ok(()) } else { Err(rustix::io::Errno::PERM) }

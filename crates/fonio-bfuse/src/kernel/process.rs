@@ -1,4 +1,4 @@
-//! System calls that concern the process: limits of open files, locked memory, no recursion of I/O, scheduling; and early
+//! System calls for the process: open-file limit, locked memory, I/O recursion, scheduling, and early
 //! write-back.
 
 use std::io;
@@ -8,8 +8,8 @@ use std::time::Duration;
 /// `PR_SET_IO_FLUSHER`, since Linux 5.6.
 const SET_IO_FLUSHER: libc::c_int = 57;
 
-/// The error of a system call that returned something other than 0.
-fn checked<T: PartialEq + Default>(outcome: T) -> io::Result<()> {
+/// Returns the system call's error if the result is not 0.
+pub(super) fn checked<T: PartialEq + Default>(outcome: T) -> io::Result<()> {
     if outcome == T::default() { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -18,15 +18,15 @@ fn checked<T: PartialEq + Default>(outcome: T) -> io::Result<()> {
 pub(crate) struct ProcessUse {
     pub(crate) user: Duration,
     pub(crate) system: Duration,
-    /// Context switches because the process waited.
+    /// Voluntary context switches: the process waited.
     pub(crate) switches_voluntary: u64,
-    /// Context switches because the kernel took the processor away.
+    /// Involuntary context switches: the kernel preempted the process.
     pub(crate) switches_involuntary: u64,
 }
 
-/// The resources used by this process, all threads together.
+/// Returns the resources used by all threads of this process.
 pub(crate) fn process_use() -> ProcessUse {
-    // SAFETY: `rusage` is plain numbers, for which zero is a value.
+    // SAFETY: `rusage` consists of numbers, for which zero is valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: the kernel writes one `rusage` through the pointer.
     if unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) } != 0 {
@@ -44,7 +44,7 @@ pub(crate) fn process_use() -> ProcessUse {
     }
 }
 
-/// Raises the limit of open files to `wanted`, or as far as the kernel allows, and returns the limit.
+/// Raises the open-file limit to `wanted`, or else to the kernel's maximum, and returns the limit.
 pub(crate) fn raise_open_files(wanted: Option<u64>) -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let system = std::fs::read_to_string("/proc/sys/fs/nr_open").ok();
@@ -53,7 +53,7 @@ pub(crate) fn raise_open_files(wanted: Option<u64>) -> u64 {
     if setrlimit(Resource::Nofile, all).is_err() {
         let found = getrlimit(Resource::Nofile);
         let within = Rlimit { current: found.maximum, maximum: found.maximum };
-        // If even this fails, a user keeps the current limit.
+        // If this fails too, the current limit stays.
         let _ = setrlimit(Resource::Nofile, within);
     }
     let found = getrlimit(Resource::Nofile);
@@ -68,44 +68,43 @@ pub(crate) fn raise_open_files(wanted: Option<u64>) -> u64 {
     }
 }
 
-/// Starts the write-back of dirty pages in the `length` bytes from `offset`. Waits until the device has accepted the
-/// requests, not until they are complete.
+/// Starts the write-back of dirty pages in the `length` bytes from `offset`. Waits until the requests are
+/// issued, not until they complete.
 ///
 /// # Errors
 /// If the file cannot be written back. Later errors are returned when the file is synced.
 pub(crate) fn start_writing(file: impl AsFd, offset: u64, length: u64) -> io::Result<()> {
     let signed = |value: u64| i64::try_from(value).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
     let (descriptor, flags) = (file.as_fd().as_raw_fd(), libc::SYNC_FILE_RANGE_WRITE);
-    // SAFETY: it takes a descriptor, which is open meanwhile, and numbers.
+    // SAFETY: the arguments are numbers and a descriptor, which is open during the call.
     checked(unsafe { libc::sync_file_range(descriptor, signed(offset)?, signed(length)?, flags) })
 }
 
-/// A scheduling policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Policy {
     /// `SCHED_OTHER`, the default.
     Other,
-    /// `SCHED_IDLE`: the thread runs only if no other thread wants the CPU.
+    /// `SCHED_IDLE`: the thread runs only if no other thread needs the CPU.
     Idle,
 }
 
-/// Sets the policy of thread number `thread` of this process.
+/// Sets the policy of the thread with ID `thread`.
 ///
 /// # Errors
-/// Errors of the kernel, if the thread has ended, or if an unprivileged user may not return to the default.
+/// If the thread has ended, or if an unprivileged user may not return to the default.
 pub(crate) fn set_policy(thread: i32, policy: Policy) -> io::Result<()> {
     let number = match policy {
         Policy::Other => libc::SCHED_OTHER,
         Policy::Idle => libc::SCHED_IDLE,
     };
-    // The kernel's `sched_param`. musl has no `sched_setscheduler`, and another `sched_param`.
+    // The kernel's `sched_param`. musl has no `sched_setscheduler`, and its `sched_param` differs.
     let priority: libc::c_int = 0;
-    // SAFETY: the kernel reads one `int` through the pointer, which lives across the call.
+    // SAFETY: the kernel reads one `int` through the pointer, which is valid during the call.
     checked(unsafe { libc::syscall(libc::SYS_sched_setscheduler, thread, number, &raw const priority) })
 }
 
-/// Forbids the kernel to free memory for this thread by writing back through a FUSE file system: this could be our own
-/// mount, and the thread would wait for itself.
+/// Stops the kernel from reclaiming memory for this thread through a FUSE file system. If this were our own
+/// mount, the thread would wait for itself.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_RESOURCE`.
@@ -114,21 +113,21 @@ pub(crate) fn forbid_io_recursion() -> io::Result<()> {
     checked(unsafe { libc::prctl(SET_IO_FLUSHER, 1, 0, 0, 0) })
 }
 
-/// Locks `memory` until the process ends, because swapping it out could go through our own mount.
+/// Locks `memory` until the process ends: its swap file could be on our own mount.
 ///
 /// # Errors
 /// `ENOMEM` or `EPERM` if the user's limit of locked memory is lower.
 pub(crate) fn lock_memory(memory: &[u8]) -> io::Result<()> {
-    // SAFETY: the range is that of a live slice; locking changes nothing of its content.
+    // SAFETY: the range is a valid slice; locking does not change its content.
     checked(unsafe { libc::mlock(memory.as_ptr().cast(), memory.len()) })
 }
 
-/// Requests large pages for `memory`, which begins and ends at boundaries of large pages.
+/// Requests huge pages for `memory`, which must be aligned to huge pages.
 ///
 /// # Errors
-/// Errors of the kernel, if it has no large pages.
+/// If the kernel does not support huge pages.
 pub(crate) fn ask_for_huge_pages(memory: &[u8]) -> io::Result<()> {
     let start = memory.as_ptr().cast_mut().cast();
-    // SAFETY: the range is that of a live slice; which pages lie behind it changes nothing of its content.
+    // SAFETY: the range is a valid slice; the page size does not change its content.
     checked(unsafe { libc::madvise(start, memory.len(), libc::MADV_HUGEPAGE) })
 }

@@ -1,9 +1,10 @@
-//! FUSE over io_uring, since Linux 6.14 (`include/uapi/linux/fuse.h`, `Documentation/filesystems/fuse-io-uring.rst`): one
-//! system call sends an answer and waits for the next request, on the caller's CPU.
+//! FUSE over io_uring, since Linux 6.14 (`include/uapi/linux/fuse.h`,
+//! `Documentation/filesystems/fuse-io-uring.rst`): one system call sends a reply and waits for the next
+//! request, on the caller's CPU.
 //!
-//! The kernel has a queue for each CPU. An entry of a queue is memory of the daemon; the kernel copies a request into it
-//! and reads the answer from it. Each [`Entry`] has its own ring, so that each thread of a CPU can serve a request at the
-//! same time. The kernel gives the next request to the thread that came back last.
+//! The kernel has a queue for each CPU. A queue entry is memory of the daemon: the kernel copies a request
+//! into it and reads the reply from it. Each [`Entry`] has its own ring, so the threads of a CPU can serve
+//! requests concurrently. The kernel gives the next request to the thread that became idle last.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -17,15 +18,14 @@ use crate::protocol::HEADER_OUT;
 const REGISTER: u32 = 1;
 /// `FUSE_IO_URING_CMD_COMMIT_AND_FETCH`.
 const COMMIT_AND_FETCH: u32 = 2;
-/// Offset of `len` in `struct io_uring_sqe`, which the crate does not set for commands.
+/// Offset of `len` in `struct io_uring_sqe`. The io_uring crate does not set this field for commands.
 const LENGTH_AT: usize = 24;
 
 /// `struct fuse_uring_req_header`.
 #[repr(C, align(8))]
 struct Headers {
-    /// First `struct fuse_in_header` of the request, then `struct fuse_out_header` of the answer.
+    /// The request's `struct fuse_in_header`, replaced by the reply's `struct fuse_out_header`.
     header: [u8; 128],
-    /// The record of the opcode.
     record: [u8; 128],
     /// `struct fuse_uring_ent_in_out`.
     flags: u64,
@@ -40,10 +40,10 @@ pub(crate) struct Entry {
     ring: IoUring<Entry128, cqueue::Entry>,
     device: i32,
     queue: u16,
-    /// These do not move while they are registered.
+    /// Boxed, because registered memory must not move.
     headers: Box<Headers>,
     payload: Box<[u8]>,
-    /// The command that the next call submits.
+    /// The command for the next submission.
     command: u32,
 }
 
@@ -51,19 +51,19 @@ pub(crate) struct Entry {
 pub(crate) struct Parts<'a> {
     pub(crate) header: &'a [u8],
     pub(crate) record: &'a [u8],
-    /// The complete memory for the payload; the payload is its first [`Parts::payload_bytes`] bytes.
+    /// The memory for payloads; the current payload is its first [`Parts::payload_bytes`] bytes.
     pub(crate) payload: &'a mut [u8],
     pub(crate) payload_bytes: usize,
 }
 
 impl Entry {
-    /// Allocates memory for the queue of CPU number `queue` of the connection behind `device`, with room for a payload of
+    /// Allocates an entry for the queue of CPU `queue` of `device`'s connection, with room for a payload of
     /// `payload_bytes`. It belongs to the calling thread.
     ///
     /// # Errors
     /// If the kernel cannot create a ring.
     pub(crate) fn new(device: BorrowedFd<'_>, queue: u16, payload_bytes: usize) -> io::Result<Self> {
-        // The kernel copies requests only while this thread waits for them.
+        // With these flags, the kernel copies requests only while this thread waits for them.
         let ring = IoUring::builder().setup_single_issuer().setup_defer_taskrun().build(1)?;
         let headers = Box::new(Headers {
             header: [0; 128],
@@ -78,10 +78,10 @@ impl Entry {
         Ok(Self { ring, device: device.as_raw_fd(), queue, headers, payload, command: REGISTER })
     }
 
-    /// Sends the answer to the previous request, if there was one, and waits for the next.
+    /// Sends the reply to the previous request, if any, and waits for the next request.
     ///
     /// # Errors
-    /// `ENOTCONN` if the connection has ended; the error of the kernel if it rejects the memory.
+    /// `ENOTCONN` if the connection has ended, or the kernel's error if it rejects the memory.
     pub(crate) fn next(&mut self) -> io::Result<Parts<'_>> {
         let places = [
             libc::iovec {
@@ -90,7 +90,7 @@ impl Entry {
             },
             libc::iovec { iov_base: self.payload.as_mut_ptr().cast(), iov_len: self.payload.len() },
         ];
-        // `struct fuse_uring_cmd_req`: flags, the request that is answered, the queue.
+        // `struct fuse_uring_cmd_req`: flags, the replied request, the queue.
         let mut command = [0; 80];
         command[8..16].copy_from_slice(&self.headers.commit_id.to_ne_bytes());
         command[16..18].copy_from_slice(&self.queue.to_ne_bytes());
@@ -99,11 +99,11 @@ impl Entry {
             .addr(Some(places.as_ptr().expose_provenance() as u64))
             .build();
         let pieces: u32 = if self.command == REGISTER { 2 } else { 0 };
-        // SAFETY: an entry is 128 bytes in the kernel's layout, in which these four are the length.
+        // SAFETY: an entry has 128 bytes in the kernel's layout; these four bytes are the length.
         unsafe { (&raw mut entry).cast::<u8>().add(LENGTH_AT).cast::<u32>().write_unaligned(pieces) };
-        // SAFETY: `places` lives until the kernel has read it, which it does before `submit` returns. The
-        // memory that they name lives as long as `self`, whose ring is closed first, and nothing refers to it
-        // until an answer has come.
+        // SAFETY: the kernel reads `places` before `submit` returns. The memory that they refer to lives as
+        // long as `self`, whose ring is closed first. It is not accessed until the kernel completes the
+        // command.
         unsafe { self.ring.submission().push(&entry) }.map_err(|_| io::ErrorKind::QuotaExceeded)?;
         loop {
             match self.ring.submit_and_wait(1) {
@@ -128,19 +128,19 @@ impl Entry {
         })
     }
 
-    /// The payload, for the answer.
+    /// Returns the payload, to write the reply.
     pub(crate) fn payload(&mut self) -> &mut [u8] {
         &mut self.payload
     }
 
-    /// Sets the answer that [`Entry::next`] sends: the first `bytes` bytes of the payload, under `header`.
+    /// Sets the reply for [`Entry::next`]: `header` and the first `bytes` bytes of the payload.
     pub(crate) fn answer(&mut self, header: &[u8; HEADER_OUT], bytes: usize) {
         self.headers.header[..HEADER_OUT].copy_from_slice(header);
-        self.headers.payload_bytes = u32::try_from(bytes).expect("an answer is shorter than 4 GiB");
+        self.headers.payload_bytes = u32::try_from(bytes).expect("a reply is shorter than 4 GiB");
     }
 }
 
-/// Whether this process may create io_uring rings; a container may forbid them.
+/// Returns whether this process may create io_uring rings; containers may forbid them.
 pub(crate) fn has_rings() -> bool {
     IoUring::<Entry128, cqueue::Entry>::builder().setup_single_issuer().setup_defer_taskrun().build(1).is_ok()
 }

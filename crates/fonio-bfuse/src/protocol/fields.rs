@@ -1,8 +1,8 @@
-//! Reads numbers and names in sequence.
+//! Reads the numbers and names of a record in sequence.
 
 use std::ffi::CStr;
 
-/// The bytes end before the expected value.
+/// The record is too short for the expected value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
@@ -53,7 +53,6 @@ impl<'a> Fields<'a> {
         Ok(name)
     }
 
-    /// Reads the next `bytes` bytes.
     pub(crate) fn bytes(&mut self, bytes: usize) -> Result<&'a [u8], Malformed> {
         let (first, rest) = self.rest.split_at_checked(bytes).ok_or(Malformed)?;
         self.rest = rest;

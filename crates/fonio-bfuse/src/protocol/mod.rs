@@ -1,8 +1,8 @@
-//! The FUSE protocol, version 7, as `include/uapi/linux/fuse.h` defines it: small records of native-endian numbers at fixed
-//! offsets.
+//! The FUSE protocol, version 7 (`include/uapi/linux/fuse.h`): small records of native-endian numbers at
+//! fixed offsets.
 //!
-//! A request consists of a header, the fixed record of its opcode, and a payload (names, data). The transport passes these
-//! three parts separately, as io_uring delivers them; over `/dev/fuse` they are adjacent.
+//! A request consists of a header, the fixed record of its opcode, and a payload (names, data). The three
+//! parts are kept separately, as io_uring delivers them; over `/dev/fuse` they are adjacent.
 
 mod fields;
 mod opcode;
@@ -12,7 +12,7 @@ pub(crate) use fields::{Fields, Malformed};
 pub(crate) use opcode::Opcode;
 pub(crate) use reply::{Attributes, Record, attributes_of};
 
-/// Our version of the protocol. The kernel uses the lower of its own and ours.
+/// Our major version of the protocol. The kernel uses the lower of its version and ours.
 pub(crate) const MAJOR: u32 = 7;
 /// The first minor version in which `fuse_init_out` has the fields that we set.
 pub(crate) const MINOR: u32 = 42;
@@ -21,10 +21,10 @@ pub(crate) const MINOR: u32 = 42;
 pub(crate) const HEADER_IN: usize = 40;
 /// Size of `struct fuse_out_header`.
 pub(crate) const HEADER_OUT: usize = 16;
-/// The node id of the mount's root.
+/// The node ID of the mount's root.
 pub(crate) const ROOT_ID: u64 = 1;
 
-/// Features of both sides: the bits of `flags` and `flags2` of `FUSE_INIT`, as one number.
+/// Feature bits: `flags` and `flags2` of `FUSE_INIT`, as one number.
 pub(crate) mod init {
     pub(crate) const ASYNC_READ: u64 = 1;
     pub(crate) const ATOMIC_O_TRUNC: u64 = 1 << 3;
@@ -45,7 +45,7 @@ pub(crate) mod init {
     pub(crate) const OVER_IO_URING: u64 = 1 << 41;
 }
 
-/// Bits of the answer to an open.
+/// Bits of the reply to an open.
 pub(crate) mod open {
     pub(crate) const DIRECT_IO: u32 = 1 << 0;
     pub(crate) const KEEP_CACHE: u32 = 1 << 1;
@@ -54,20 +54,20 @@ pub(crate) mod open {
     pub(crate) const PASSTHROUGH: u32 = 1 << 7;
 }
 
-/// Notifications, which we send without a request.
+/// Notifications that we send without a request.
 pub(crate) mod notify {
-    /// Invalidates attributes: `struct fuse_notify_inval_inode_out`; an offset below 0 keeps cached data.
+    /// Invalidates attributes: `struct fuse_notify_inval_inode_out`; a negative offset keeps cached data.
     pub(crate) const INVAL_INODE: u32 = 2;
     pub(crate) const INVAL_INODE_BYTES: usize = 24;
-    /// Invalidates a name: `struct fuse_notify_inval_entry_out`, and the name with its zero byte.
+    /// Invalidates a name: `struct fuse_notify_inval_entry_out`, then the name with its zero byte.
     pub(crate) const INVAL_ENTRY: u32 = 3;
     pub(crate) const INVAL_ENTRY_BYTES: usize = 16;
-    /// Makes the kernel forget unused inodes: `struct fuse_notify_prune_out`, and their node ids.
+    /// Makes the kernel forget unused inodes: `struct fuse_notify_prune_out`, then their node IDs.
     pub(crate) const PRUNE: u32 = 9;
     pub(crate) const PRUNE_BYTES: usize = 16;
 }
 
-/// `FUSE_OPEN_KILL_SUIDGID`, a bit of a request to open.
+/// `FUSE_OPEN_KILL_SUIDGID`, a bit of open requests.
 pub(crate) const OPEN_KILL_SUIDGID: u32 = 1;
 /// `FUSE_WRITE_CACHE`: the kernel writes back a page, with any handle of the file.
 pub(crate) const WRITE_CACHE: u32 = 1;
@@ -79,7 +79,7 @@ pub(crate) const FSYNC_DATA_ONLY: u32 = 1;
 pub(crate) const SETXATTR_ACL_KILL_SGID: u32 = 1;
 /// `FUSE_GETATTR_FH`.
 pub(crate) const GETATTR_HANDLE: u32 = 1;
-/// `FUSE_EXT_GROUPS`, the type of the extension that holds a supplementary group.
+/// `FUSE_EXT_GROUPS`, the type of the extension with a supplementary group.
 pub(crate) const EXTENSION_GROUPS: u32 = 32;
 
 /// The fields that a `FUSE_SETATTR` changes.
@@ -99,10 +99,9 @@ pub(crate) mod setattr {
 /// `struct fuse_in_header`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Header {
-    /// Length of the complete request.
     pub(crate) length: u32,
     pub(crate) opcode: u32,
-    /// Number of the request, which the answer repeats.
+    /// Number of the request, repeated in the reply.
     pub(crate) unique: u64,
     pub(crate) node: u64,
     pub(crate) uid: u32,
@@ -130,12 +129,10 @@ impl Header {
     }
 }
 
-/// The three parts of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     pub(crate) header: Header,
     pub(crate) opcode: Opcode,
-    /// The record of the opcode.
     pub(crate) record: &'a [u8],
     /// Names, data, extensions.
     pub(crate) payload: &'a [u8],
@@ -145,7 +142,7 @@ impl<'a> Request<'a> {
     /// Splits the bytes that `/dev/fuse` delivers.
     ///
     /// # Errors
-    /// If there are fewer bytes than the header says or the opcode needs.
+    /// If there are fewer bytes than the header states or the opcode needs.
     pub(crate) fn split(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let header = Header::read(bytes)?;
         let body = bytes.get(HEADER_IN..header.length as usize).ok_or(Malformed)?;
@@ -154,17 +151,17 @@ impl<'a> Request<'a> {
         Ok(Self { header, opcode, record, payload })
     }
 
-    /// The fields of the opcode's record.
+    /// Returns the fields of the opcode's record.
     pub(crate) fn fields(&self) -> Fields<'a> {
         Fields::new(self.record)
     }
 
-    /// The names and data.
     pub(crate) fn payload_fields(&self) -> Fields<'a> {
         Fields::new(self.payload)
     }
 
-    /// The supplementary group of a creation: that of the parent directory, if the caller is a member.
+    /// Returns the supplementary group of a create request: the parent directory's group, if the caller is a
+    /// member.
     pub(crate) fn supplementary_group(&self) -> Option<u32> {
         let start = self.payload.len().checked_sub(self.header.extension_bytes)?;
         let mut rest = self.payload.get(start..)?;

@@ -2,7 +2,7 @@
 
 macro_rules! opcodes {
     ($($opcode:ident $number:literal $record_bytes:literal $name:literal)*) => {
-        /// An opcode. After `ENOSYS`, the kernel stops sending an unknown one.
+        /// An opcode. After a reply of `ENOSYS`, the kernel stops sending an unknown opcode.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub(crate) enum Opcode {
@@ -10,7 +10,7 @@ macro_rules! opcodes {
             Unknown,
         }
 
-        /// Opcode, its number, the length of its record, its name in lower case.
+        /// Each opcode with its number, the length of its record, and its name in lower case.
         const OPCODES: &[(Opcode, u32, usize, &str)] = &[
             $((Opcode::$opcode, $number, $record_bytes, $name),)*
             (Opcode::Unknown, u32::MAX, 0, "unknown"),
@@ -18,7 +18,7 @@ macro_rules! opcodes {
     };
 }
 
-// Opcode, its number, the length of its record, its name.
+// Opcode, number, length of the record, name.
 opcodes! {
     Lookup 1 0 "lookup"
     Forget 2 8 "forget"
@@ -79,24 +79,22 @@ const fn by_number() -> [Opcode; NUMBERS] {
 const BY_NUMBER: [Opcode; NUMBERS] = by_number();
 
 impl Opcode {
-    /// Number of opcodes.
     pub(crate) const COUNT: usize = OPCODES.len();
 
     pub(crate) fn from_number(number: u32) -> Self {
         BY_NUMBER.get(number as usize).copied().unwrap_or(Self::Unknown)
     }
 
-    /// Its position in the statistics.
     pub(crate) fn index(self) -> usize {
         self as usize
     }
 
-    /// Length of the record before names and data.
+    /// Returns the length of the record before names and data.
     pub(crate) fn record_bytes(self) -> usize {
         OPCODES[self.index()].2
     }
 
-    /// All opcodes, with their names.
+    /// Returns all opcodes, with their names.
     pub(crate) fn all() -> impl Iterator<Item = (Self, &'static str)> {
         OPCODES.iter().map(|entry| (entry.0, entry.3))
     }

@@ -1,8 +1,8 @@
-//! Writes the records of answers.
+//! Writes the records of replies.
 
 use rustix::fs::Stat;
 
-/// A record that is being written to the front of a buffer of the transport.
+/// A writer for a record at the front of the transport's buffer.
 #[derive(Debug)]
 pub(crate) struct Record<'a> {
     out: &'a mut [u8],
@@ -15,7 +15,7 @@ impl<'a> Record<'a> {
     }
 
     /// # Panics
-    /// If the transport's buffer is shorter than a record, which does not happen.
+    /// Never: the transport's buffer has room for every record.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
         let end = self.used + bytes.len();
         self.out[self.used..end].copy_from_slice(bytes);
@@ -42,17 +42,16 @@ impl<'a> Record<'a> {
         self
     }
 
-    /// Number of bytes written.
     pub(crate) fn length(&self) -> usize {
         self.used
     }
 
-    /// The rest of the buffer.
+    /// Returns the number of bytes left in the buffer.
     pub(crate) fn room(&self) -> usize {
         self.out.len() - self.used
     }
 
-    /// `struct fuse_attr`, 88 bytes.
+    /// Writes a `struct fuse_attr`, 88 bytes.
     pub(crate) fn attributes(&mut self, attributes: &Attributes) -> &mut Self {
         self.u64(attributes.inode)
             .u64(attributes.size)
@@ -78,7 +77,7 @@ impl<'a> Record<'a> {
 pub(crate) struct Attributes {
     pub(crate) inode: u64,
     pub(crate) size: u64,
-    /// Space used below, in units of 512 bytes.
+    /// Space used by the source file, in units of 512 bytes.
     pub(crate) sectors: u64,
     pub(crate) atime: (u64, u32),
     pub(crate) mtime: (u64, u32),
@@ -113,7 +112,7 @@ pub(crate) fn attributes_of(stat: &Stat) -> Attributes {
     }
 }
 
-/// `new_encode_dev` of `include/linux/kdev_t.h`.
+/// Encodes like `new_encode_dev` in `include/linux/kdev_t.h`.
 fn encode_device(device: u64) -> u32 {
     let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
     (minor & 0xff) | (major << 8) | ((minor & !0xff) << 12)

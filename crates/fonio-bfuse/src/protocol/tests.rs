@@ -20,7 +20,7 @@ fn request(opcode: u32, extension_words: u16, body: &[u8]) -> Vec<u8> {
 #[test]
 fn a_lookup_is_a_name() {
     let bytes = request(1, 0, b"photo.jpg\0");
-    let request = Request::split(&bytes).expect("it is whole");
+    let request = Request::split(&bytes).expect("the request is complete");
     assert_eq!(request.opcode, Opcode::Lookup);
     assert_eq!((request.header.unique, request.header.node, request.header.uid), (77, 5, 1000));
     assert_eq!(request.payload_fields().name(), Ok(c"photo.jpg"));
@@ -37,9 +37,9 @@ fn the_supplementary_group_lies_in_an_extension() {
         body.extend(number.to_ne_bytes());
     }
     let bytes = request(9, 2, &body);
-    assert_eq!(Request::split(&bytes).expect("it is whole").supplementary_group(), Some(2500));
+    assert_eq!(Request::split(&bytes).expect("the request is complete").supplementary_group(), Some(2500));
     let bytes = request(9, 0, &body[..12]);
-    assert_eq!(Request::split(&bytes).expect("it is whole").supplementary_group(), None);
+    assert_eq!(Request::split(&bytes).expect("the request is complete").supplementary_group(), None);
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn what_is_cut_short_is_refused() {
     }
     assert!(Request::split(&whole).is_ok());
     assert_eq!(
-        Request::split(&request(1, 0, b"no zero")).expect("it is whole").payload_fields().name(),
+        Request::split(&request(1, 0, b"no zero")).expect("the request is complete").payload_fields().name(),
         Err(Malformed)
     );
 }

@@ -1,4 +1,4 @@
-//! The statistics of a running mount: as JSON over a socket, and as text for Prometheus.
+//! The statistics of a running mount, as JSON over a socket and as text for Prometheus.
 
 mod prometheus;
 mod server;
@@ -7,7 +7,6 @@ use std::io::Read;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-use fonio_core::statistics::doublings::end_of;
 use serde::{Deserialize, Serialize};
 
 use crate::error::MountError;
@@ -16,7 +15,7 @@ use crate::kernel::process_use;
 use crate::modes::Serving;
 use crate::our_mounts;
 use crate::protocol::Opcode;
-use crate::statistics::{BufferStatistics, Histogram};
+use crate::statistics::{BufferReport, BufferStatistics, Distribution};
 
 pub(crate) use server::{Server, is_served, sweep};
 
@@ -26,48 +25,48 @@ pub(crate) use server::{Server, is_served, sweep};
 pub struct Report {
     /// The mode in use.
     pub mode: String,
-    /// Process id of the daemon.
+    /// Process ID of the daemon.
     pub pid: u32,
-    /// Largest size of a request.
+    /// Maximum request size.
     pub io_bytes: u32,
-    /// Statistics by opcode, of opcodes that occurred.
+    /// Statistics of the opcodes that occurred.
     pub requests: Vec<OpcodeReport>,
     /// Sizes of write requests.
     pub write_bytes: Distribution,
     /// Sizes of read requests.
     pub read_bytes: Distribution,
-    /// Write calls to the file system below, including those of the buffer.
+    /// Write calls to the source file system, including the buffer's.
     pub write_calls_below: u64,
     /// The buffer.
     pub buffer: BufferReport,
-    /// Opens, by how the file was served: `through`, `buffered`, `writeback`, `passthrough`.
+    /// Number of opens by kind of serving: `through`, `buffered`, `writeback`, `passthrough`.
     pub opened: Vec<(String, u64)>,
     /// Files for which the kernel refused passthrough.
     pub passthrough_refused: u64,
-    /// Error number of the last refusal, 0 for none.
+    /// Error number of the last refusal; 0 if there was none.
     pub passthrough_errno: u64,
-    /// Bytes of passed-through streams whose write-back the daemon started.
+    /// Bytes of passed-through streams with write-back started by the daemon.
     #[serde(default)]
     pub written_behind_bytes: u64,
-    /// Inodes that the kernel remembers.
+    /// Inodes in the kernel's cache.
     pub inodes: u64,
     /// Open files.
     pub open_files: u64,
-    /// Descriptors that inodes and open files hold.
+    /// Descriptors held by inodes and open files.
     pub descriptors: u64,
-    /// Largest number of descriptors of the daemon.
+    /// Maximum number of descriptors of the daemon.
     pub descriptors_max: u64,
-    /// How often the daemon asked the kernel to forget inodes, because descriptors were short.
+    /// Number of times that the daemon asked the kernel to forget inodes, to free descriptors.
     pub prunes: u64,
     /// Threads that serve requests.
     pub threads: u64,
-    /// CPU time of the daemon in user mode, nanoseconds.
+    /// CPU time of the daemon in user mode, in nanoseconds.
     pub cpu_user_ns: u64,
-    /// CPU time of the daemon in the kernel, nanoseconds.
+    /// CPU time of the daemon in the kernel, in nanoseconds.
     pub cpu_system_ns: u64,
-    /// Context switches because the daemon waited.
+    /// Voluntary context switches: the daemon waited.
     pub switches_voluntary: u64,
-    /// Context switches because the kernel took the processor away.
+    /// Involuntary context switches: the kernel preempted the daemon.
     pub switches_involuntary: u64,
 }
 
@@ -77,75 +76,10 @@ pub struct Report {
 pub struct OpcodeReport {
     /// Its name: `lookup`, `write`, …
     pub name: String,
-    /// Number of requests answered with an error. A lookup of a missing name is one.
+    /// Number of requests with an error reply, including lookups of missing names.
     pub errors: u64,
-    /// Time to answer, in nanoseconds.
+    /// Time to reply, in nanoseconds.
     pub time_ns: Distribution,
-}
-
-/// A histogram by powers of two.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct Distribution {
-    /// Number of values.
-    pub count: u64,
-    /// Sum of all values.
-    pub sum: u64,
-    /// Upper bound of the median; `None` without values.
-    pub median: Option<u64>,
-    /// Upper bound of the 99th percentile.
-    pub p99: Option<u64>,
-    /// Exclusive upper bounds of the buckets, each with its number of values.
-    pub buckets: Vec<(u64, u64)>,
-}
-
-impl From<&Histogram> for Distribution {
-    fn from(histogram: &Histogram) -> Self {
-        let classes = histogram.classes();
-        let quantile = |thousandths| classes.class_of_quantile(thousandths).map(end_of);
-        let filled = classes.counts().iter().enumerate().filter(|(_, count)| **count > 0);
-        Self {
-            count: classes.count(),
-            sum: histogram.sum(),
-            median: quantile(500),
-            p99: quantile(990),
-            buckets: filled.map(|(class, count)| (end_of(class), *count)).collect(),
-        }
-    }
-}
-
-/// Statistics of the write buffer.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[non_exhaustive]
-pub struct BufferReport {
-    /// Number of entries.
-    pub entries: u64,
-    /// Size of one entry.
-    pub entry_bytes: u64,
-    /// Whether its memory is locked, so that it cannot be swapped out.
-    pub is_locked: bool,
-    /// Bytes that the buffer holds now.
-    pub fill_bytes: u64,
-    /// Number of buffered writes.
-    pub writes: u64,
-    /// Bytes of buffered writes.
-    pub bytes_in: u64,
-    /// Writes that bypassed the buffer, because they did not continue an earlier write.
-    pub through: u64,
-    /// Writes that did not continue the pending data, so that these had to be flushed.
-    pub interrupted: u64,
-    /// Reads that had to wait for a flush.
-    pub read_drains: u64,
-    /// How often a writer waited for a free entry.
-    pub waits: u64,
-    /// Sizes of the buffer's write calls below. `writes` divided by their number is the degree of coalescing.
-    pub flush_bytes: Distribution,
-    /// Duration of flushes, in nanoseconds.
-    pub flush_ns: Distribution,
-    /// Flushes that failed.
-    pub errors: u64,
-    /// Bytes that were acknowledged and could not be written below; the applications got an error.
-    pub lost_bytes: u64,
 }
 
 impl Report {
@@ -168,22 +102,7 @@ impl Report {
             write_calls_below: statistics.direct_writes.get()
                 + buffer.through.get()
                 + buffer.flush_bytes.count(),
-            buffer: BufferReport {
-                entries: buffer.entries.get(),
-                entry_bytes: buffer.entry_bytes.get(),
-                is_locked: buffer.locked.get() == 1,
-                fill_bytes: buffer.fill_bytes.get(),
-                writes: buffer.writes.get(),
-                bytes_in: buffer.bytes_in.get(),
-                through: buffer.through.get(),
-                interrupted: buffer.interrupted.get(),
-                read_drains: buffer.read_drains.get(),
-                waits: buffer.waits.get(),
-                flush_bytes: Distribution::from(&buffer.flush_bytes),
-                flush_ns: Distribution::from(&buffer.flush_time),
-                errors: buffer.errors.get(),
-                lost_bytes: buffer.lost_bytes.get(),
-            },
+            buffer: buffer.report(),
             opened: Serving::ALL
                 .map(|(serving, name)| (name.to_owned(), statistics.opened[serving as usize].get()))
                 .to_vec(),
@@ -207,10 +126,10 @@ impl Report {
 /// Reads the statistics of the mount at `dir`.
 ///
 /// # Errors
-/// If there is no fonio mount at `dir`, or its daemon does not answer or belongs to another user.
+/// If there is no fonio mount at `dir`, or its daemon does not reply or belongs to another user.
 pub fn report(dir: &Path) -> Result<Report, MountError> {
     sweep();
-    // Only the parent directory is accessed: access to the mount itself can hang if its daemon hangs.
+    // Accesses only the parent directory: access to the mount itself hangs if its daemon hangs.
     let dir = match (dir.parent().map(Path::canonicalize), dir.file_name()) {
         (Some(Ok(parent)), Some(name)) => parent.join(name),
         _ => dir.canonicalize().map_err(MountError::system("find", dir))?,

@@ -2,23 +2,24 @@
 
 use fonio_core::prometheus::{Kind, Labels, Metric, Text};
 
-use super::{Distribution, Report};
+use super::Report;
+use crate::statistics::Distribution;
 
-/// Formats the report as metrics.
 pub(super) fn text(report: &Report) -> String {
     let mut text = Text::default();
-    let buffer = &report.buffer;
+    let Report { buffer, passthrough_refused, written_behind_bytes, .. } = report;
     text.metric("fonio_mount_info", Kind::Gauge, "The mode in use.").row(&[("mode", &report.mode)], 1);
-    let mut times = text.metric("fonio_mount_request_seconds", Kind::Histogram, "Time to answer a request.");
+    let mut times =
+        text.metric("fonio_mount_request_seconds", Kind::Histogram, "Time to reply to a request.");
     for request in &report.requests {
         seconds(&mut times, &[("opcode", &request.name)], &request.time_ns);
     }
     let mut errors =
-        text.metric("fonio_mount_request_errors_total", Kind::Counter, "Requests answered with an error.");
+        text.metric("fonio_mount_request_errors_total", Kind::Counter, "Requests with an error reply.");
     for request in &report.requests {
         errors.row(&[("opcode", &request.name)], request.errors);
     }
-    let mut opens = text.metric("fonio_mount_opens_total", Kind::Counter, "Opens by how the file is served.");
+    let mut opens = text.metric("fonio_mount_opens_total", Kind::Counter, "Opens by kind of serving.");
     for (serving, count) in &report.opened {
         opens.row(&[("serving", serving)], count);
     }
@@ -29,20 +30,16 @@ pub(super) fn text(report: &Report) -> String {
         (
             "passthrough_refused_total",
             "Files for which the kernel refused passthrough.",
-            report.passthrough_refused,
+            *passthrough_refused,
         ),
-        (
-            "written_behind_bytes_total",
-            "Bytes of streams whose write-back started early.",
-            report.written_behind_bytes,
-        ),
+        ("written_behind_bytes_total", "Bytes of streams with early write-back.", *written_behind_bytes),
         ("buffer_writes_total", "Writes into the buffer.", buffer.writes),
         ("buffer_through_total", "Writes that bypassed the buffer.", buffer.through),
         ("buffer_flushes_total", "Write calls of the buffer.", buffer.flush_bytes.count),
         ("buffer_waits_total", "Waits for a free entry.", buffer.waits),
         ("buffer_errors_total", "Flushes that failed.", buffer.errors),
-        ("buffer_lost_bytes_total", "Bytes acknowledged and not written.", buffer.lost_bytes),
-        ("prunes_total", "Times the kernel was asked to forget inodes.", report.prunes),
+        ("buffer_lost_bytes_total", "Acknowledged bytes that could not be written.", buffer.lost_bytes),
+        ("prunes_total", "Requests to the kernel to forget inodes.", report.prunes),
         ("switches_voluntary_total", "Voluntary context switches.", report.switches_voluntary),
         ("switches_involuntary_total", "Involuntary context switches.", report.switches_involuntary),
     ];
@@ -52,10 +49,10 @@ pub(super) fn text(report: &Report) -> String {
     }
     let gauges = [
         ("buffer_fill_bytes", "Bytes in the buffer.", buffer.fill_bytes),
-        ("inodes", "Inodes that the kernel remembers.", report.inodes),
+        ("inodes", "Inodes in the kernel's cache.", report.inodes),
         ("open_files", "Open files.", report.open_files),
         ("descriptors", "Descriptors in use.", report.descriptors),
-        ("descriptors_max", "Largest number of descriptors.", report.descriptors_max),
+        ("descriptors_max", "Maximum number of descriptors.", report.descriptors_max),
         ("threads", "Threads that serve requests.", report.threads),
     ];
     for (name, help, value) in gauges {
@@ -65,7 +62,6 @@ pub(super) fn text(report: &Report) -> String {
     text.into_string()
 }
 
-/// A histogram of nanoseconds.
 fn seconds(metric: &mut Metric<'_>, labels: &Labels<'_>, times: &Distribution) {
     let buckets = times.buckets.iter().scan(0, |below, (end, count)| {
         *below += count;

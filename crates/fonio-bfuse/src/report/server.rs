@@ -20,15 +20,15 @@ use crate::filesystem::FileSystem;
 use crate::our_mounts;
 use crate::statistics::BufferStatistics;
 
-/// Timeout for a client.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// The socket of this mount. It is named after the mount's device number, which is unique while the mount exists.
+/// Returns the path of this mount's socket. Its name contains the mount's device number, which is unique
+/// while the mount exists.
 pub(super) fn socket_of(mount: &MountPoint) -> PathBuf {
     state::folder().join(format!("mount-{}.socket", mount.device))
 }
 
-/// Whether a daemon answers for the mount.
+/// Returns whether the mount's daemon responds.
 pub(crate) fn is_served(mount: &MountPoint) -> bool {
     UnixStream::connect(socket_of(mount)).is_ok()
 }
@@ -41,11 +41,11 @@ pub(crate) fn sweep() {
         let name = entry.file_name();
         let is_mounts =
             name.to_str().is_some_and(|name| name.starts_with("mount-") && name.ends_with(".socket"));
-        // A new mount may not listen yet.
+        // A new mount may not be listening yet.
         if !is_mounts || standing.contains(&path) {
             continue;
         }
-        // A daemon in another mount namespace answers; we do not see its mount.
+        // Keep the socket of a daemon in another mount namespace, whose mount we do not see.
         if UnixStream::connect(&path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
             // Another process may have removed it.
             let _ = std::fs::remove_file(&path);
@@ -56,7 +56,7 @@ pub(crate) fn sweep() {
 /// The server. It stops when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// Gives the metrics to Prometheus, if an address was given.
+    /// Serves the metrics to Prometheus, if an address was given.
     _metrics: Option<TextServer>,
     socket: PathBuf,
     stop: OwnedFd,
@@ -76,13 +76,13 @@ impl Server {
     ) -> Result<Self, MountError> {
         let socket = socket_of(mount);
         let folder = state::folder();
-        state::make(&folder).map_err(MountError::system("make the folder", &folder))?;
-        // An interrupted daemon may have left this socket; the device number is ours now.
+        state::make(&folder).map_err(MountError::system("create the folder", &folder))?;
+        // A killed daemon may have left this socket; the device number is now ours.
         let _ = std::fs::remove_file(&socket);
         let listener = UnixListener::bind(&socket).map_err(MountError::system("listen at", &socket))?;
         let metrics = prometheus.map(|address| serve_metrics(address, file_system, buffer)).transpose()?;
         let (stopped, stop) =
-            pipe_with(PipeFlags::CLOEXEC).map_err(MountError::system("make a pipe for", &socket))?;
+            pipe_with(PipeFlags::CLOEXEC).map_err(MountError::system("create a pipe for", &socket))?;
         let (file_system, buffer) = (Arc::clone(file_system), Arc::clone(buffer));
         let thread = std::thread::Builder::new()
             .name("fonio-report".to_owned())
@@ -102,7 +102,6 @@ impl Drop for Server {
     }
 }
 
-/// Answers every request of a scraper with the metrics.
 fn serve_metrics(
     address: SocketAddr,
     file_system: &Arc<FileSystem>,
@@ -127,7 +126,7 @@ fn answer(listener: &UnixListener, stopped: &OwnedFd, report: impl Fn() -> Repor
         if stop {
             return;
         }
-        // A client that disconnects early does not need the answer.
+        // An error means that the client has disconnected early.
         if client {
             let _ = listener.accept().and_then(|(stream, _)| answer_json(stream, &report()));
         }

@@ -1,10 +1,10 @@
-//! Threads that read requests from `/dev/fuse` and answer them.
+//! Threads that read requests from `/dev/fuse` and reply to them.
 //!
-//! Two threads wait for requests. If a thread takes a request that can last (an fsync, a write) and no other thread waits
-//! for the next request, it starts another thread, up to the limit. A thread that returns and finds two threads waiting
-//! ends. More waiting threads would be slower: the kernel wakes them in turn, also for requests that no process waits for
-//! (forgets, releases), so each request would find a thread with colder caches, and our threads would take the caller's
-//! CPU. `docs/bfuse-design.md` has the figures.
+//! Two threads wait for requests. When a thread receives a potentially slow request (an fsync, a write) and
+//! no other thread is waiting, it starts another thread, up to the limit. A thread ends if two others are
+//! waiting when it becomes idle. More waiting threads would be slower. The kernel wakes them in turn, even
+//! for asynchronous requests (forgets, releases). So each request would run on a thread with colder caches,
+//! and our threads would take the caller's CPU. `docs/bfuse-design.md` has the measurements.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,18 +25,18 @@ mod ring;
 use placement::Placement;
 pub(crate) use ring::queues;
 
-/// Largest number of threads that wait for a request.
+/// Maximum number of threads that wait for a request.
 const IDLE_MAX: usize = 2;
-/// Default for the largest number of threads that serve requests.
+/// Default maximum number of serving threads.
 const THREADS_MAX: usize = 8;
 
 /// Additional threads that may wait for a free descriptor.
 const READERS_MORE_WHEN_SHORT: usize = 24;
 
-/// Pause after a forget over `/dev/fuse`. No process waits for forgets, and those that arrive meanwhile need no wake-up.
+/// Pause after a forget over `/dev/fuse`. No process waits for forgets, and forgets that arrive during the
+/// pause need no wake-up.
 const FORGET_PAUSE: Duration = Duration::from_millis(2);
 
-/// A served mount.
 #[derive(Debug)]
 pub(crate) struct Session {
     file_system: Arc<FileSystem>,
@@ -51,11 +51,10 @@ pub(crate) struct Session {
     threads_max: usize,
 }
 
-/// Number of running threads.
 #[derive(Debug, Default)]
 struct Running {
     all: usize,
-    /// How many of them read `/dev/fuse`.
+    /// Number of threads that read `/dev/fuse`.
     readers: usize,
 }
 
@@ -66,7 +65,7 @@ impl Session {
     /// Starts the threads.
     ///
     /// # Errors
-    /// If the first thread cannot be started, or cannot have its own identity.
+    /// If the first thread cannot be started or cannot get its own identity.
     pub(crate) fn start(
         file_system: Arc<FileSystem>,
         device: Arc<OwnedFd>,
@@ -92,7 +91,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Largest number of threads of a mount.
+    /// Returns the maximum number of threads of a mount.
     pub(crate) fn threads_max(options: &Options, over_ring: bool) -> u64 {
         let readers = options.threads.unwrap_or(THREADS_MAX) as u64;
         let ring = if over_ring { ring::threads(options.threads.unwrap_or(THREADS_MAX)) as u64 } else { 0 };
@@ -105,7 +104,7 @@ impl Session {
 
     fn start_reader(self: &Arc<Self>, on_end: &OnEnd) -> io::Result<()> {
         let mut running = self.lock_running();
-        // A lookup may wait for a descriptor that becomes free only when a reader receives a forget.
+        // A lookup may wait for a descriptor, which becomes free only when a reader receives a forget.
         let more = if self.file_system.is_short_of_descriptors() { READERS_MORE_WHEN_SHORT } else { 0 };
         if running.readers >= self.threads_max + more {
             return Ok(());
@@ -135,7 +134,7 @@ impl Session {
             let is_last = running.all == 0;
             drop(running);
             if let Err(error) = outcome {
-                eprintln!("fonio: a thread that serves the mount ended: {error}");
+                eprintln!("fonio: a serving thread of the mount ended: {error}");
             }
             if is_last {
                 session.placement.close();
@@ -148,7 +147,7 @@ impl Session {
         Ok(())
     }
 
-    /// Waits until the connection has ended and every request is answered.
+    /// Waits until the connection has ended and every request has its reply.
     pub(crate) fn wait(&self) {
         let mut running = self.lock_running();
         while running.all > 0 {
@@ -158,10 +157,11 @@ impl Session {
     }
 
     fn serve(self: &Arc<Self>, on_end: &OnEnd) -> io::Result<()> {
-        // Without this, the kernel could free memory for us by writing back through our own mount. It needs a capability.
+        // Otherwise, the kernel could reclaim memory for us by writing back through our own mount. Needs a
+        // capability.
         let _ = kernel::forbid_io_recursion();
         let mut worker = Worker { identity: Identity::of_this_thread()? };
-        // If the kernel cannot clone the descriptor, the first one serves too.
+        // If the descriptor cannot be cloned, the thread uses the first one.
         let own = kernel::clone_device(self.device.as_fd()).ok();
         let device = own.as_ref().unwrap_or(&self.device);
         let bytes = self.file_system.chosen.request_bytes();
@@ -198,7 +198,7 @@ impl Session {
     }
 }
 
-/// Whether serving a request can include I/O of the device below.
+/// Returns whether serving a request can include device I/O.
 fn may_last(opcode: Opcode) -> bool {
     matches!(
         opcode,
@@ -214,7 +214,7 @@ fn may_last(opcode: Opcode) -> bool {
     )
 }
 
-/// Reads the next request and returns its length; `None` if the mount is gone.
+/// Reads the next request and returns its length; `None` after the unmount.
 fn read_request(device: &OwnedFd, into: &mut [u8]) -> io::Result<Option<usize>> {
     loop {
         match rustix::io::read(device, &mut *into) {
@@ -227,25 +227,25 @@ fn read_request(device: &OwnedFd, into: &mut [u8]) -> io::Result<Option<usize>> 
     }
 }
 
-/// Writes the `struct fuse_out_header` in front of an answer, and returns the length of both.
+/// Writes the `struct fuse_out_header` of a reply, and returns the total length.
 fn write_header(out: &mut [u8], answer: Answer, unique: u64) -> usize {
     let (length, error) = match answer {
         Ok(length) => (HEADER_OUT + length, 0),
         Err(error) => (HEADER_OUT, -error.raw_os_error()),
     };
-    let size = u32::try_from(length).expect("an answer is shorter than 4 GiB");
+    let size = u32::try_from(length).expect("a reply is shorter than 4 GiB");
     Record::new(out).u32(size).u32(error.cast_unsigned()).u64(unique);
     length
 }
 
 fn send(device: &OwnedFd, request: &Request<'_>, answer: Answer, out: &mut [u8]) -> io::Result<()> {
-    // An interrupt needs no answer, except `ENOSYS`, which says that we do not support interrupts.
+    // An interrupt gets no reply, except `ENOSYS`: interrupts are not supported.
     if request.opcode == Opcode::Interrupt && answer.is_ok() {
         return Ok(());
     }
     let length = write_header(out, answer, request.header.unique);
     match rustix::io::write(device, &out[..length]) {
-        // The caller is gone, or the mount is; the next read shows which.
+        // The caller or the mount no longer exists; the next read tells which.
         Ok(_) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
         Err(error) => Err(error.into()),
     }

@@ -1,16 +1,15 @@
-//! Keeps a caller on its CPU while it makes many requests.
+//! Keeps a caller on its CPU while it sends many requests.
 //!
-//! A thread that sends an answer wakes the caller, and Linux looks for an idle CPU for it. The caller's own
-//! CPU is not idle, because our thread still runs there. So a caller of many small requests would move to
-//! another CPU at each request, and this CPU would first have to wake from its sleep. Linux counts a CPU as
-//! idle if it runs only threads with the policy `SCHED_IDLE`. While many requests arrive, our threads
-//! therefore take this policy, and callers stay on their CPU.
+//! A reply wakes the caller, and Linux looks for an idle CPU for it. The caller's own CPU is not idle,
+//! because our thread still runs on it. So a caller with many small requests would move to another, sleeping
+//! CPU at each request. Linux treats a CPU as idle if it runs only threads with the policy `SCHED_IDLE`. So
+//! our threads use this policy while many requests arrive, and callers stay on their CPU.
 //!
-//! A thread with this policy starves if other threads want its CPU. Therefore, every [`INTERVAL`], a watcher
-//! thread with the ordinary policy checks how long the serving threads waited for a CPU. After a wait of
-//! [`WAIT_MAX`] or longer, all return to the ordinary policy for a time, which doubles with each recurrence.
-//! While few requests arrive, the watcher sleeps, because on a slow CPU it would cost a good part of the CPU
-//! time of serving a stream.
+//! A thread with this policy starves if other threads need its CPU. So a watcher thread with the default
+//! policy checks every [`INTERVAL`] how long the serving threads waited for a CPU. After a wait of
+//! [`WAIT_MAX`] or longer, all threads return to the default policy for a time, which doubles with each
+//! recurrence. While few requests arrive, the watcher sleeps: on a slow CPU, it would need a large part of
+//! the CPU time for serving a stream.
 
 use std::fs::File;
 use std::io;
@@ -23,26 +22,25 @@ use fonio_system::procfs::Schedule;
 
 use crate::kernel::{Policy, set_policy};
 
-/// Time between two checks while requests arrive. A caller may have to wait this long.
+/// Time between two checks while requests arrive. A caller may have to wait for this time.
 const INTERVAL: Duration = Duration::from_millis(5);
-/// A wait that is too long to be accidental.
+/// A wait of this length is not accidental.
 const WAIT_MAX: Duration = Duration::from_millis(1);
-/// Number of requests in an interval from which moving callers costs more than a few percent of a CPU.
+/// With at least this number of requests per interval, moving callers costs more than a few percent of a CPU.
 const REQUESTS_MIN: u32 = 20;
-/// Number of requests between two looks at the clock.
+/// Number of requests between two reads of the clock.
 const BATCH: u32 = 64;
-/// Number of intervals with fewer requests after which the watcher sleeps.
+/// The watcher sleeps after this number of intervals with fewer requests.
 const QUIET_MAX: u32 = 20;
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 const PAUSE_MAX: Duration = Duration::from_secs(64);
 
-/// The threads that serve callers on their own CPU.
+/// The watched threads and the watcher's state.
 #[derive(Debug)]
 pub(super) struct Placement {
     began: Instant,
-    /// Number of requests so far.
     served: AtomicU64,
-    /// When the current batch of requests began, in nanoseconds since `began`.
+    /// Start of the current batch of requests, in nanoseconds since `began`.
     batch_began: AtomicU64,
     /// Whether the watcher sleeps; many requests wake it.
     sleeps: AtomicBool,
@@ -66,7 +64,7 @@ struct Thread {
 }
 
 impl Thread {
-    /// Returns how long it waited for a CPU since the last call.
+    /// Returns the time that the thread waited for a CPU since the last call.
     fn waited_since(&mut self) -> Duration {
         let mut text = [0; 96];
         let length = self.waiting.read_at(&mut text, 0).unwrap_or(0);
@@ -97,7 +95,7 @@ impl Placement {
     /// Adds the calling thread to the watched threads.
     ///
     /// # Errors
-    /// If the kernel does not report how long threads wait.
+    /// If the kernel does not report the wait times of threads.
     pub(super) fn enter(&self) -> io::Result<()> {
         let number = rustix::thread::gettid().as_raw_nonzero().get();
         let waiting = File::open(format!("/proc/self/task/{number}/schedstat"))?;
@@ -105,7 +103,6 @@ impl Placement {
         Ok(())
     }
 
-    /// Counts a request.
     pub(super) fn count(&self) {
         let served = self.served.fetch_add(1, Ordering::Relaxed) + 1;
         if !served.is_multiple_of(u64::from(BATCH)) {
@@ -119,13 +116,12 @@ impl Placement {
         }
     }
 
-    /// Ends [`Placement::watch`].
+    /// Makes [`Placement::watch`] return.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.woken.notify_one();
     }
 
-    /// Watches until [`Placement::close`].
     pub(super) fn watch(&self) {
         let mut pause = PAUSE_MIN;
         let mut paused_until = Instant::now();
@@ -155,7 +151,7 @@ impl Placement {
         }
     }
 
-    /// Lets the threads yield to callers until few requests arrive (returns false) or the threads starve
+    /// Keeps the threads at `SCHED_IDLE` until few requests arrive (returns false) or the threads starve
     /// (returns true).
     fn keep_callers<'a>(&'a self, mut state: MutexGuard<'a, State>) -> (MutexGuard<'a, State>, bool) {
         state.longest_wait();
@@ -177,15 +173,14 @@ impl Placement {
 }
 
 impl State {
-    /// Sets the policy of all threads.
     fn take(&self, policy: Policy) {
         for thread in &self.threads {
-            // The call fails for a thread that has ended, which is harmless.
+            // This fails for a thread that has ended, which is harmless.
             let _ = set_policy(thread.number, policy);
         }
     }
 
-    /// The longest wait of a thread for a CPU since the last call.
+    /// Returns the longest wait of a thread for a CPU since the last call.
     fn longest_wait(&mut self) -> Duration {
         self.threads.iter_mut().map(Thread::waited_since).max().unwrap_or_default()
     }

@@ -1,8 +1,8 @@
-//! Serves requests over io_uring, with threads that stay on one CPU each and serve the callers there.
+//! Serves requests over io_uring. Each thread stays on one CPU and serves the callers of this CPU.
 //!
-//! A caller sleeps until its request is answered, so its CPU is free for our thread, awake and with warm caches. Over
-//! `/dev/fuse`, the kernel wakes the thread that has waited longest, usually on another CPU, which must be woken first, and
-//! later the caller in the same way.
+//! A caller sleeps until it gets the reply, so its CPU is free for our thread, awake and with warm caches.
+//! Over `/dev/fuse`, the kernel wakes the thread that has waited longest, usually on another CPU that must
+//! first wake up. The reply wakes the caller in the same way.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -16,23 +16,23 @@ use crate::filesystem::Worker;
 use crate::kernel::{self, Identity};
 use crate::protocol::{HEADER_OUT, Header, Opcode, Request};
 
-/// Smallest number of threads per CPU: while one waits for the device below, the other serves requests for names.
+/// Minimum number of threads per CPU: while one waits for the device, the other serves requests for names.
 const THREADS_MIN: usize = 2;
 
-/// Largest number of queues of the kernel.
+/// The kernel's maximum number of queues.
 const QUEUES_MAX: usize = 1 << 16;
 
-/// The largest answer to a request that includes data.
+/// The maximum size of a reply to a request with data.
 const SHORT_ANSWER_BYTES: usize = 64;
 
-/// Number of queues that must be served before the kernel uses any: one for each possible CPU.
+/// Returns the number of queues: one for each possible CPU. The kernel uses none before all are served.
 pub(crate) fn queues() -> Option<u16> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/possible").ok()?;
     let last = text.trim().rsplit([',', '-']).next()?.parse::<usize>().ok()?;
     u16::try_from(last + 1).ok().filter(|queues| usize::from(*queues) < QUEUES_MAX)
 }
 
-/// Total number of threads of all queues, if `wanted` requests are to be served at the same time.
+/// Returns the total number of threads for `wanted` concurrent requests.
 pub(super) fn threads(wanted: usize) -> usize {
     let queues = queues().map_or(1, usize::from);
     queues * per_queue(wanted, queues)
@@ -62,10 +62,11 @@ impl Session {
         let mut cpus = CpuSet::new();
         if usize::from(queue) < CpuSet::MAX_CPU {
             cpus.set(usize::from(queue));
-            // A CPU that may be added later is not available now, and runs no callers.
+            // This fails for a CPU that may be added later; it runs no callers.
             let _ = sched_setaffinity(None, &cpus);
         }
-        // Without this, the kernel could free memory for us by writing back through our own mount. It needs a capability.
+        // Otherwise, the kernel could reclaim memory for us by writing back through our own mount. Needs a
+        // capability.
         let _ = kernel::forbid_io_recursion();
         let mut worker = Worker { identity: Identity::of_this_thread()? };
         let mut entry =
@@ -77,7 +78,7 @@ impl Session {
             let parts = match entry.next() {
                 Ok(parts) => parts,
                 Err(error) if has_ended(&error) => return Ok(()),
-                // The kernel's parameter was changed during the connection: `/dev/fuse` delivers all requests.
+                // The kernel parameter has changed during the connection: `/dev/fuse` delivers all requests.
                 Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
                     self.over_ring.store(false, Ordering::Relaxed);
                     return Ok(());
@@ -94,7 +95,7 @@ impl Session {
             }
             let mut out = [0; HEADER_OUT];
             if opcode == Opcode::Write {
-                // The answer overwrites the data of the request, which stay unchanged until they are below.
+                // The reply overwrites the request's data, but only after they have been written below.
                 let request = Request { header, opcode, record, payload };
                 let mut short = [0; SHORT_ANSWER_BYTES];
                 let answer = self.file_system.serve(&mut worker, &request, &mut short);
@@ -113,7 +114,7 @@ impl Session {
     }
 }
 
-/// Whether this error means that the mount is gone.
+/// Returns whether this error means that the mount no longer exists.
 fn has_ended(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECANCELED | libc::ECONNABORTED | libc::ENODEV))
 }

@@ -1,4 +1,4 @@
-//! A mount whose daemon is a separate process, as for users: a test can only hang or kill this process.
+//! A mount with a separate daemon process, as for users; a test can hang or kill only this process.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
@@ -14,20 +14,20 @@ pub fn can_mount() -> bool {
     fonio_testing::has(&[fonio_testing::Need::Root, fonio_testing::Need::Fuse])
 }
 
-/// Mounts a new folder; `None` if this machine cannot.
+/// Mounts a new folder; `None` if this machine cannot mount.
 #[track_caller]
 pub fn mount(options: &str) -> Option<Mounted> {
     can_mount().then(|| Mounted::new(options))
 }
 
-/// Mounts a new folder with each of the options, one after the other; nothing if this machine cannot.
+/// Mounts a new folder with each of the options, one after the other; empty if this machine cannot mount.
 #[track_caller]
 pub fn mounts<'a>(options: &'a [&'a str]) -> impl Iterator<Item = (&'a str, Mounted)> {
     let possible = if can_mount() { options } else { &[] };
     possible.iter().map(|options| (*options, Mounted::new(options)))
 }
 
-/// The program of `examples/mount.rs`, which cargo builds together with the tests.
+/// Returns the program of `examples/mount.rs`, which cargo builds with the tests.
 pub fn program() -> PathBuf {
     let mut path = std::env::current_exe().expect("a test has a path");
     path.pop();
@@ -35,7 +35,7 @@ pub fn program() -> PathBuf {
     path.join("examples/mount")
 }
 
-/// A mounted directory. It is unmounted when this value is dropped.
+/// A mounted directory. Dropping this value unmounts it.
 pub struct Mounted {
     pub folder: TempDir,
     pub source: PathBuf,
@@ -48,13 +48,13 @@ impl Mounted {
     pub fn new(options: &str) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let source = folder.path().join("source");
-        std::fs::create_dir(&source).expect("an empty folder takes one");
+        std::fs::create_dir(&source).expect("the folder is writable");
         Self::over(folder, source, options)
     }
 
     pub fn over(folder: TempDir, source: PathBuf, options: &str) -> Self {
         let dir = folder.path().join("mounted");
-        std::fs::create_dir_all(&dir).expect("the folder takes one");
+        std::fs::create_dir_all(&dir).expect("the folder is writable");
         let mut daemon = Command::new(program())
             .args([&source, &dir])
             .arg(options)
@@ -63,7 +63,7 @@ impl Mounted {
             .expect("cargo has built the example");
         let mut mode = String::new();
         BufReader::new(daemon.stdout.take().expect("it is piped")).read_line(&mut mode).expect("it is text");
-        assert!(!mode.is_empty(), "the mount did not come up; it said why above");
+        assert!(!mode.is_empty(), "the mount failed; its error is above");
         Self { folder, source, dir, daemon, mode: mode.trim().to_owned() }
     }
 
@@ -75,16 +75,16 @@ impl Mounted {
         self.source.join(name)
     }
 
-    /// Asks the daemon to end, and returns whether it ended successfully.
+    /// Terminates the daemon, and returns whether it ended successfully.
     pub fn terminate(&mut self) -> bool {
         let pid = rustix::process::Pid::from_child(&self.daemon);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is our child");
-        self.daemon.wait().expect("it is our child").success()
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("it is a child process");
+        self.daemon.wait().expect("it is a child process").success()
     }
 
     pub fn kill(&mut self) {
-        self.daemon.kill().expect("it is our child");
-        self.daemon.wait().expect("it is our child");
+        self.daemon.kill().expect("it is a child process");
+        self.daemon.wait().expect("it is a child process");
     }
 
     pub fn unmount_lazily(&self) {

@@ -1,9 +1,9 @@
-//! Injects faults; there is one file per kind.
+//! Injects faults, with one file per kind.
 //!
-//! The text of a fault is `KIND:KEY=VALUE,KEY=VALUE…`. All kinds that concern single commands have the keys `op` (read,
-//! write, flush, discard; several with `+`; default: all that the kind supports), `range` (`FROM-TO` in bytes, with K, M, G
-//! for KiB, MiB, GiB; default: the whole device) and `probability` (0 to 1; default 1). The same seed injects the same
-//! faults into the same commands.
+//! The text of a fault is `KIND:KEY=VALUE,KEY=VALUE…`. All kinds that affect single commands have the keys
+//! `op` (read, write, flush, discard; several with `+`; default: all ops that the kind supports), `range`
+//! (`FROM-TO` in bytes, with K, M, G for KiB, MiB, GiB; default: the whole device) and `probability` (0 to 1;
+//! default 1). The same seed injects the same faults into the same commands.
 
 mod delay;
 mod error;
@@ -20,7 +20,7 @@ use fonio_sim::Random;
 use crate::error::EmulatorError;
 use scope::Scope;
 
-/// The properties of a command that faults need.
+/// Properties of a command that faults use.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asked {
     pub(crate) op: Op,
@@ -30,31 +30,30 @@ pub(crate) struct Asked {
     pub(crate) elapsed: Nanos,
 }
 
-/// The effect of a fault on a command.
+/// Effect of faults on a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// It fails, and nothing is written.
+    /// The command fails without writing.
     pub(crate) fails: bool,
     /// The device has disappeared for this command and all later ones.
     pub(crate) vanished: bool,
-    /// It takes this much longer.
+    /// The command takes longer by this time.
     pub(crate) delay: Nanos,
-    /// Positions of flipped bits in the data of a read, counted from the first bit of the command.
+    /// Positions of flipped bits in the data of a read, relative to the command's first bit.
     pub(crate) flips: Vec<u64>,
 }
 
-/// Decides what a fault does to each command.
 trait Judge: Debug + Send {
     fn judge(&mut self, asked: &Asked, random: &mut Random, verdict: &mut Verdict);
 }
 
-/// Makes a fault from its keys.
+/// Creates a fault from its keys.
 type Parse = fn(&mut scope::Settings<'_>) -> Result<Box<dyn Judge>, String>;
 
 const KINDS: [(&str, Parse); 4] =
     [("error", error::parse), ("delay", delay::parse), ("vanish", vanish::parse), ("flip", flip::parse)];
 
-/// A fault that the user requests. Parse it from its text.
+/// A requested fault, parsed from its text.
 #[derive(Debug)]
 pub struct Fault(Box<dyn Judge>);
 
@@ -66,7 +65,7 @@ impl FromStr for Fault {
         let (kind, settings) = text.split_once(':').unwrap_or((text, ""));
         let mut settings = scope::Settings::parse(settings).map_err(fault)?;
         let Some((_, parse)) = KINDS.iter().find(|(name, _)| *name == kind) else {
-            return Err(fault(format!("no kind `{kind}`; there are error, delay, vanish and flip")));
+            return Err(fault(format!("unknown kind `{kind}`; use one of: error, delay, vanish, flip")));
         };
         let judge = parse(&mut settings).map_err(fault)?;
         settings.finish().map_err(fault)?;
@@ -74,10 +73,9 @@ impl FromStr for Fault {
     }
 }
 
-/// All active faults of a device.
 #[derive(Default)]
 pub(crate) struct Faults {
-    /// Each fault has its own random numbers, so that adding one does not change the others.
+    /// Each fault has its own random numbers, so adding one does not change the others.
     judges: Vec<(Box<dyn Judge>, Random)>,
     vanished: bool,
 }
@@ -176,15 +174,15 @@ mod tests {
         };
         let read = |text: &str| format!("{:?}", text.parse::<Fault>().expect("it is read"));
         assert_eq!(read("error:range=1MiB-2MiB"), read("error:range=1M-2097152"), "sizes as everywhere");
-        check("melt", expect!["fault `melt`: no kind `melt`; there are error, delay, vanish and flip"]);
+        check("melt", expect!["fault `melt`: unknown kind `melt`; use one of: error, delay, vanish, flip"]);
         check(
             "error:op=fsync",
-            expect!["fault `error:op=fsync`: no op `fsync`; there are read, write, flush and discard"],
+            expect!["fault `error:op=fsync`: unknown op `fsync`; use one of: read, write, flush, discard"],
         );
         check("error:range=2M-1M", expect!["fault `error:range=2M-1M`: the range `2M-1M` is empty"]);
         check(
             "error:probability=2",
-            expect!["fault `error:probability=2`: `2` is not a probability from 0 to 1"],
+            expect!["fault `error:probability=2`: `2` is not a probability; write a number from 0 to 1"],
         );
         check("delay:op=read", expect!["fault `delay:op=read`: it needs `add`, such as add=50ms"]);
         check(
@@ -194,7 +192,7 @@ mod tests {
             ],
         );
         check("vanish", expect!["fault `vanish`: it needs `after` (a duration) or `commands` (a number)"]);
-        check("flip:colour=red", expect!["fault `flip:colour=red`: there is no setting `colour`"]);
-        check("flip:op=write", expect!["fault `flip:op=write`: there is no setting `op`"]);
+        check("flip:colour=red", expect!["fault `flip:colour=red`: unknown key `colour`"]);
+        check("flip:op=write", expect!["fault `flip:op=write`: unknown key `op`"]);
     }
 }

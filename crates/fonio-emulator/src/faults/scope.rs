@@ -8,7 +8,7 @@ use fonio_sim::Random;
 
 use super::Asked;
 
-/// The keys of a fault that have not been used yet.
+/// The unused keys of a fault.
 pub(super) struct Settings<'a> {
     left: Vec<(&'a str, &'a str)>,
 }
@@ -16,7 +16,7 @@ pub(super) struct Settings<'a> {
 impl<'a> Settings<'a> {
     pub(super) fn parse(text: &'a str) -> Result<Settings<'a>, String> {
         let pairs = text.split(',').filter(|part| !part.is_empty()).map(|part| {
-            part.split_once('=').ok_or_else(|| format!("`{part}` is not a setting like op=read"))
+            part.split_once('=').ok_or_else(|| format!("`{part}` is not a key with a value, such as op=read"))
         });
         Ok(Settings { left: pairs.collect::<Result<_, _>>()? })
     }
@@ -27,14 +27,14 @@ impl<'a> Settings<'a> {
     }
 
     pub(super) fn finish(&self) -> Result<(), String> {
-        self.left.first().map_or(Ok(()), |(key, _)| Err(format!("there is no setting `{key}`")))
+        self.left.first().map_or(Ok(()), |(key, _)| Err(format!("unknown key `{key}`")))
     }
 }
 
 /// The commands that a fault affects.
 #[derive(Debug)]
 pub(super) struct Scope {
-    /// `None` for all.
+    /// The affected ops; `None` for all.
     ops: Option<Vec<Op>>,
     range: Option<Range<u64>>,
     /// Probability in units of 2⁻⁶⁴; `None` for 1.
@@ -55,7 +55,7 @@ impl Scope {
         Ok(Scope { ops: Some(vec![Op::Read]), range, threshold })
     }
 
-    /// The affected part of the command, in bytes of the device; `None` if it is not affected.
+    /// Returns the affected part of the command, in bytes of the device; `None` if it is not affected.
     pub(super) fn strikes(&self, asked: &Asked, random: &mut Random) -> Option<Range<u64>> {
         if self.ops.as_ref().is_some_and(|ops| !ops.contains(&asked.op)) {
             return None;
@@ -82,13 +82,15 @@ fn parse_ops(text: &str) -> Result<Vec<Op>, String> {
         "write" => Ok(Op::Write),
         "flush" => Ok(Op::Flush),
         "discard" => Ok(Op::Discard),
-        _ => Err(format!("no op `{name}`; there are read, write, flush and discard")),
+        _ => Err(format!("unknown op `{name}`; use one of: read, write, flush, discard")),
     };
     text.split('+').map(op).collect()
 }
 
 fn parse_range(text: &str) -> Result<Range<u64>, String> {
-    let (from, to) = text.split_once('-').ok_or_else(|| format!("`{text}` is not a range like 1MiB-2MiB"))?;
+    let (from, to) = text
+        .split_once('-')
+        .ok_or_else(|| format!("`{text}` is not a range; write one such as 1MiB-2MiB"))?;
     let bytes = |text: &str| parse_bytes(text).map_err(|error| error.to_string());
     let range = bytes(from)?..bytes(to)?;
     if range.is_empty() { Err(format!("the range `{text}` is empty")) } else { Ok(range) }
@@ -97,7 +99,8 @@ fn parse_range(text: &str) -> Result<Range<u64>, String> {
 /// Converts a probability to units of 2⁻⁶⁴; `None` for 1.
 fn parse_probability(text: &str) -> Result<Option<u64>, String> {
     let number = text.parse::<f64>().ok().filter(|number| (0.0..=1.0).contains(number));
-    let number = number.ok_or_else(|| format!("`{text}` is not a probability from 0 to 1"))?;
+    let number =
+        number.ok_or_else(|| format!("`{text}` is not a probability; write a number from 0 to 1"))?;
     Ok((number < 1.0).then_some((number * 2_f64.powi(64)) as u64))
 }
 

@@ -1,4 +1,4 @@
-//! `vanish`: the device disappears, like a card that is pulled out, and does not come back.
+//! `vanish`: the device disappears for good, like a card that is pulled out.
 
 use fonio_core::Nanos;
 use fonio_sim::Random;
@@ -9,7 +9,6 @@ use super::{Asked, Judge, Verdict};
 #[derive(Debug)]
 enum Vanish {
     After(Nanos),
-    /// After this number of commands.
     Commands(u64),
 }
 

@@ -1,9 +1,9 @@
 //! An NBD server on a Unix socket, for virtual machines.
 //!
-//! The protocol is described in <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>: fixed newstyle
-//! negotiation with `NBD_OPT_GO`, `NBD_OPT_INFO`, `NBD_OPT_EXPORT_NAME`, `NBD_OPT_LIST` and `NBD_OPT_ABORT`, then read,
-//! write, flush, trim, write zeroes and disconnect with simple replies. There is one export, and any name selects it.
-//! Replies are sent at the time of the model, in the resulting order.
+//! The protocol is described in <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>: fixed
+//! newstyle negotiation with `NBD_OPT_GO`, `NBD_OPT_INFO`, `NBD_OPT_EXPORT_NAME`, `NBD_OPT_LIST` and
+//! `NBD_OPT_ABORT`, then read, write, flush, trim, write zeroes and disconnect with simple replies. Any name
+//! selects the only export. Replies are sent at the model's times, in the resulting order.
 
 mod negotiate;
 
@@ -29,10 +29,10 @@ const CMD_FLAG_FUA: u16 = 1;
 const ERROR_IO: u32 = 5;
 const ERROR_INVALID: u32 = 22;
 
-/// The longest payload that every client may use, according to the protocol (section on block size constraints).
+/// Maximum payload that every client may use (protocol, "Block size constraints").
 const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
 
-/// Serves every client, each on its own thread, until the process ends.
+/// Serves each client on its own thread until the process ends.
 pub(crate) fn serve(disk: &Arc<Disk>, listener: UnixListener) -> io::Result<()> {
     let disk = Arc::clone(disk);
     thread::Builder::new().name("nbd".to_owned()).spawn(move || {
@@ -50,7 +50,7 @@ pub(crate) fn serve(disk: &Arc<Disk>, listener: UnixListener) -> io::Result<()> 
     Ok(())
 }
 
-/// Writes complete replies, from any thread that completes a command.
+/// Connection for replies, shared by the threads that complete commands.
 type Replies = Arc<Mutex<UnixStream>>;
 
 fn converse(disk: &Arc<Disk>, stream: UnixStream) -> io::Result<()> {
@@ -71,7 +71,7 @@ fn converse(disk: &Arc<Disk>, stream: UnixStream) -> io::Result<()> {
             return Ok(());
         }
         if matches!(header.command, CMD_READ | CMD_WRITE) && header.length > PAYLOAD_BYTES_MAX {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "a longer NBD request than is allowed"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the NBD request is too long"));
         }
         payload.clear();
         if header.command == CMD_WRITE {
@@ -131,7 +131,7 @@ impl Header {
     }
 }
 
-/// A client that has disconnected needs no reply.
+/// Sends a reply. Ignores errors, because a disconnected client needs no reply.
 fn reply(replies: &Replies, cookie: u64, error: u32, data: &[u8]) {
     let mut bytes = Vec::with_capacity(16 + data.len());
     bytes.extend(REPLY_MAGIC.to_be_bytes());

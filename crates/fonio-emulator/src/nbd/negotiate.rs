@@ -31,10 +31,10 @@ const TRANSMIT_FUA: u16 = 1 << 3;
 const TRANSMIT_TRIM: u16 = 1 << 5;
 const TRANSMIT_WRITE_ZEROES: u16 = 1 << 6;
 
-/// Number of reserved zero bytes after the answer to `NBD_OPT_EXPORT_NAME`.
+/// Number of reserved zero bytes after the reply to `NBD_OPT_EXPORT_NAME`.
 const OLD_ANSWER_ZEROES: usize = 124;
 
-/// The longest valid option: a name of 4096 bytes and a few numbers.
+/// Maximum length of a valid option: a name of 4096 bytes and a few numbers.
 const OPTION_BYTES_MAX: u32 = 8192;
 
 /// Negotiates until the client starts to use the device (`true`) or disconnects (`false`).
@@ -53,7 +53,7 @@ pub(super) fn negotiate(input: &mut impl Read, output: &mut impl Write, limits: 
         let option = u32::from_be_bytes(array(input)?);
         let length = u32::from_be_bytes(array(input)?);
         if length > OPTION_BYTES_MAX {
-            return Err(invalid("an NBD option longer than any that there is"));
+            return Err(invalid("the NBD option is too long"));
         }
         let mut data = vec![0; length as usize];
         input.read_exact(&mut data)?;
@@ -96,7 +96,6 @@ pub(super) fn negotiate(input: &mut impl Read, output: &mut impl Write, limits: 
     }
 }
 
-/// The transmission flags: the abilities of the device.
 fn transmission_flags(limits: &Limits) -> u16 {
     let mut flags = TRANSMIT_HAS_FLAGS | TRANSMIT_WRITE_ZEROES;
     if limits.volatile_cache {

@@ -1,4 +1,4 @@
-//! Requests and answers as the kernel's ublk driver defines them (linux/ublk_cmd.h).
+//! Requests and completions of the kernel's ublk driver (linux/ublk_cmd.h).
 
 use std::fs::File;
 use std::io;
@@ -7,10 +7,10 @@ use fonio_core::SECTOR_BYTES;
 use rustix::ioctl::{Opcode, opcode};
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// Offers to take a request. It completes when the driver has one.
+/// Fetches a request. Completes when the driver has one.
 pub(super) const FETCH: Opcode = opcode::read_write::<Answer>(b'u', 0x20);
 
-/// Answers a request, and offers to take another with the same tag.
+/// Completes a request and fetches another one with the same tag.
 pub(super) const COMMIT_AND_FETCH: Opcode = opcode::read_write::<Answer>(b'u', 0x21);
 
 const OP_READ: u32 = 0;
@@ -20,13 +20,13 @@ const OP_DISCARD: u32 = 3;
 const OP_WRITE_ZEROES: u32 = 5;
 const FLAG_FUA: u32 = 1 << 13;
 
-/// The place of the data of requests in the character node (`UBLKSRV_IO_BUF_OFFSET`).
+/// Offset of request data in the character node (`UBLKSRV_IO_BUF_OFFSET`).
 const DATA_OFFSET: u64 = 0x8000_0000;
 
-/// Each tag has a part of the character node with 2^25 bytes (`UBLK_IO_BUF_BITS`).
+/// Base-2 logarithm of the bytes per tag in the character node (`UBLK_IO_BUF_BITS`).
 const DATA_BITS: u32 = 25;
 
-/// `struct ublksrv_io_cmd`: an answer, or the first offer of a tag.
+/// `struct ublksrv_io_cmd`: a completion, or the first fetch command of a tag.
 #[repr(C)]
 pub(super) struct Answer {
     queue: u16,
@@ -38,7 +38,8 @@ pub(super) struct Answer {
 const _: () = assert!(size_of::<Answer>() == 16 && size_of::<Descriptor>() == 24);
 
 impl Answer {
-    /// The bytes of the answer to the request with this tag: the bytes moved, or a negated error number.
+    /// Returns the encoded completion of the request with this tag. `result` is the number of bytes
+    /// transferred, or a negated error number.
     pub(super) fn bytes(tag: u16, result: i32) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[2..4].copy_from_slice(&tag.to_ne_bytes());
@@ -57,7 +58,6 @@ pub(super) struct Descriptor {
     address: u64,
 }
 
-/// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Read,
@@ -68,7 +68,7 @@ pub(super) enum Kind {
 }
 
 impl Descriptor {
-    /// The kind; `None` if fonio does not know it.
+    /// Returns the kind; `None` if it is unknown.
     pub(super) fn kind(&self) -> Option<Kind> {
         Some(match self.op_and_flags & 0xff {
             OP_READ => Kind::Read,
@@ -93,12 +93,12 @@ impl Descriptor {
     }
 }
 
-/// The offset in the character node at which the data of the request with this tag are read and written.
+/// Returns the offset of the data of the request with this tag in the character node.
 pub(super) fn data_offset(tag: u16) -> u64 {
     DATA_OFFSET + (u64::from(tag) << DATA_BITS)
 }
 
-/// The table of requests, one for each tag, which the driver fills.
+/// The table of requests, one per tag, filled by the driver.
 #[derive(Debug)]
 pub(super) struct Descriptors {
     start: *const Descriptor,
@@ -118,12 +118,13 @@ impl Descriptors {
         Ok(Descriptors { start: start?.cast(), map_bytes, depth })
     }
 
-    /// The request with this tag. It is valid from the completion of an offer until its answer.
+    /// Returns the request with this tag. It is valid from the completion of a fetch command until the
+    /// request is completed.
     ///
     /// # Panics
     /// If the queue has no such tag.
     pub(super) fn get(&self, tag: u16) -> Descriptor {
-        assert!(tag < self.depth, "a tag of {tag} in a queue of depth {}", self.depth);
+        assert!(tag < self.depth, "tag {tag} in a queue of depth {}", self.depth);
         // SAFETY: the table has `depth` entries and is mapped until this value is dropped. Every bit pattern is a valid
         // descriptor. The read is volatile, because the driver writes the table.
         unsafe { self.start.add(usize::from(tag)).read_volatile() }

@@ -1,9 +1,9 @@
 //! The thread that serves the queue of a ublk device.
 //!
-//! Each tag of the queue is in one of four states: offered to the driver, in the model, answered (its answer
-//! waits for the next system call), or cancelled. The driver cancels the offers when the device is stopped;
-//! the thread ends with the last tag. It then closes the character node and unmaps the requests; the deletion
-//! of the device waits for both.
+//! Each tag of the queue is in one of four states: fetching, in the model, completed (the completion waits
+//! for the next system call), or cancelled. The driver cancels the fetch commands when the device is stopped,
+//! and the thread ends with the last one. It then closes the character node and unmaps the requests; the
+//! deletion of the device waits for both.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -21,14 +21,13 @@ use super::protocol::{Answer, COMMIT_AND_FETCH, Descriptor, Descriptors, FETCH, 
 use crate::disk::{Disk, Failure, Outcome, Request};
 use crate::pacer;
 
-/// Number of attempts to open the node, which udev or devtmpfs makes a moment after the device.
+/// Number of attempts to open the node, which udev or devtmpfs creates shortly after the device.
 const TRIES: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The result of an offer that the driver cancelled (`UBLK_IO_RES_ABORT`).
+/// Result of a fetch command that the driver cancelled (`UBLK_IO_RES_ABORT`).
 const CANCELLED: i32 = -libc::ENODEV;
 
-/// The answer to a failed request.
 const FAILED: i32 = -libc::EIO;
 
 /// Starts the thread that serves the device `number`. When this returns, the device can be started.
@@ -36,11 +35,11 @@ pub(crate) fn serve(disk: &Arc<Disk>, number: u32) -> io::Result<()> {
     let (ready, is_ready) = mpsc::channel();
     let disk = Arc::clone(disk);
     thread::Builder::new().name("ublk".to_owned()).spawn(move || {
-        // The kernel ties the ring's requests to this thread, so the queue is made here.
+        // The kernel ties the ring's requests to this thread, so the queue is created here.
         match Queue::open(disk, number) {
             Ok(mut queue) => {
                 let _ = ready.send(Ok(()));
-                // Without the thread no request would be answered; if the process ends, they fail.
+                // Without this thread, no request would complete; ending the process makes them fail.
                 queue.run().expect("the ring of an open ublk device works");
             }
             Err(error) => drop(ready.send(Err(error))),
@@ -52,7 +51,7 @@ pub(crate) fn serve(disk: &Arc<Disk>, number: u32) -> io::Result<()> {
 /// A request that the model has completed.
 struct Finished {
     tag: u16,
-    /// The bytes that a successful read or write moves; 0 for other requests.
+    /// Bytes transferred by a successful read or write; 0 for other requests.
     moved: u32,
     outcome: Outcome,
 }
@@ -66,12 +65,12 @@ struct Queue {
     finished: Arc<Mutex<Vec<Finished>>>,
     depth: u16,
     cancelled: u16,
-    /// The time before a deadline for which the thread polls instead of sleeping.
+    /// Time before a deadline during which the thread polls instead of sleeping.
     poll: Duration,
 }
 
 impl Queue {
-    /// Opens the character node and offers to take one request for each tag of the queue.
+    /// Opens the character node and submits a fetch command for each tag of the queue.
     fn open(disk: Arc<Disk>, number: u32) -> io::Result<Queue> {
         let node = open_node(&format!("/dev/ublkc{number}"))?;
         let depth = u16::try_from(disk.limits().depth.clamp(1, fonio_host::UBLK_DEPTH_MAX))
@@ -90,14 +89,13 @@ impl Queue {
             queue.push(FETCH, tag, 0);
         }
         queue.ring.submit()?;
-        // The device has not started, so an offer completes only with an error.
+        // The device has not started, so a fetch command completes only with an error.
         match queue.completed() {
             Some((_, result)) => Err(io::Error::from_raw_os_error(-result)),
             None => Ok(queue),
         }
     }
 
-    /// Serves until the device is stopped.
     fn run(&mut self) -> io::Result<()> {
         while self.cancelled < self.depth {
             self.take()?;
@@ -108,10 +106,10 @@ impl Queue {
         Ok(())
     }
 
-    /// Passes the requests that have arrived to the model.
+    /// Passes new requests to the model.
     ///
     /// # Errors
-    /// The driver's error if it refuses an answer.
+    /// The driver's error if it rejects a completion.
     fn take(&mut self) -> io::Result<()> {
         while let Some((tag, result)) = self.completed() {
             if result == CANCELLED {
@@ -130,7 +128,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The tag of the next completed offer, and its result.
+    /// Returns the tag and the result of the next completed fetch command.
     fn completed(&mut self) -> Option<(u16, i32)> {
         let completed = self.ring.completion().next()?;
         Some((u16::try_from(completed.user_data()).expect("a tag"), completed.result()))
@@ -159,7 +157,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Prepares the answers to the requests that the model has completed.
+    /// Queues the completions of requests that the model has completed.
     fn answer(&mut self) {
         let finished = std::mem::take(&mut *lock(&self.finished));
         for Finished { tag, moved, outcome } in finished {
@@ -183,7 +181,7 @@ impl Queue {
         pushed.expect("the ring has room for one command of each tag");
     }
 
-    /// Sends the answers, and waits for a request or until shortly before `next`.
+    /// Submits the completions and waits for a request or until shortly before `next`.
     fn wait(&mut self, next: Option<Instant>) -> io::Result<()> {
         if self.cancelled == self.depth {
             return Ok(());
@@ -220,7 +218,7 @@ fn open_node(path: &str) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(path)
 }
 
-/// The list is consistent between any two calls.
+/// Locks the list, ignoring poison: it is consistent between calls.
 fn lock(finished: &Mutex<Vec<Finished>>) -> MutexGuard<'_, Vec<Finished>> {
     finished.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,10 +1,9 @@
-//! Power cuts on databases of SQLite under a sync policy: what a cut loses, and whether it corrupts.
+//! Cuts the power of SQLite databases under a sync policy, and checks for lost transactions and corruption.
 //!
-//! A program commits transactions, each in two tables, and reports each commit; a mark in the log of the
-//! device acknowledges it before the program goes on. So a transaction whose mark precedes a cut was
-//! acknowledged, and everything that had to be written before the acknowledgement was written. Meanwhile
-//! another process makes the kernel write pages back without a flush, so that a cut finds writes of all files
-//! in doubt.
+//! A program commits transactions, each in two tables, and reports each commit. A mark in the device's log
+//! acknowledges it before the program continues. So if the mark precedes a cut, the transaction was
+//! acknowledged, and everything required for that was written. During this, another process makes the kernel
+//! write pages back without a flush, so at a cut, writes of all files are in doubt.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -21,15 +20,15 @@ use serde::{Deserialize, Serialize};
 /// A program, its database and the policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Mode {
-    /// The name in tables.
+    /// Name in tables.
     pub name: &'static str,
-    /// The journal mode that the database has, and that the program asks for.
+    /// Journal mode of the database, also requested by the program.
     pub journal: &'static str,
-    /// The level that the program asks for.
+    /// Level of `synchronous` requested by the program.
     pub synchronous: &'static str,
     /// Pages in the write-ahead log after which SQLite copies them into the database.
     pub checkpoint: u32,
-    /// The rule of the policy; `None` without the library.
+    /// Rule of the policy; `None` without the library.
     pub class: Option<&'static str>,
     pub promise: Promise,
 }
@@ -37,13 +36,13 @@ pub struct Mode {
 /// The promise of a mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
-    /// Every acknowledged transaction is there.
+    /// No acknowledged transaction is lost.
     Durable,
-    /// The database is intact, and the lost transactions lie within this time.
+    /// The database is intact, and the lost transactions span at most this time.
     Within(Duration),
-    /// There is no database, or one with every acknowledged transaction.
+    /// Either there is no database, or it has every acknowledged transaction.
     NeverStale,
-    /// Nothing: it shows that the cuts can corrupt.
+    /// Nothing: this mode shows that the cuts can corrupt.
     Nothing,
 }
 
@@ -56,12 +55,13 @@ const fn mode(
     Mode { name, journal, synchronous, checkpoint, class, promise }
 }
 
-/// With few pages, cuts hit many checkpoints; with SQLite's default, they hit the end of a window more often.
+/// With few pages per checkpoint, cuts hit many checkpoints; with SQLite's default, they hit the end of a
+/// window more often.
 const WAL: (&str, &str, u32) = ("wal", "FULL", 60);
 const LONG_WAL: (&str, &str, u32) = ("wal", "FULL", 1000);
 const TRUNCATE: (&str, &str, u32) = ("truncate", "FULL", 0);
 
-/// All of them, the control first.
+/// All modes, with the control first.
 pub const MODES: [Mode; 8] = [
     mode("synchronous=OFF, without the library", ("truncate", "OFF", 0), None, Promise::Nothing),
     mode("durable, write-ahead log", WAL, Some("class = 'durable'"), Promise::Durable),
@@ -87,17 +87,17 @@ pub const MODES: [Mode; 8] = [
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Outcome {
     pub cuts: u32,
-    /// With an intact database.
+    /// Cuts that left an intact database.
     pub intact: u32,
-    /// With a damaged database, or half of a transaction.
+    /// Cuts that left a damaged database or half of a transaction.
     pub corrupt: u32,
-    /// With a database that was removed at the first opening afterwards.
+    /// Cuts after which the first open removed the database.
     pub removed: u32,
-    /// The largest number of acknowledged transactions that an intact database lacks.
+    /// Maximum number of acknowledged transactions missing in an intact database.
     pub lost_most: u64,
-    /// The longest time from the first to the last of them, in milliseconds.
+    /// Maximum time from the first to the last missing transaction, in milliseconds.
     pub span_ms_most: f64,
-    /// The longest time from the first of them to the cut, in milliseconds.
+    /// Maximum time from the first missing transaction to the cut, in milliseconds.
     pub age_ms_most: f64,
     /// Cuts after which the promise was broken.
     pub broken: u32,
@@ -106,7 +106,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Adds another one.
+    /// Adds another outcome.
     pub fn add(&mut self, other: &Outcome) {
         self.cuts += other.cuts;
         self.intact += other.intact;
@@ -129,8 +129,8 @@ const PREPARE: &str = "
     INSERT INTO right_side SELECT * FROM left_side;
 ";
 
-/// Commits until its standard input ends; prints the number of each transaction after its commit. The
-/// checkpoints are frequent, so that cuts hit them.
+/// Commits until its standard input ends, and prints each transaction's number after its commit. Checkpoints
+/// are frequent, so cuts hit them.
 const WRITER: &str = "
 import sqlite3, sys
 path, journal, level, checkpoint = sys.argv[1:5]
@@ -152,8 +152,8 @@ while True:
         break
 ";
 
-/// Makes the kernel write pages back now and then, without a flush (POSIX_FADV_DONTNEED does so). It is a process of its own,
-/// because closing a file would drop SQLite's locks on it.
+/// Makes the kernel write pages back now and then without a flush, with POSIX_FADV_DONTNEED. It is a separate
+/// process, because closing a file would drop SQLite's locks on it.
 const DISTURBER: &str = "
 import os, random, sys, time
 random.seed(int(sys.argv[2]))
@@ -179,7 +179,7 @@ const CHECK: &str = "
 /// A database on an emulated device, and the log of the device's writes.
 pub struct Recorded {
     log: Log,
-    /// For each acknowledged transaction, the number of records up to its mark, and its time.
+    /// For each acknowledged transaction, the number of records up to its mark, and the mark's time.
     acknowledged: Vec<(usize, Duration)>,
     state: tempfile::TempDir,
     library: PathBuf,
@@ -189,7 +189,7 @@ pub struct Recorded {
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
 impl Recorded {
-    /// Lets the program run for `lasting`.
+    /// Runs the program for `lasting`.
     pub fn new(
         mode: Mode,
         library: &Path,
@@ -206,7 +206,7 @@ impl Recorded {
         let mut emulated = Emulated::start(&options, server)?;
         let dir = emulated.mount_dir().ok_or("it is not mounted")?.to_owned();
         let database = dir.join("database");
-        // The path that SQLite gives its files has no symbolic links, and the images are mounted elsewhere: the file's name is enough.
+        // Match only the file name: the images are mounted elsewhere.
         let policy = state.path().join("policy.toml");
         let rule = mode.class.map(|class| format!("[[database]]\npath = '/*/database'\n{class}\n"));
         fs::write(&policy, rule.unwrap_or_default())?;
@@ -250,7 +250,7 @@ impl Recorded {
             writeln!(go_on)?;
         }
         drop(_disturber);
-        // Killed, so that nothing is synced by closing.
+        // Kill the writer, so closing does not sync.
         drop(writer);
         emulated.mark("end")?;
         emulated.stop()?;
@@ -264,7 +264,7 @@ impl Recorded {
         Ok(Recorded { log, acknowledged, state, library: library.to_owned(), mode })
     }
 
-    /// Writes, flushes and bytes of a transaction, on average.
+    /// Returns the mean writes, flushes and bytes per transaction.
     pub fn costs(&self) -> Result<[f64; 3]> {
         let from = self.log.mark("begin")?.unwrap_or(0);
         let to = self.log.mark("end")?.unwrap_or(self.log.records.len());
@@ -282,12 +282,12 @@ impl Recorded {
         Ok(costs.map(|cost| cost / self.acknowledged.len().max(1) as f64))
     }
 
-    /// The number of acknowledged transactions.
+    /// Returns the number of acknowledged transactions.
     pub fn transactions(&self) -> usize {
         self.acknowledged.len()
     }
 
-    /// Cuts the power at random moments, and looks at the database afterwards.
+    /// Cuts the power at random moments and checks the database after each cut.
     pub fn cut(&self, count: u32, seed: u64, stop: &dyn Fn() -> bool) -> Result<Option<Outcome>> {
         let from = self.log.mark("begin")?.ok_or("no mark")?;
         let to = self.log.mark("end")?.ok_or("no mark")?;
@@ -318,7 +318,6 @@ impl Recorded {
         Ok((!stopped).then_some(outcome))
     }
 
-    /// Opens a database in the same way as after the boot that follows the cut.
     fn look(&self, database: &Path, cut: Cut, outcome: &mut Outcome) -> Result<()> {
         outcome.cuts += 1;
         let mut broken = None;
@@ -369,7 +368,7 @@ impl Recorded {
         Ok(())
     }
 
-    /// Opens the database with the library in another boot, and returns whether that removed it.
+    /// Opens the database with the library under another boot id, and returns whether that removed it.
     fn is_removed(&self, database: &Path) -> Result<bool> {
         let boot = self.state.path().join("boot");
         fs::write(&boot, "11111111-1111-1111-1111-111111111111\n")?;
@@ -400,7 +399,7 @@ impl Drop for Running {
     }
 }
 
-/// A file that is removed when this goes out of scope; processes that have it open can still read it.
+/// A file that is removed when this goes out of scope.
 struct Removed(PathBuf);
 
 impl Drop for Removed {

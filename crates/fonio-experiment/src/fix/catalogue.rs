@@ -1,4 +1,4 @@
-//! The list of fixes: the settings, each with its words in its own file of `fonio-host`, and the others here.
+//! The list of fixes. Each setting is described in its own file of `fonio-host`; the other fixes are described here.
 
 use std::sync::LazyLock;
 
@@ -26,11 +26,11 @@ const OTHERS: &[Fix] = &[
     Fix {
         name: "wal-normal",
         changes: Group::Application,
-        does: "SQLite in WAL mode with synchronous=NORMAL",
+        does: "runs SQLite in WAL mode with synchronous=NORMAL",
         loses: Loss::Recent("A power cut can lose the last transactions, never the database."),
         source: "SQLite's documentation",
         real: Real::ByHand(
-            "In the app, after each opening of the database: PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL. The file keeps the first setting only, which `fonio fix apply wal-full DATABASE` makes; the second is each connection's own.",
+            "In the app, after each opening of the database: PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL. `fonio fix apply wal-full DATABASE` makes the first setting, which stays in the file; each connection has to make the second.",
         ),
         change: Change::Setup(|setup, workload| {
             each_database(setup, workload, Journal::Wal, Synchronous::Normal)
@@ -43,7 +43,7 @@ const OTHERS: &[Fix] = &[
         loses: Loss::Content("A power cut or reboot empties the cache."),
         source: KIM,
         real: Real::ByHand(
-            "`fonio fix apply folder-in-ram CACHE --keep` keeps the cache directory in memory and writes it out now and then. To lose it at each boot instead: mount -t tmpfs -o size=64M,uid=USER tmpfs CACHE, and the same in /etc/fstab.",
+            "`fonio fix apply folder-in-ram CACHE --keep` keeps the cache directory in memory and saves it to storage from time to time. For a cache that is empty after each boot: mount -t tmpfs -o size=64M,uid=USER tmpfs CACHE, and the same in /etc/fstab.",
         ),
         change: Change::Setup(|setup, workload| move_place(setup, workload, "cache", Medium::Memory)),
     },
@@ -63,10 +63,10 @@ const OTHERS: &[Fix] = &[
     Fix {
         name: "all-in-ram",
         changes: Group::Application,
-        does: "keeps everything in memory: shows the largest possible gain",
-        loses: Loss::Content("A power cut or reboot loses everything: this is a bound, not a fix."),
+        does: "keeps everything in memory, to show the largest possible gain",
+        loses: Loss::Content("A power cut or reboot loses everything. This shows a limit; it is not a fix."),
         source: KIM,
-        real: Real::ByHand("This is the upper bound of any storage fix, not a setting."),
+        real: Real::ByHand("This shows the most that any storage fix can gain; there is nothing to set."),
         change: Change::Setup(|setup, workload| {
             for place in workload.ok_or(OF_PROGRAM)?.places.keys() {
                 setup.moved.insert(place.clone(), Medium::Memory);
@@ -77,8 +77,10 @@ const OTHERS: &[Fix] = &[
     Fix {
         name: "no-sync",
         changes: Group::Application,
-        does: "selective sync: no sync for databases and for files in `cache` and `database`",
-        loses: Loss::Content("A power cut can corrupt them. Use it only for data that can be fetched again."),
+        does: "skips all syncs of databases and of files in `cache` and `database`",
+        loses: Loss::Content(
+            "A power cut can corrupt these files. Use it only for data that can be fetched again.",
+        ),
         source: KIM,
         real: Real::ByHand(
             "In the app, for databases that can be fetched again: PRAGMA synchronous=OFF, and delete them after an unclean shutdown.",
@@ -97,7 +99,7 @@ const OTHERS: &[Fix] = &[
     Fix {
         name: "db-on-pcm",
         changes: Group::Device,
-        does: "databases on phase-change memory, as fast as this machine can emulate it",
+        does: "puts databases on phase-change memory, emulated as fast as this machine can",
         loses: Loss::Nothing,
         source: KIM,
         real: Real::ByHand(
@@ -111,7 +113,7 @@ const OTHERS: &[Fix] = &[
     Fix {
         name: "pcm-buffer",
         changes: Group::Device,
-        does: "a write buffer of 16 MB of phase-change memory, as fast as this machine can emulate it",
+        does: "adds a 16 MB write buffer of phase-change memory, emulated as fast as this machine can",
         loses: Loss::Nothing,
         source: KIM,
         real: Real::ByHand("This needs a device whose write cache survives a power cut."),
@@ -123,11 +125,11 @@ const OTHERS: &[Fix] = &[
     Fix {
         name: "raid0",
         changes: Group::Device,
-        does: "striped by 4 KiB over the device and the phone's internal flash; about twice the risk, as all data are lost if one of the two fails",
+        does: "stripes data over the device and the phone's internal flash, 4 KiB at a time; all data are lost if either fails, about twice the risk",
         loses: Loss::Nothing,
         source: KIM,
         real: Real::ByHand(
-            "If one of the two devices fails, all data on both are lost, so the risk is about twice that of one device: keep a backup. The second device should be as fast as the first, because the slower one decides how fast the array is (`docs/runs-reference.md`). Back the data up, and unmount both devices; mdadm --create /dev/md0 --level=0 --chunk=4 --raid-devices=2 DEVICE DEVICE destroys the data on both.",
+            "If either device fails, all data on both are lost. That is about twice the risk of one device: keep a backup. The second device should be as fast as the first: the slower one limits the array (`docs/runs-reference.md`). Back up the data and unmount both devices; mdadm --create /dev/md0 --level=0 --chunk=4 --raid-devices=2 DEVICE DEVICE destroys the data on both.",
         ),
         change: Change::Setup(|setup, _| {
             another_device(setup, |profile| format!("raid0:internal_2010+{profile}"))
@@ -136,27 +138,28 @@ const OTHERS: &[Fix] = &[
     Fix {
         name: "f2fs",
         changes: Group::Filesystem,
-        does: "F2FS, a log-structured file system for flash; the device has to be reformatted",
-        // fsync_mode=posix, and DEF_CP_INTERVAL of fs/f2fs/f2fs.h: 60 s, and later while the device is busy.
+        does: "uses F2FS, a log-structured file system for flash; reformats the device",
+        // With fsync_mode=posix. DEF_CP_INTERVAL in fs/f2fs/f2fs.h is 60 s; checkpoints are later while the
+        // device is busy.
         loses: Loss::Recent(
-            "A power cut loses no synced file, but can lose unsynced changes of about the last minute. Unlike on ext4, syncing one file does not make earlier renames of others durable.",
+            "A power cut loses no synced file, but can lose about the last minute of unsynced changes. Unlike on ext4, syncing one file does not make earlier renames of other files durable.",
         ),
         source: "F2FS's documentation",
         real: Real::ByHand(
-            "Reformatting destroys the data on the device. Back them up, unmount the device, run mkfs.f2fs -f DEVICE, write the type f2fs into its line of /etc/fstab, mount it, and restore the data.",
+            "Reformatting destroys the data on the device. Back them up, unmount the device, run mkfs.f2fs -f DEVICE, set the type f2fs in its line of /etc/fstab, mount it, and restore the data.",
         ),
         change: Change::Setup(|setup, _| another_filesystem(setup, Filesystem::F2fs)),
     },
     Fix {
         name: "nilfs2",
         changes: Group::Filesystem,
-        does: "NILFS2, a log-structured file system with checkpoints, the device has to be reformatted",
-        // A checkpoint every few seconds and at every sync, with order=relaxed and with order=strict; ext4's default
-        // keeps unsynced data for longer.
+        does: "uses NILFS2, a log-structured file system with checkpoints; reformats the device",
+        // NILFS2 writes a checkpoint every few seconds and at every sync, with order=relaxed or order=strict.
+        // ext4 by default keeps unsynced data longer.
         loses: Loss::Nothing,
         source: "NILFS2's documentation",
         real: Real::ByHand(
-            "Reformatting destroys the data on the device. Back them up, unmount the device, run mkfs.nilfs2 -f DEVICE, write the type nilfs2 into its line of /etc/fstab, mount it (which starts nilfs_cleanerd, the daemon that frees space), and restore the data.",
+            "Reformatting destroys the data on the device. Back them up, unmount the device, run mkfs.nilfs2 -f DEVICE, set the type nilfs2 in its line of /etc/fstab, mount it (which starts nilfs_cleanerd, the daemon that frees space), and restore the data.",
         ),
         change: Change::Setup(|setup, _| another_filesystem(setup, Filesystem::Nilfs2)),
     },

@@ -1,4 +1,4 @@
-//! The changes that fixes make to a setup when they are tried.
+//! Changes a setup as a fix requires, to try the fix.
 
 use fonio_host::{Filesystem, Setting, Trial};
 use fonio_workload::definition::{Journal, Synchronous, Workload};
@@ -7,12 +7,12 @@ use crate::setup::{Medium, Setup, Storage};
 
 /// Why a fix cannot be tried with a command.
 pub(super) const OF_PROGRAM: &str =
-    "it changes what a program does; with a command, only settings can be tried";
+    "it changes a program's behaviour; with a command, only settings can be tried";
 
 /// Why a fix of a folder cannot be tried with a command.
-pub(super) const OF_FOLDER: &str = "the folder of a command is in use; a workload gets a folder of its own";
+pub(super) const OF_FOLDER: &str = "the command's folder is in use; a workload gets its own folder";
 
-/// Tries a setting: as it is made, or on a file system and a device that are made for the trial, by their options.
+/// Tries a setting: as on a machine in use, or with options of a new file system and device.
 pub(super) fn try_setting(
     trial: Trial,
     setting: Setting,
@@ -42,7 +42,7 @@ pub(super) fn try_setting(
         Trial::OwnFolder => {
             workload.ok_or(OF_FOLDER)?;
             if setting.missing_value().is_some() {
-                return Err("it needs a size, such as hot-range=16MiB");
+                return Err("give a size, such as hot-range=16MiB");
             }
         }
         Trial::Once(reason) | Trial::None(reason) => return Err(reason),
@@ -105,7 +105,7 @@ pub(super) fn another_filesystem(setup: &mut Setup, filesystem: Filesystem) -> R
         return Err("fonio does not format the device of a directory");
     }
     if !setup.mount_options.is_empty() {
-        return Err("the mount options are those of another file system");
+        return Err("the setup has mount options for another file system");
     }
     setup.filesystem = filesystem;
     Ok(())

@@ -1,9 +1,8 @@
-//! The fixes that fonio can prove, with the changes that each one makes and the data that a power cut can
-//! lose with it.
+//! The fixes that fonio can prove: what each changes, and the data that a power cut can lose with it.
 //!
 //! | fix | study |
 //! |---|---|
-//! | places in memory, no sync, PCM, RAID-0 | Kim, Agrawal, Ungureanu (TOS 2012), sections 5.1 to 5.5 |
+//! | folders in memory, no sync, PCM, RAID-0 | Kim, Agrawal, Ungureanu (TOS 2012), sections 5.1 to 5.5 |
 //! | WAL, commit interval, noatime, scheduler, log-structured file systems | common advice, measured here |
 
 mod catalogue;
@@ -22,29 +21,29 @@ pub use catalogue::FIXES;
 pub struct Fix {
     /// The fix's name on the command line.
     pub name: &'static str,
-    /// The kind of thing that the fix changes.
+    /// The part of the setup that the fix changes.
     pub changes: Group,
     /// One line on what the fix does.
     pub does: &'static str,
     /// The additional data that a power cut can lose with the fix.
     pub loses: Loss,
-    /// The study of the fix, or a note that we measure it ourselves.
+    /// The study that measured the fix, or a note that only fonio measures it.
     pub source: &'static str,
-    /// How the fix is made on a real machine.
+    /// How to make the fix on a real machine.
     pub real: Real,
     change: Change,
 }
 
-/// How a fix changes a setup, so that it can be tried.
+/// How a fix changes a setup for a trial.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     /// Like a setting.
     Setting(Trial),
-    /// A change of the setup. Without a workload, a command runs, and its work cannot be changed.
+    /// A change of the setup. Without a workload, a command runs, and its I/O cannot be changed.
     Setup(fn(&mut Setup, Option<&Workload>) -> Result<(), &'static str>),
 }
 
-/// The kinds of measurement that can show the gain of a fix.
+/// The kinds of experiment that can measure a fix's gain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeasuredWith {
     /// A workload or a command.
@@ -57,14 +56,14 @@ pub enum MeasuredWith {
     Neither(&'static str),
 }
 
-/// How a fix is made on a real machine.
+/// How to make a fix on a real machine.
 #[derive(Clone, Copy, Debug)]
 pub enum Real {
     /// A setting that fonio can change and restore.
     Setting(&'static SettingFix),
-    /// Trims a file system once, which cannot be undone; kept, it is a setting.
+    /// A single trim of a file system, which cannot be undone. With `--keep`, it is a setting.
     Trim,
-    /// A change of the app, or a device to buy: how to do it.
+    /// Instructions for changing the app or buying a device.
     ByHand(&'static str),
 }
 
@@ -84,17 +83,17 @@ impl Fix {
         self.changes == Group::Device
     }
 
-    /// Returns the setting with its default value, if the fix is one.
+    /// Returns the setting with its default value; `None` if the fix is not a setting.
     pub fn setting(&self) -> Option<Setting> {
         match self.real {
             Real::Setting(_) | Real::Trim => {
-                Some(Setting::parse(self.name).expect("every setting has a value without one written"))
+                Some(Setting::parse(self.name).expect("every setting has a default value"))
             }
             Real::ByHand(_) => None,
         }
     }
 
-    /// Changes `setup` as the fix does; `setting` is the fix with its value, if it is a setting.
+    /// Makes the fix's changes to `setup`; `setting` is the setting and its value, if the fix is a setting.
     fn try_on(
         &self,
         setting: Option<Setting>,
@@ -108,7 +107,7 @@ impl Fix {
         }
     }
 
-    /// Returns what can measure the fix: tries it on a setup of a directory, with a command.
+    /// Returns what can measure the fix, found by trying it on a directory, with a command.
     pub fn measured_with(&self) -> MeasuredWith {
         let mut setup = Setup::on(Storage::Directory("/".into()));
         match (self.try_on(self.setting(), &mut setup, None), self.real) {
@@ -143,8 +142,8 @@ impl Candidate {
     ///
     /// # Errors
     ///
-    /// [`ExperimentError::UnknownFix`] with the nearest name, and [`ExperimentError::NotApplicable`] for a value
-    /// that the fix does not take.
+    /// [`ExperimentError::UnknownFix`] with the nearest name, and [`ExperimentError::NotApplicable`] for a
+    /// value that the fix does not accept.
     pub fn parse(text: &str) -> Result<Candidate, ExperimentError> {
         if let Some(profile) = text.strip_prefix("device=").filter(|profile| !profile.is_empty()) {
             return Ok(Candidate::Device(profile.to_owned()));
@@ -174,7 +173,7 @@ impl Candidate {
         }
     }
 
-    /// Returns the fix, unless the candidate is another device.
+    /// Returns the fix; `None` if the candidate is another device.
     pub fn fix(&self) -> Option<&'static Fix> {
         match self {
             Candidate::Listed(fix) | Candidate::WithValue { fix, .. } => Some(fix),
@@ -182,7 +181,7 @@ impl Candidate {
         }
     }
 
-    /// Returns the setting with its value, if the candidate is one.
+    /// Returns the setting with its value; `None` if the candidate is not a setting.
     pub fn setting(&self) -> Option<Setting> {
         match self {
             Candidate::Listed(fix) => fix.setting(),
@@ -196,8 +195,8 @@ impl Candidate {
         self.fix().map_or(Loss::Nothing, |fix| fix.loses)
     }
 
-    /// Applies the candidate to `setup`, and to `workload` as far as the fix changes that. A command has no workload, so only
-    /// fixes of its setup apply.
+    /// Applies the candidate to `setup`, and to `workload` if the fix changes it. A command has no workload,
+    /// so only fixes of the setup apply.
     pub fn apply(&self, setup: &mut Setup, workload: Option<&Workload>) -> Result<(), ExperimentError> {
         let changed = match self {
             Candidate::Listed(fix) | Candidate::WithValue { fix, .. } => {
@@ -225,8 +224,7 @@ mod tests {
         format!("| `{name}` | {does} | {needs} | {} | {kept} | {undone} |\n", loses.sentence())
     }
 
-    /// Checks the tables in `docs/fixes.md`; `UPDATE_EXPECT=1 cargo test` regenerates them. The text around them is written by
-    /// hand.
+    /// Checks the tables in `docs/fixes.md`; `UPDATE_EXPECT=1 cargo test` regenerates them.
     #[test]
     fn the_document_has_every_fix() {
         let known = include_str!("../../../../docs/fixes.md");
@@ -267,7 +265,7 @@ mod tests {
         for name in ["io-weight", "io-weight=20", "journald-in-ram=8MiB"] {
             let mut setup = Setup::on(Storage::Directory("/".into()));
             let error = Candidate::parse(name).expect("listed").apply(&mut setup, None).expect_err("refused");
-            assert!(error.to_string().contains("services of the machine"), "{error}");
+            assert!(error.to_string().contains("system services"), "{error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The cached pages of a command's files, and how they are dropped.
+//! Drops the cached pages of a command's files.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use fonio_host::{cached_bytes, drop_file_cache};
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of named files that stayed in the cache, the largest first.
+/// Maximum number of files listed that stayed in the cache, the largest first.
 const NAMED: usize = 5;
 
 /// The pages that were dropped before a cold launch.
@@ -14,9 +14,9 @@ const NAMED: usize = 5;
 pub struct Dropped {
     /// Number of files that the command opens.
     pub files: usize,
-    /// Cached bytes of these files before; `None` if the kernel cannot report them (before Linux 6.5).
+    /// Cached bytes of these files before the drop; `None` if the kernel cannot report them (before Linux 6.5).
     pub held_bytes: Option<u64>,
-    /// Cached bytes of these files after: other processes have them mapped or in use.
+    /// Cached bytes of these files after the drop: pages that other processes map or use.
     pub kept_bytes: Option<u64>,
     /// The files with the most bytes still cached.
     pub kept: Vec<Kept>,
@@ -24,7 +24,7 @@ pub struct Dropped {
     pub failed: Vec<String>,
 }
 
-/// A file that stayed in the cache, completely or in part.
+/// A file that stayed in the cache, completely or partly.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
     /// The file.

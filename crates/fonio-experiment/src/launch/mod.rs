@@ -1,10 +1,10 @@
 //! Measures launches: how long a command takes, and what it waits for.
 //!
-//! The command runs under the recorder, which records its waits; [`fonio_analysis::launch`] divides the time into
-//! parts. Before the first measured launch in a place, the command runs once without being measured. For warm launches,
-//! this fills the cache. For cold ones, it shows which files the command opens; their cached pages are dropped before
-//! each launch. Only these files are dropped: pages that other processes map stay cached, and so do names and inodes.
-//! [`Dropped`] reports what stayed.
+//! The command runs under the recorder, which records its waits; [`fonio_analysis::launch`] divides the time
+//! into parts. Before the first measured launch on a setup, the command runs once unmeasured. For warm
+//! launches, this fills the cache. For cold launches, it shows which files the command opens: their cached
+//! pages are dropped before each launch. Only these files are dropped: pages that other processes map stay
+//! cached, and so do names and inodes. [`Dropped`] reports what stayed.
 
 mod caches;
 mod report;
@@ -32,29 +32,29 @@ pub use caches::{Dropped, Kept};
 pub use report::launch_document;
 pub use results::{LaunchFigures, LaunchPart, LaunchResult, LaunchSeries, PartKind};
 
-/// The environment variable with the address of the server behind the link: `ADDRESS:PORT`.
+/// The environment variable that holds the address of the server behind the link: `ADDRESS:PORT`.
 const HTTP_VARIABLE: &str = "FONIO_HTTP";
 
 /// The contents of the page cache when a launch begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CacheState {
-    /// No pages of the files that the command opens, except those that other processes map.
+    /// No pages of the files that the command opens, except pages that other processes map.
     Cold,
     /// The pages that an earlier launch left.
     Warm,
 }
 
-/// The command of a launch, and how it is launched.
+/// The command of a launch, and how to launch it.
 #[derive(Clone, Debug)]
 pub struct LaunchOptions<'a> {
     /// The program and its arguments.
     pub command: &'a [OsString],
-    /// The state of the cache when it begins.
+    /// The state of the page cache at the start.
     pub cache: CacheState,
-    /// When a command that does not end by itself counts as launched.
+    /// When a command that does not end by itself is considered launched.
     pub until_idle: Option<Quiet>,
-    /// Number of unmeasured launches before each measured one, if the cache should be warm.
+    /// Number of unmeasured launches before each measured one, for a warm cache.
     pub warmup: u32,
     /// Files to copy to a device that is formatted for the launch.
     pub copy: &'a [PathBuf],
@@ -62,15 +62,15 @@ pub struct LaunchOptions<'a> {
     pub show_output: bool,
     /// The seed of the device model.
     pub seed: u64,
-    /// How this program starts itself.
+    /// How this program starts its own processes.
     pub roles: &'a Roles,
-    /// Set by a signal handler: the launch ends as soon as it can.
+    /// Set by a signal handler to end the launch as soon as possible.
     pub stop: &'a AtomicBool,
 }
 
-/// Launches the command in every place in rounds, records and analyses each launch once, and compares the places with
-/// the first. Also returns the analysis of the first launch. `begins` is called before each launch; recordings go to
-/// folders in `out`.
+/// Launches the command on every setup in rounds, records and analyses each launch once, and compares the
+/// setups with the first. Also returns the analysis of the first launch. `begins` is called before each
+/// launch; recordings go to folders in `out`.
 ///
 /// # Panics
 ///
@@ -103,8 +103,8 @@ pub fn launch_series(
     Ok((results::series(places, runs, options), first.expect("a design has at least one measurement")))
 }
 
-/// Makes the test bed, launches the command, and undoes the test bed. `opened` holds the files that an earlier launch
-/// in this place opened.
+/// Makes the test bed, launches the command, and undoes the test bed. `opened` holds the files that an
+/// earlier launch on this setup opened.
 fn launch_once(
     setup: &Setup,
     options: &LaunchOptions<'_>,
@@ -146,7 +146,7 @@ fn launch_once(
         Some(figures) => Ok((figures, analysed)),
         None => Err(ExperimentError::NotSeen {
             command: command(),
-            reason: "the recording holds no waits of it; `fonio report` on it says what was lost",
+            reason: "the recording holds none of its waits; run `fonio report` on it to see what was lost",
         }),
     }
 }

@@ -1,4 +1,4 @@
-//! Turns launches into a report: the verdict, the parts of a launch in each place, and below them the first launch's
+//! Turns launches into a report: the verdict, the parts of a launch on each setup, then the first launch's
 //! recording.
 
 use fonio_analysis::Answer;
@@ -9,7 +9,7 @@ use fonio_system::command::Failure;
 
 use super::{CacheState, Dropped, LaunchFigures, LaunchPart, LaunchResult, LaunchSeries, PartKind};
 
-/// Returns the report on `series`. `explained` is the report on the first launch's recording; its questions follow.
+/// Returns the report on `series`. `explained` is the report on the first launch's recording; its sections follow.
 pub fn launch_document(series: &LaunchSeries, explained: Option<Document>) -> Document {
     let explained = explained.unwrap_or_default();
     Document {
@@ -57,10 +57,10 @@ fn verdict(series: &LaunchSeries) -> Verdict {
     for place in &series.places {
         if let Some(ended) = place.runs.iter().find_map(failure) {
             let place = on(&place.name);
-            reasons.push(format!("The command {ended} {place}; --show-output shows what it said."));
+            reasons.push(format!("The command {ended} {place}; see its output with --show-output."));
         }
         if place.runs.iter().any(|run| !run.valid) {
-            reasons.push(format!("A measurement {} does not hold: events were lost.", on(&place.name)));
+            reasons.push(format!("A measurement {} is not valid: events were lost.", on(&place.name)));
         }
     }
     let storage =
@@ -77,7 +77,7 @@ fn failure(run: &LaunchFigures) -> Option<String> {
     })
 }
 
-/// Returns the place of a launch as part of a sentence.
+/// Returns where a launch ran, for a sentence.
 fn on(place: &str) -> String {
     match place {
         "." => "in this folder".to_owned(),
@@ -95,7 +95,7 @@ fn comparison(place: &LaunchResult) -> Option<String> {
         (Answer::Higher, Some(((ratio, low), high))) => {
             format!("It takes {} times as long as {first}.", times(ratio, low, high))
         }
-        (Answer::NoDifference, _) => format!("No difference to a launch {first} was shown."),
+        (Answer::NoDifference, _) => format!("No difference from a launch {first} was shown."),
         _ => format!(
             "{} launches do not show whether it differs from a launch {first} (--runs 10).",
             place.runs.len()
@@ -117,7 +117,7 @@ fn section(series: &LaunchSeries) -> Section {
         id: "launches".into(),
         question: "Where does the time go?".into(),
         answer: format!(
-            "A launch took {}. Every moment of its critical path counts once.",
+            "A launch took {}. The parts of its critical path add up to the run time.",
             series.places.iter().map(took).collect::<Vec<_>>().join(", ")
         ),
         figures: Vec::new(),
@@ -142,8 +142,8 @@ fn table(place: &LaunchResult) -> Table {
         caption: format!("A launch {}", on(&place.name)),
         columns: vec![
             Column::new("Part"),
-            Column::noted("Share", "Of the mean run time."),
-            Column::noted("Time", "Mean of the launches, with the least and the most."),
+            Column::noted("Share", "Share of the mean run time."),
+            Column::noted("Time", "Mean, minimum and maximum of the launches."),
         ],
         rows,
         ..Table::default()
@@ -157,10 +157,10 @@ fn words(kind: PartKind) -> &'static str {
         PartKind::Running => "running",
         PartKind::Storage => "waiting for storage",
         PartKind::Network => "waiting for the network",
-        PartKind::Timer => "waiting for a time it set",
+        PartKind::Timer => "waiting for a timer",
         PartKind::Others => "waiting for other processes",
         PartKind::CpuWait => "waiting for a processor",
-        PartKind::Unknown => "waiting, not seen for what",
+        PartKind::Unknown => "waiting, cause not recorded",
     }
 }
 
@@ -170,11 +170,11 @@ fn cold(dropped: &Dropped) -> String {
     let files = dropped.files;
     let (Some(held), Some(kept)) = (dropped.held_bytes, dropped.kept_bytes) else {
         return format!(
-            "the cache of {files} files was asked to be dropped; whether it was, only Linux 6.5 and later can say."
+            "the kernel was asked to drop {files} files from the cache; only Linux 6.5 and later can confirm it."
         );
     };
     let mut text = format!(
-        "before the first, {} of {} that the cache held of {files} files were dropped",
+        "before the first, {} of the {} cached from {files} files were dropped",
         size(held.saturating_sub(kept)),
         size(held)
     );
@@ -184,7 +184,7 @@ fn cold(dropped: &Dropped) -> String {
             .iter()
             .map(|kept| format!("{} ({})", kept.path.display(), size(kept.bytes)))
             .collect();
-        text += &format!("; {} stayed, which others have in use: {}", size(kept), names.join(", "));
+        text += &format!("; {} stayed, in use by other processes: {}", size(kept), names.join(", "));
     }
     text + ". Names and inodes stay cached."
 }
@@ -213,11 +213,11 @@ mod tests {
         let mut dropped =
             Dropped { files: 3, held_bytes: Some(3 << 20), kept_bytes: Some(0), ..Dropped::default() };
         let all = cold(&dropped);
-        assert!(all.starts_with("before the first, 3 MiB of 3 MiB") && !all.contains("stayed"), "{all}");
+        assert!(all.starts_with("before the first, 3 MiB of the 3 MiB") && !all.contains("stayed"), "{all}");
         dropped.kept_bytes = Some(1 << 20);
         dropped.kept = vec![Kept { path: PathBuf::from("/lib/libc.so"), bytes: 1 << 20 }];
         let some = cold(&dropped);
-        assert!(some.contains("2 MiB of 3 MiB") && some.contains("/lib/libc.so (1 MiB)"), "{some}");
+        assert!(some.contains("2 MiB of the 3 MiB") && some.contains("/lib/libc.so (1 MiB)"), "{some}");
         dropped.held_bytes = None;
         assert!(cold(&dropped).contains("Linux 6.5"));
     }

@@ -1,4 +1,4 @@
-//! The results of launches: the figures of each launch, and the means of each place.
+//! The results of launches: the figures of each launch, and the means of each setup.
 
 use std::path::PathBuf;
 
@@ -16,9 +16,9 @@ use crate::setup::{Conditions, Setup};
 /// The figures of one launch. The parts of the critical path sum to the run time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LaunchFigures {
-    /// Run time in seconds: from the command's start to its end, or until it became quiet.
+    /// Run time in seconds, from the command's start until it ended or became quiet.
     pub wall_s: f64,
-    /// On a processor, in user mode; `None` if the kernel did not report how to divide the time.
+    /// On a processor, in user mode; `None` if the kernel did not report the mode.
     pub user_s: Option<f64>,
     /// On a processor, in the kernel.
     pub system_s: Option<f64>,
@@ -30,11 +30,11 @@ pub struct LaunchFigures {
     pub network_s: f64,
     /// Blocked on a timer that the command set itself.
     pub timer_s: f64,
-    /// Blocked on processes outside the launch, and on locks that they held.
+    /// Blocked on processes outside the launch or on locks that they held.
     pub others_s: f64,
     /// Ready to run, but without a processor.
     pub cpu_wait_s: f64,
-    /// Blocked; the recording does not show on what.
+    /// Blocked on something that the recording does not show.
     pub unknown_s: f64,
     /// Number of threads of the launch.
     pub threads: u64,
@@ -54,7 +54,7 @@ pub struct LaunchFigures {
     pub became_quiet: bool,
     /// The pages dropped from the cache before the launch; `None` for a warm launch.
     pub dropped: Option<Dropped>,
-    /// A sentence on where the time went.
+    /// A sentence that says where the time went.
     pub verdict: String,
     /// Whether the measurement is valid.
     pub valid: bool,
@@ -69,7 +69,7 @@ impl Timed for LaunchFigures {
 }
 
 impl LaunchFigures {
-    /// How the command failed. A command that became quiet was ended on purpose and did not fail.
+    /// Returns how the command failed. A command that became quiet was ended on purpose and did not fail.
     pub fn failure(&self) -> Option<Failure> {
         Failure::of(self.exit, self.signal)
             .filter(|failure| matches!(failure, Failure::Code(_)) || !self.became_quiet)
@@ -120,7 +120,7 @@ pub enum PartKind {
     User,
     /// Running in the kernel.
     System,
-    /// Running; the kernel did not report in which mode.
+    /// Running in a mode that the kernel did not report.
     Running,
     /// Waiting for storage.
     Storage,
@@ -132,7 +132,7 @@ pub enum PartKind {
     Others,
     /// Ready to run, but without a processor.
     CpuWait,
-    /// Waiting; the recording does not show for what.
+    /// Waiting for something that the recording does not show.
     Unknown,
 }
 
@@ -148,20 +148,20 @@ pub struct LaunchPart {
     pub min_s: f64,
     /// Maximum of the launches, in seconds.
     pub max_s: f64,
-    /// The part's mean over the mean run time.
+    /// The part's mean divided by the mean run time.
     pub share: f64,
 }
 
-/// The results of the launches in one place.
+/// The results of the launches on one setup.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LaunchResult {
     /// The place's name.
     pub name: String,
-    /// The first place's name; `None` for the first place itself.
+    /// The first setup's name; `None` for the first setup itself.
     pub compared_with: Option<String>,
-    /// A sentence on where the time goes.
+    /// A sentence that says where the time goes.
     pub verdict: String,
-    /// The place's run times.
+    /// The setup's run times.
     #[serde(flatten)]
     pub times: RunTimes,
     /// The parts of the run time. Their means sum to the mean run time.
@@ -177,16 +177,16 @@ pub struct LaunchSeries {
     pub command: Vec<String>,
     /// The state of the page cache when each launch began.
     pub cache: CacheState,
-    /// The properties that all places have in common.
+    /// The conditions that all setups have in common.
     #[serde(flatten)]
     pub conditions: Conditions,
     /// The seed of the device model.
     pub seed: u64,
-    /// The result of each place.
+    /// The result of each setup.
     pub places: Vec<LaunchResult>,
 }
 
-/// A kind of part, and its seconds in a launch.
+/// A kind of part, and its time in a launch in seconds.
 type Kind = (PartKind, fn(&LaunchFigures) -> f64);
 
 const WAITS: [Kind; 6] = [
@@ -239,7 +239,7 @@ fn parts(runs: &[LaunchFigures], wall_s: f64) -> Vec<LaunchPart> {
     running.iter().chain(&WAITS).map(part).collect()
 }
 
-/// Returns the sentence on the means of several launches.
+/// Returns a sentence on the means of several launches.
 fn verdict(runs: &[LaunchFigures]) -> String {
     let ns = |of: fn(&LaunchFigures) -> f64| (runs.iter().map(of).sum::<f64>() * 1e9).round() as u64;
     let parts = Parts {

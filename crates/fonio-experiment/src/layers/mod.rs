@@ -2,8 +2,8 @@
 //! sequential I/O in records of 512 KiB to the bare device, through the file system, and through FUSE on top
 //! of it.
 //!
-//! Each layer is an arm of a [`Design`], compared with the layer below it; each FUSE mode is compared with the file
-//! system. A measurement measures throughput without a recording. Therefore it needs root only if the layer does.
+//! Each layer is an arm of a [`Design`], compared with the layer below it; each FUSE mode is compared with
+//! the file system. Throughput is measured without a recording, so it needs root only if the layer does.
 
 mod mounts;
 
@@ -27,30 +27,30 @@ use crate::test_bed::Roles;
 pub struct LayersOptions<'a> {
     /// A directory on the device. The test files are created in it and removed again.
     pub dir: &'a Path,
-    /// Bytes of each write and each read.
+    /// Size of each write and read in bytes.
     pub bytes: u64,
     /// Number of rounds; each measures every layer once.
     pub rounds: u32,
-    /// A raw device to overwrite, and the device that the user confirmed; `None` to only read the device of `dir`.
+    /// A raw device to overwrite, and the user's confirmation; `None` to only read the device of `dir`.
     pub erase: Option<(&'a Path, &'a Path)>,
     /// Options of FUSE mounts; each is a layer.
     pub modes: &'a [&'a str],
-    /// How this program starts itself.
+    /// How this program starts its own processes.
     pub roles: &'a Roles,
-    /// Set by a signal handler: no further measurement begins.
+    /// Set by a signal handler to start no further measurement.
     pub stop: &'a AtomicBool,
 }
 
 /// The results, from the device upwards.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Layers {
-    /// A sentence on where most throughput is lost.
+    /// A sentence that names the layer where most throughput is lost.
     pub verdict: String,
     /// The measured directory.
     pub place: Place,
-    /// Bytes of each write and each read.
+    /// Size of each write and read in bytes.
     pub bytes: u64,
-    /// Number of measurements of each layer.
+    /// Number of times each layer was measured.
     pub rounds: u32,
     /// The result of each layer.
     pub layers: Vec<LayerResult>,
@@ -61,19 +61,19 @@ pub struct Layers {
 pub struct LayerResult {
     /// `device, scheduler none`, `ext4`, `FUSE, mode=auto`, …
     pub name: String,
-    /// The layer that it is compared with.
+    /// The layer with which this one is compared.
     pub compared_with: Option<String>,
-    /// Rate of writing and syncing; the median of the rounds.
+    /// Median rate of writing and syncing over the rounds.
     pub write_mb_s: Option<f64>,
-    /// Rate of reading from the device, not from the page cache; the median of the rounds.
+    /// Median rate of reading from the device, not from the page cache, over the rounds.
     pub read_mb_s: Option<f64>,
-    /// Rate of writing and syncing in each round; empty if it was not measured in all.
+    /// Rate of writing and syncing in each round; empty unless measured in every round.
     pub write_rounds_mb_s: Vec<f64>,
-    /// Rate of reading in each round; empty if it was not measured in all.
+    /// Rate of reading in each round; empty unless measured in every round.
     pub read_rounds_mb_s: Vec<f64>,
-    /// The write rate over that of the layer that it is compared with, by rounds.
+    /// The write rate divided by the compared layer's write rate, by rounds.
     pub write_change: Option<Change>,
-    /// The read rate over that of the layer that it is compared with, by rounds.
+    /// The read rate divided by the compared layer's read rate, by rounds.
     pub read_change: Option<Change>,
     /// The layers that could not be measured, with the reasons.
     pub note: Option<String>,
@@ -86,20 +86,20 @@ pub enum Layer {
     Device {
         /// The device's node.
         path: PathBuf,
-        /// The device's name, if its scheduler is switched off for the measurement.
+        /// The device's name if its scheduler is switched off for the measurement.
         without_scheduler: Option<String>,
         /// Whether it may be overwritten.
         writes: bool,
     },
     /// The file system.
     Filesystem,
-    /// The directory, mounted again through FUSE with these options.
+    /// The directory, mounted through FUSE with these options.
     Fuse(String),
     /// A layer that cannot be measured, with the reason.
     Absent(String),
 }
 
-/// The measurements of one measurement.
+/// The rates of one measurement.
 #[derive(Clone, Debug, Default)]
 struct LayerRun {
     write_mb_s: Option<f64>,
@@ -114,7 +114,7 @@ impl LayerRun {
 }
 
 impl Timed for LayerRun {
-    /// Run time for 1 MB in each direction that was measured.
+    /// Returns the time to transfer 1 MB in each measured direction.
     fn wall_s(&self) -> f64 {
         [self.write_mb_s, self.read_mb_s].iter().flatten().map(|rate| 1.0 / rate).sum()
     }
@@ -124,8 +124,8 @@ impl Timed for LayerRun {
 ///
 /// # Errors
 ///
-/// [`BenchError::NoRoom`], [`ExperimentError::Interrupted`], and errors for a directory or a device to erase that
-/// cannot be used. A layer that cannot be measured is not an error: its note has the reason.
+/// [`BenchError::NoRoom`], [`ExperimentError::Interrupted`], or an error if the directory or the device to
+/// erase cannot be used. A layer that cannot be measured is not an error; a note gives the reason.
 pub fn measure_layers(
     options: &LayersOptions<'_>,
     begins: &mut dyn FnMut(&Measurement<'_, Layer>),
@@ -136,7 +136,7 @@ pub fn measure_layers(
     if room < options.bytes {
         return Err(BenchError::NoRoom { path: dir, free: room, needed: options.bytes }.into());
     }
-    // Held to the end, so that no other process uses the device during the measurement.
+    // Held until the end, to keep other processes off the device during the measurement.
     let target = match options.erase {
         Some((device, confirmed)) => Some(Target::open(device, Some(confirmed))?),
         None => None,
@@ -163,7 +163,7 @@ fn arms(place: &Place, target: Option<&Target>, options: &LayersOptions<'_>) -> 
     let device = target.map_or(&place.device, |target| &target.place().device);
     match (device, options.erase) {
         (None, None) => {
-            let reason = "this directory is on no block device that is known".to_owned();
+            let reason = "the block device of this directory is unknown".to_owned();
             arms.push(Arm { name: "device".to_owned(), compared_with: None, setup: Layer::Absent(reason) });
         }
         (device, erase) => {
@@ -230,7 +230,7 @@ fn on_device(path: &Path, writes: bool, bytes: u64) -> LayerRun {
             Err(error) => run.note = Some(error.to_string()),
         }
     } else {
-        run.note = Some("only read: it holds data".to_owned());
+        run.note = Some("read only, because it holds data".to_owned());
     }
     match throughput::read_device(path, bytes) {
         Ok(rate) => run.read_mb_s = Some(rate),
@@ -239,7 +239,7 @@ fn on_device(path: &Path, writes: bool, bytes: u64) -> LayerRun {
     run
 }
 
-/// Measures buffered I/O in `dir`, whose files are those of `source`.
+/// Measures buffered I/O in `dir`, a mount of `source`.
 fn in_directory(dir: &Path, source: &Path, bytes: u64) -> Result<LayerRun, ExperimentError> {
     let path = dir.join("file");
     let failed = || ExperimentError::system("measure in", dir);
@@ -251,7 +251,7 @@ fn in_directory(dir: &Path, source: &Path, bytes: u64) -> Result<LayerRun, Exper
 
 fn results(arms: &[Arm<Layer>], runs: &[Vec<LayerRun>]) -> Vec<LayerResult> {
     let rates = |of: fn(&LayerRun) -> Option<f64>| -> Vec<Option<Vec<f64>>> {
-        // A device shorter than one record has a rate of 0, which has no ratio.
+        // A device smaller than one record has a rate of 0, so there is no ratio.
         let positive = |run: &LayerRun| of(run).filter(|rate| *rate > 0.0);
         runs.iter().map(|runs| runs.iter().map(positive).collect()).collect()
     };
@@ -274,7 +274,7 @@ fn results(arms: &[Arm<Layer>], runs: &[Vec<LayerRun>]) -> Vec<LayerResult> {
     layers
 }
 
-/// Replaces the lines of all FUSE modes by one line if all failed for the same reason.
+/// If all FUSE modes failed for the same reason, replaces their lines by one line.
 fn merge_reasons(arms: &[Arm<Layer>], layers: &mut Vec<LayerResult>) {
     let Some(first) = arms.iter().position(|arm| matches!(arm.setup, Layer::Fuse(_))) else { return };
     let failed = |layer: &LayerResult| layer.write_mb_s.is_none() && layer.read_mb_s.is_none();
@@ -285,7 +285,7 @@ fn merge_reasons(arms: &[Arm<Layer>], layers: &mut Vec<LayerResult>) {
     }
 }
 
-/// Names the layer that was shown to lose the largest part of the throughput of the layer below it.
+/// Names the layer that loses the largest share of the throughput below it, if one was shown to.
 fn verdict(layers: &[LayerResult], rounds: u32) -> String {
     type Of = fn(&LayerResult) -> Option<&Change>;
     let kinds: [(&str, Of); 2] =
@@ -304,7 +304,7 @@ fn verdict(layers: &[LayerResult], rounds: u32) -> String {
             let below = layer.compared_with.as_deref().unwrap_or("the device");
             let percent = |share: f64| share * 100.0;
             format!(
-                "Most {what} throughput is lost at `{}`: {:.0} % ({:.0} to {:.0} %) of that of `{below}`.",
+                "Most {what} throughput is lost at `{}`: {:.0} % ({:.0} to {:.0} %) of the rate of `{below}`.",
                 layer.name,
                 percent(loss),
                 percent(low),
@@ -328,7 +328,7 @@ mod tests {
 
     const TIGHT: [f64; 3] = [1.0, 1.01, 0.99];
 
-    /// Returns layers with these write rates, repeated with a small spread.
+    /// Returns layers with these mean write rates and a small spread.
     fn measured(rates: &[(&str, Option<f64>)], rounds: usize) -> Vec<LayerResult> {
         let filesystem = rates.iter().position(|(name, _)| *name == "ext4");
         let arm = |(at, (name, _)): (usize, &(&str, Option<f64>))| {
@@ -362,7 +362,7 @@ mod tests {
         ];
         let said = verdict(&measured(&phone, 3), 3);
         assert!(said.starts_with("Most write throughput is lost at `FUSE, mode=stock`: 79 % ("), "{said}");
-        assert!(said.ends_with(" of that of `ext4`."), "{said}");
+        assert!(said.ends_with(" of the rate of `ext4`."), "{said}");
         assert_eq!(verdict(&measured(&phone, 2), 2), "Fewer than 3 rounds show no loss (--runs 3).");
         let fine =
             [("device, scheduler none", Some(39.0)), ("ext4", Some(38.0)), ("FUSE, mode=auto", Some(38.5))];

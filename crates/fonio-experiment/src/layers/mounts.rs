@@ -24,7 +24,7 @@ impl Mounts {
         let own = dir.join(format!(".fonio-layers-{}", std::process::id()));
         let entry = ledger.begin(Step::Tree { path: own.clone() })?;
         if let Err(error) = std::fs::create_dir(&own) {
-            // We did not create a directory that already exists, so we must not remove it.
+            // A directory that already exists is not ours, so it must stay.
             ledger.end(entry)?;
             return Err(ExperimentError::system("make", own)(error));
         }
@@ -35,12 +35,12 @@ impl Mounts {
         Ok(Mounts { ledger, source, mounted })
     }
 
-    /// Returns the directory on the file system itself.
+    /// Returns the directory on the file system, not through FUSE.
     pub(super) fn source(&self) -> &Path {
         &self.source
     }
 
-    /// Measures while the device of this name has no scheduler.
+    /// Measures with the scheduler of the device `name` set to `none`.
     pub(super) fn without_scheduler(
         &mut self,
         device: &str,
@@ -57,7 +57,7 @@ impl Mounts {
         Ok(run)
     }
 
-    /// Measures while the source is mounted through FUSE with `options`. `measure` receives the mount and the source.
+    /// Measures with the source mounted through FUSE with `options`. `measure` receives the mount and the source.
     pub(super) fn mounted(
         &mut self,
         options: &str,
@@ -92,7 +92,7 @@ struct Daemon {
 }
 
 impl Daemon {
-    /// Starts the process and waits until the mount is ready. The inner error is the reason why there is no mount.
+    /// Starts the process and waits until the mount is ready. The inner error says why the mount failed.
     fn start(
         source: &Path,
         dir: &Path,
@@ -102,7 +102,7 @@ impl Daemon {
     ) -> Result<Result<Daemon, String>, ExperimentError> {
         let mut command = Command::new(&roles.program);
         command.args(&roles.mount).args(["--mount-options", options]).args([source, dir]);
-        // In our process group, Ctrl-C in the terminal would end the process in the middle of a measurement.
+        // In our process group, Ctrl-C in the terminal would kill the process during a measurement.
         command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(ExperimentError::system("start", &roles.program))?;
         let entry = enter_process(ledger, &child)?;
@@ -121,7 +121,7 @@ impl Daemon {
                 reason.trim().trim_start_matches("fonio: ").lines().map(str::trim).collect();
             return Ok(Err(lines.join("; ")));
         }
-        // Messages from here on are about the measurement.
+        // Later messages are about the measurement.
         std::thread::spawn(move || io::copy(&mut errors, &mut io::stderr()));
         Ok(Ok(daemon))
     }

@@ -2,7 +2,7 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `plan.json` | what is tested, and how ([`LivePlan`]) |
+//! | `plan.json` | the tested setting and the method ([`LivePlan`]) |
 //! | `slice-001.json` | a slice, written when it is complete ([`MeasuredSlice`]) |
 //! | `slice-001/` | its recording |
 //! | `live.json` | the result so far ([`LiveResult`]) |
@@ -32,7 +32,8 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Makes the folder for `plan`, or opens that of the same test. The order of pairs is then that of the folder.
+    /// Makes the folder for `plan`, or opens the folder of the same test. An existing folder determines the
+    /// order of slices.
     pub(super) fn begin(path: &Path, plan: &LivePlan) -> Result<Folder, ExperimentError> {
         fs::create_dir_all(path).map_err(ExperimentError::system("make", path))?;
         let mut folder = Folder { path: path.to_owned(), plan: plan.clone() };
@@ -49,7 +50,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// The plan in the folder `path`; `None` without a plan.
+    /// Returns the plan in the folder `path`; `None` if there is no plan.
     pub(super) fn plan_in(path: &Path) -> Result<Option<LivePlan>, ExperimentError> {
         read(&path.join(PLAN))
     }
@@ -58,12 +59,12 @@ impl Folder {
         &self.plan
     }
 
-    /// The folder for the recording of a slice.
+    /// Returns the folder for the recording of a slice.
     pub(super) fn recording(&self, number: u32) -> PathBuf {
         self.path.join(format!("slice-{number:03}"))
     }
 
-    /// The complete slices, in their order.
+    /// Returns the complete slices in order.
     pub(super) fn slices(&self) -> Result<Vec<MeasuredSlice>, ExperimentError> {
         let listing = fs::read_dir(&self.path).map_err(ExperimentError::system("list", &self.path))?;
         let mut slices: Vec<MeasuredSlice> = Vec::new();
@@ -82,14 +83,14 @@ impl Folder {
         self.write(&format!("slice-{:03}.json", slice.number), slice)
     }
 
-    /// Writes the result so far, and the table of slices.
+    /// Writes the result so far and the table of slices.
     pub(super) fn write_result(&self, result: &LiveResult) -> Result<(), ExperimentError> {
         self.write(RESULT, result)?;
         self.replace(TABLE, result.table().as_bytes())
     }
 
     fn write(&self, name: &str, value: &impl Serialize) -> Result<(), ExperimentError> {
-        let mut text = serde_json::to_vec_pretty(value).expect("it has no keys that are not text");
+        let mut text = serde_json::to_vec_pretty(value).expect("all its keys are text");
         text.push(b'\n');
         self.replace(name, &text)
     }

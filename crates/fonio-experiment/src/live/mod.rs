@@ -3,15 +3,14 @@
 //!
 //! The life of a slice:
 //!
-//! 1. One slice of each pair has the setting; the seed decides which slice comes first.
-//! 2. For a slice with the setting, the setting is borrowed: the ledger has the old value before the new one
-//!    is set.
-//! 3. The carry-over time passes, which is not measured: requests from before the switch end.
+//! 1. One slice of each pair has the setting; the seed decides which.
+//! 2. A slice with the setting borrows it: the old value is in the ledger before the new one is set.
+//! 3. The carry-over time passes unmeasured, so requests from before the switch can complete.
 //! 4. The slice is recorded, like any other recording.
 //! 5. The old value is restored, and the slice is analysed and written to the folder.
 //!
-//! Between slices, the old value is in force. So a test can end after every slice, and leaves the machine as
-//! it was, whatever the reason. A pair with only one measured slice does not count.
+//! Between slices, the old value is in force. So a test can end after any slice, for any reason, and leaves
+//! the machine as it was. A pair with only one measured slice is left out.
 
 mod folder;
 mod result;
@@ -38,7 +37,7 @@ pub use result::{LivePair, LiveResult, OfArm};
 use slice::measure;
 pub use slice::{BlockedProgramTime, MeasuredSlice, PressureShares};
 
-/// The tested setting and the method. It is in the folder as `plan.json`; a continued test must have the same
+/// The tested setting and the method, stored in the folder as `plan.json`. A resumed test must have the same
 /// plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LivePlan {
@@ -46,7 +45,7 @@ pub struct LivePlan {
     pub version: u32,
     /// The name of the fix.
     pub fix: String,
-    /// The setting, with the value in force and the one that is tested.
+    /// The setting, with its current value and the tested value.
     pub setting: Applied,
     /// The unit whose threads are measured; `None` for all programs that are not bulk work.
     pub unit: Option<String>,
@@ -67,17 +66,17 @@ impl LivePlan {
         Folder::plan_in(folder)
     }
 
-    /// Whether the setting comes first in a pair, counted from 1.
+    /// Returns whether the setting comes first in the pair with this number, from 1.
     pub fn is_setting_first(&self, pair: u32) -> bool {
         Random::new(seed_for(self.order_seed, u64::from(pair))).below(2) == 1
     }
 
-    /// The planned time of a pair, without that for writing the recordings.
+    /// Returns the planned time of a pair, without the time to write the recordings.
     pub fn pair_time(&self) -> Duration {
         Duration::from_secs_f64(2.0 * (self.slice_s + self.carry_over_s))
     }
 
-    /// The programs whose waits are measured, for sentences.
+    /// Returns the measured programs, for sentences.
     fn whose(&self) -> String {
         match &self.unit {
             Some(unit) => format!("threads of {unit}"),
@@ -89,27 +88,27 @@ impl LivePlan {
 /// The duration of a test, its folder, and its stop signal.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveOptions<'a> {
-    /// No pair begins that would end after this time.
+    /// A pair that would end after this time does not start.
     pub lasting: Duration,
-    /// The folder for the slices; it can hold some of the same test.
+    /// The folder for the slices; it can already hold slices of the same test.
     pub folder: &'a Path,
-    /// Set by a signal handler: the test ends as soon as it can.
+    /// Set by a signal handler to end the test as soon as possible.
     pub stop: &'a AtomicBool,
 }
 
-/// Messages of a test that runs.
+/// Messages of a running test.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LiveProgress<'a> {
-    /// One sentence that the user should know.
+    /// One sentence for the user.
     Note(&'a str),
     /// A slice was measured.
     Slice {
         /// The slice.
         slice: &'a MeasuredSlice,
-        /// The time blocked in it, in seconds per second.
+        /// The time blocked in the slice, in seconds per second.
         blocked: f64,
-        /// The time that is left.
+        /// The remaining time.
         left: Duration,
     },
     /// A pair is complete.
@@ -119,19 +118,19 @@ pub enum LiveProgress<'a> {
     },
 }
 
-/// Why a test ended.
+/// The reason why a test ended.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Ended {
     /// The answer is clear.
     Answered,
-    /// The time is over.
+    /// The time limit was reached.
     Time,
     /// The user asked to stop, or something failed. The setting is restored.
     Error(ExperimentError),
 }
 
-/// The outcome of a test that began, whatever ended it.
+/// The outcome of a test that started, even if it failed.
 #[derive(Debug)]
 pub struct LiveOutcome {
     /// The result of the complete pairs.
@@ -140,12 +139,12 @@ pub struct LiveOutcome {
     pub ended: Ended,
 }
 
-/// Runs a test as `plan` says, or continues that of the folder, and reports its progress.
+/// Runs the test of `plan`, or resumes the test in the folder, and reports the progress.
 ///
 /// # Errors
 ///
-/// If it cannot begin: another process changes the setting, the unit does not exist, or the folder holds another test.
-/// Everything that happens later is in [`LiveOutcome::ended`].
+/// If the test cannot start: another process changes the setting, the unit does not exist, or the folder
+/// holds another test. Later errors are in [`LiveOutcome::ended`].
 pub fn run_live(
     plan: &LivePlan,
     options: &LiveOptions<'_>,
@@ -177,21 +176,21 @@ pub fn run_live(
     let result = LiveResult::of(&plan, &slices);
     folder.write_result(&result)?;
     match closed {
-        // A failed restoration is more important than the reason for the end of the test.
+        // A failed restoration is worse than the reason why the test ended.
         Err(error) => Ok(LiveOutcome { result, ended: Ended::Error(error.into()) }),
         Ok(()) => Ok(LiveOutcome { result, ended }),
     }
 }
 
-/// A test that runs.
+/// A running test.
 struct Test<'a> {
     plan: LivePlan,
     options: &'a LiveOptions<'a>,
     folder: Folder,
-    /// All slices, also those of earlier parts of the test.
+    /// All slices, including slices from before a resume.
     slices: Vec<MeasuredSlice>,
     ledger: Ledger,
-    /// The file with the pressure of the unit.
+    /// The unit's pressure file.
     pressure: Option<PathBuf>,
     notes: Notes,
     began: Instant,
@@ -205,7 +204,7 @@ impl Test<'_> {
         loop {
             let result = LiveResult::of(&self.plan, &self.slices);
             self.folder.write_result(&result)?;
-            // A continued test measures at least one slice: the user wants more than the earlier result.
+            // A resumed test measures at least one slice, to add to the earlier result.
             if result.paired.answer.is_final() && self.measured_here > 0 {
                 return Ok(Ended::Answered);
             }
@@ -253,7 +252,7 @@ impl Test<'_> {
             self.ledger.undo(entry)?;
         }
         let slice = measured.inspect_err(|_| {
-            // The folder has only a part of a slice; a failure to remove it does no harm.
+            // The folder has an incomplete slice; it may stay if it cannot be removed.
             let _ = std::fs::remove_dir_all(&to);
         })?;
         self.folder.write_slice(&slice)?;
@@ -264,13 +263,13 @@ impl Test<'_> {
         let left = self.options.lasting.saturating_sub(self.began.elapsed());
         progress(LiveProgress::Slice { slice, blocked, left });
         if let Some(problem) = &slice.problem {
-            let text = format!("slice {number} does not count, nor the other one of its pair: {problem}");
+            let text = format!("slice {number} and the other slice of its pair are left out: {problem}");
             progress(LiveProgress::Note(&text));
         }
         Ok(())
     }
 
-    /// The time that a pair takes, with that for writing recordings, as far as it is known.
+    /// Returns the time of a pair, including the time to write recordings if it is known.
     fn pair_time(&self) -> Duration {
         match self.measured_here {
             0 => self.plan.pair_time(),
@@ -278,7 +277,7 @@ impl Test<'_> {
         }
     }
 
-    /// Says how long the test has to last for an effect of 20 percent.
+    /// Tells the user how long the test must run to show an effect of 20 percent.
     fn tell_need(&self, known: &Paired, progress: &mut dyn FnMut(LiveProgress<'_>)) {
         let each = self.pair_time().as_secs_f64();
         let left = self.options.lasting.saturating_sub(self.began.elapsed()).as_secs_f64();
@@ -290,24 +289,24 @@ impl Test<'_> {
                     "the time suffices".to_owned()
                 } else {
                     format!(
-                        "--for is too short for that: give {} in all, or go on later with --resume",
+                        "--for is too short: set it to {}, or continue later with --resume",
                         minutes(needed)
                     )
                 };
                 format!(
-                    "Judged from {pairs} pairs, an effect of 20 % needs about {}; {enough}.",
+                    "After {pairs} pairs: to show an effect of 20 %, the test needs about {}; {enough}.",
                     minutes(needed)
                 )
             }
             None if pairs >= PILOT_PAIRS => format!(
-                "Judged from {pairs} pairs, this load varies too much to show an effect of 20 % in 1000 pairs; longer slices may help."
+                "After {pairs} pairs: this load varies too much to show an effect of 20 % in 1000 pairs; try longer slices."
             ),
             _ if fit < PAIRS_MIN => format!(
-                "--for is too short: {fit} pairs of slices fit, and even a clear difference needs {PAIRS_MIN} ({}). The test can go on later with --resume.",
+                "--for is too short: only {fit} pairs of slices fit, and even a clear difference needs {PAIRS_MIN} ({}). Continue the test later with --resume.",
                 minutes(PAIRS_MIN)
             ),
             _ => format!(
-                "A clear difference needs {PAIRS_MIN} pairs ({}). How long an effect of 20 % needs depends on how much the load varies; that is known after {PILOT_PAIRS} pairs.",
+                "Showing a clear difference takes {PAIRS_MIN} pairs ({}). The time to show an effect of 20 % depends on the load; it is estimated after {PILOT_PAIRS} pairs.",
                 minutes(PAIRS_MIN)
             ),
         };
@@ -315,18 +314,18 @@ impl Test<'_> {
     }
 }
 
-/// The pairs that show how much a load varies.
+/// Number of pairs needed to estimate how much a load varies.
 const PILOT_PAIRS: usize = 3;
 
-/// Returns the control groups of a unit that has processes.
+/// Returns the control groups of a unit, which must have processes.
 fn check_unit(unit: &str) -> Result<BTreeSet<String>, ExperimentError> {
     let mut now = units_now();
     now.remove(unit)
         .ok_or_else(|| ExperimentError::NoUnit { unit: unit.to_owned(), seen: now.into_keys().collect() })
 }
 
-/// The file with the pressure of the control group that holds all of `groups`; `None` if that is the root, or
-/// if the kernel does not measure pressure.
+/// Returns the pressure file of the control group that contains all `groups`; `None` for the root, or if the
+/// kernel does not measure pressure.
 fn pressure_file(groups: &BTreeSet<String>) -> Option<PathBuf> {
     let root = MountTable::read().ok()?.of_kind("cgroup2").next()?.dir.clone();
     let mut groups = groups.iter();
@@ -363,7 +362,7 @@ mod tests {
         }
     }
 
-    /// Returns a slice of 40 s in which one program was blocked for this many milliseconds.
+    /// Returns a slice of 40 s with one program, blocked for this many milliseconds.
     pub(super) fn slice(number: u32, pair: u32, with_setting: bool, blocked_ms: u64) -> MeasuredSlice {
         MeasuredSlice {
             number,
@@ -404,7 +403,7 @@ mod tests {
     #[test]
     fn a_unit_that_does_not_exist_is_refused_with_those_that_do() {
         let error = check_unit("no such unit").expect_err("it does not exist").to_string();
-        assert!(error.starts_with("no process belongs to the unit \"no such unit\" now; "), "{error}");
+        assert!(error.starts_with("the unit \"no such unit\" has no process now; "), "{error}");
         let of = |seen: &[&str]| {
             let seen = seen.iter().map(|unit| (*unit).to_owned()).collect();
             ExperimentError::NoUnit { unit: "a".to_owned(), seen }.to_string()

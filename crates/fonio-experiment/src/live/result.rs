@@ -1,4 +1,4 @@
-//! The result of a test's slices, as numbers, as one sentence and as a table.
+//! The result of a test: numbers, a sentence and a table.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -11,31 +11,31 @@ use serde::{Deserialize, Serialize};
 use super::slice::counts;
 use super::{LivePlan, MeasuredSlice, PressureShares};
 
-/// Below this time, in seconds per second, threads were hardly blocked, and users do not notice an effect.
-/// Our choice.
+/// Below this time in seconds per second, threads were hardly blocked, and users notice no effect. Our
+/// choice.
 const HARDLY: f64 = 1e-3;
-/// From this time on, in seconds per second, a program is blocked nearly always.
+/// From this time in seconds per second, a program is blocked nearly always.
 const NEARLY_ALWAYS: f64 = 0.9;
 
-/// The result of a test, also while it runs.
+/// The result of a complete or running test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LiveResult {
     /// One sentence.
     pub verdict: String,
     /// The interval and the answer.
     pub paired: Paired,
-    /// The time in seconds that a test needs to show an effect of 20 percent, without that for writing recordings; `None` with
+    /// The time in seconds to show an effect of 20 percent, without the time to write recordings; `None` with
     /// fewer than three pairs.
     pub needed_s: Option<f64>,
     /// The tested setting and the method.
     pub plan: LivePlan,
     /// The means over the slices without the setting.
     pub without: Option<OfArm>,
-    /// The means over those with it.
+    /// The means over the slices with the setting.
     pub with: Option<OfArm>,
-    /// The pairs that count.
+    /// Number of valid pairs.
     pub pairs: Vec<LivePair>,
-    /// Slices that do not count: those with a problem, and those whose pair is not complete.
+    /// Number of slices left out, because they had a problem or their pair is incomplete.
     pub slices_left_out: usize,
     /// All slices.
     pub slices: Vec<MeasuredSlice>,
@@ -50,7 +50,7 @@ pub struct LivePair {
     pub setting_first: bool,
     /// The time blocked without the setting, in seconds per second.
     pub without: f64,
-    /// The time blocked with it.
+    /// The time blocked with the setting, in seconds per second.
     pub with: f64,
 }
 
@@ -67,7 +67,7 @@ pub struct OfArm {
     pub unit_pressure: Option<PressureShares>,
 }
 
-/// A pair of slices that both count, with the programs that were bulk work in one of them.
+/// A pair of valid slices, with the programs that were bulk work in either.
 struct Counted<'a> {
     without: &'a MeasuredSlice,
     with: &'a MeasuredSlice,
@@ -81,10 +81,10 @@ impl<'a> Counted<'a> {
 }
 
 impl LiveResult {
-    /// Returns the result of `slices`.
+    /// Computes the result from `slices`.
     ///
-    /// A program that is bulk work in one slice of a pair does not count in the other one either; otherwise a pair would
-    /// compare different programs.
+    /// A program that is bulk work in one slice is left out of both: otherwise a pair would compare different
+    /// programs.
     pub(super) fn of(plan: &LivePlan, slices: &[MeasuredSlice]) -> LiveResult {
         let counted = counted(slices);
         let pairs: Vec<LivePair> = (counted.iter())
@@ -117,7 +117,7 @@ impl LiveResult {
         }
     }
 
-    /// The slices as CSV. Times are in seconds per second, pressure as shares.
+    /// Returns the slices as CSV. Times are in seconds per second; pressure is a share.
     pub(super) fn table(&self) -> String {
         let mut text = "slice,pair,with_setting,measured_s,blocked_s_per_s,long_waits,machine_some,machine_full,unit_some,\
             unit_full,counts\n"
@@ -153,7 +153,7 @@ impl LiveResult {
     }
 }
 
-/// The pairs whose slices both count.
+/// Returns the pairs in which both slices are valid.
 fn counted(slices: &[MeasuredSlice]) -> Vec<Counted<'_>> {
     let find = |pair: u32, with_setting: bool| {
         slices
@@ -170,7 +170,7 @@ fn counted(slices: &[MeasuredSlice]) -> Vec<Counted<'_>> {
 }
 
 impl OfArm {
-    /// The means over the slices with, or without, the setting; `None` without pairs.
+    /// Returns the means over the slices with or without the setting; `None` if there are no pairs.
     fn of(pairs: &[Counted<'_>], with_setting: bool, plan: &LivePlan) -> Option<OfArm> {
         if pairs.is_empty() {
             return None;
@@ -222,7 +222,7 @@ fn verdict(plan: &LivePlan, paired: &Paired, needed_s: Option<f64>, arms: [Optio
             format!("{fix} reduces {time} by {} % ({interval}; {pairs}).", of(ratio))
         }
         PairedAnswer::Higher => {
-            format!("{fix} makes {time} longer: {} ({interval}; {pairs}).", change(Some(ratio)))
+            format!("{fix} increases {time}: {} ({interval}; {pairs}).", change(Some(ratio)))
         }
         PairedAnswer::LittleDifference => format!(
             "No difference of 20 % or more: with {fix}, {time} changes by {} ({interval}; {pairs}).",
@@ -230,9 +230,9 @@ fn verdict(plan: &LivePlan, paired: &Paired, needed_s: Option<f64>, arms: [Optio
         ),
         PairedAnswer::NotShown => {
             let need = match needed_s {
-                Some(seconds) => format!("a 20 % effect would need about {}", minutes(seconds)),
-                None if paired.pairs < 3 => "too few to say what a 20 % effect would need".to_owned(),
-                None => "this load varies too much for a 20 % effect".to_owned(),
+                Some(seconds) => format!("to show a 20 % effect, the test needs about {}", minutes(seconds)),
+                None if paired.pairs < 3 => "too few pairs to estimate the time for a 20 % effect".to_owned(),
+                None => "this load varies too much to show a 20 % effect".to_owned(),
             };
             let known = match (paired.low, paired.high) {
                 (None, None) => String::new(),
@@ -243,7 +243,7 @@ fn verdict(plan: &LivePlan, paired: &Paired, needed_s: Option<f64>, arms: [Optio
     };
     if without.blocked < HARDLY {
         return format!(
-            "{sentence} They were hardly blocked at all: {} in each second.",
+            "{sentence} They were hardly blocked: {} per second.",
             Unit::S.format(without.blocked)
         );
     }
@@ -251,13 +251,13 @@ fn verdict(plan: &LivePlan, paired: &Paired, needed_s: Option<f64>, arms: [Optio
     if is_unclear && without.blocked.min(with.blocked) >= NEARLY_ALWAYS {
         // A program that always has more to write is blocked all the time on any storage.
         return format!(
-            "{sentence} They were blocked nearly all the time either way, so that a gain shows only in how much they get done: measure that with `fonio fix prove {fix} --on PLACE -- CMD`."
+            "{sentence} They were blocked nearly all the time with and without it, so only their throughput can show a gain: measure it with `fonio fix prove {fix} --on PLACE -- CMD`."
         );
     }
     sentence
 }
 
-/// A ratio as a change: `-41 %`, `+20 %`, `3.2 times`; `any change` for an unknown end of an interval.
+/// Formats a ratio as a change: `-41 %`, `+20 %`, `3.2 times`, or `any change` for an open end of an interval.
 fn change(ratio: Option<f64>) -> String {
     match ratio {
         None => "any change".to_owned(),
@@ -266,7 +266,7 @@ fn change(ratio: Option<f64>) -> String {
     }
 }
 
-/// A time to plan with: in minutes from two minutes on, else in seconds.
+/// Formats a planning time: in minutes from two minutes on, else in seconds.
 pub(super) fn minutes(seconds: f64) -> String {
     if seconds >= 120.0 {
         format!("{:.0} min", (seconds / 60.0).ceil())
@@ -284,7 +284,7 @@ mod tests {
     use super::super::{BlockedProgramTime, LivePlan};
     use super::*;
 
-    /// Pairs of times in milliseconds per second, without and with.
+    /// Each pair has the milliseconds blocked per second, without and with the setting.
     fn result(pairs: &[(u64, u64)], plan: &LivePlan) -> LiveResult {
         let slices: Vec<MeasuredSlice> = (pairs.iter().zip(1..))
             .flat_map(|(&(without, with), pair)| {

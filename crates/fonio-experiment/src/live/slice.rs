@@ -1,4 +1,4 @@
-//! One slice of time: records it, and reduces it to the threads that were blocked in it.
+//! Records one slice of time, and reduces it to the threads that were blocked.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -19,14 +19,13 @@ use crate::analysed::Analysed;
 use crate::error::ExperimentError;
 use crate::rounds::check_stop;
 
-/// The pressure of the complete machine.
+/// The machine's pressure file.
 const MACHINE_PRESSURE: &str = "/proc/pressure/io";
 
-/// From this share of lost waits on, a slice does not count. It is the same share as for lost events
-/// elsewhere.
+/// From this share of lost waits, a slice is left out. It equals the limit for lost events elsewhere.
 const LOST_SHARE_MAX: f64 = 0.01;
 
-/// A slice that is shorter than this share of the planned time does not count.
+/// A slice shorter than this share of the planned time is left out.
 const SHORT_SHARE: f64 = 0.9;
 
 /// A slice of time with or without the setting.
@@ -34,7 +33,7 @@ const SHORT_SHARE: f64 = 0.9;
 pub struct MeasuredSlice {
     /// Its number, from 1.
     pub number: u32,
-    /// The pair to which it belongs, from 1.
+    /// The number of its pair, from 1.
     pub pair: u32,
     /// Whether the setting was in force.
     pub with_setting: bool,
@@ -46,28 +45,28 @@ pub struct MeasuredSlice {
     pub machine_pressure: Option<PressureShares>,
     /// The pressure in the unit's control group.
     pub unit_pressure: Option<PressureShares>,
-    /// Why it does not count; `None` if it does.
+    /// The reason why it is left out; `None` if it is valid.
     pub problem: Option<String>,
-    /// The folder of its recording, in the folder of the test.
+    /// Its recording, a folder in the test's folder.
     pub recording: String,
 }
 
-/// The time for which the threads of a program were blocked in a slice.
+/// The time that a program's threads were blocked in a slice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockedProgramTime {
     /// The threads' name.
     pub name: String,
-    /// Their unit, if it is known.
+    /// Their unit, if known.
     pub unit: Option<String>,
     /// Their role in the verdict.
     pub role: Role,
-    /// The time, summed over the threads.
+    /// The blocked time, summed over the threads.
     pub time_ns: u64,
-    /// The number of waits of 100 ms and more in operations for which people wait.
+    /// Number of waits of 100 ms and more in operations that people wait for.
     pub long: u64,
 }
 
-/// The shares of a slice in which tasks were stalled by I/O.
+/// The shares of a slice in which I/O stalled tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PressureShares {
     /// At least one task.
@@ -86,27 +85,27 @@ impl PressureShares {
 }
 
 impl MeasuredSlice {
-    /// The time for which threads of the programs that count were blocked, in seconds per second.
+    /// Returns how long the threads of measured programs were blocked, in seconds per second.
     pub fn blocked(&self, counts: impl Fn(&BlockedProgramTime) -> bool) -> f64 {
         let ns: u64 =
             self.programs.iter().filter(|program| counts(program)).map(|program| program.time_ns).sum();
         ns as f64 / 1e9 / self.measured_s
     }
 
-    /// The number of long waits of the programs that count.
+    /// Returns the number of long waits of measured programs.
     pub(super) fn long(&self, counts: impl Fn(&BlockedProgramTime) -> bool) -> u64 {
         self.programs.iter().filter(|program| counts(program)).map(|program| program.long).sum()
     }
 
-    /// The programs that were bulk work in this slice.
+    /// Returns the programs that were bulk work in this slice.
     pub(super) fn bulk(&self) -> impl Iterator<Item = (String, Option<String>)> {
         let bulk = self.programs.iter().filter(|program| program.role == Role::BulkWork);
         bulk.map(|program| (program.name.clone(), program.unit.clone()))
     }
 }
 
-/// Whether a program counts. With a unit, the programs of the unit count; without one, every program that is
-/// bulk work neither in this slice nor in `bulk`.
+/// Returns whether a program is measured. Measured programs are those of the unit. Without a unit, they are
+/// all that are not bulk work, here or in `bulk`.
 pub(super) fn counts(
     program: &BlockedProgramTime,
     plan: &LivePlan,
@@ -120,26 +119,26 @@ pub(super) fn counts(
     }
 }
 
-/// One reading of the counters.
+/// The counters at one time.
 #[derive(Clone, Copy, Debug)]
 struct Pressures {
     machine: Option<Pressure>,
     unit: Option<Pressure>,
 }
 
-/// The place of a slice in the test.
+/// The position of a slice in the test.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     pub(super) number: u32,
     pub(super) pair: u32,
     pub(super) with_setting: bool,
-    /// The file with the pressure of the unit.
+    /// The unit's pressure file.
     pub(super) pressure: Option<&'a Path>,
     /// The folder for the recording.
     pub(super) to: &'a Path,
 }
 
-/// Waits for the carry-over time and records the slice. The setting is switched already.
+/// Waits for the carry-over time and records the slice. The caller has switched the setting.
 pub(super) fn measure(
     plan: &LivePlan,
     place: Place<'_>,
@@ -167,7 +166,7 @@ pub(super) fn measure(
             note(text);
         }
         Progress::Started { .. } => before = Some((Instant::now(), pressures())),
-        // This message comes once a second; no message reports the end of the capture.
+        // This message arrives once a second; no message reports the end of the capture.
         Progress::Running { .. } => after = Some((Instant::now(), pressures())),
         _ => {}
     })?;
@@ -225,9 +224,9 @@ fn watched(target: &Target) -> Vec<Selector> {
     }
 }
 
-/// Sleeps, and checks meanwhile whether it should stop.
+/// Sleeps, but returns early if `stop` is set.
 fn sleep(time: Duration, stop: &AtomicBool) -> Result<(), ExperimentError> {
-    /// A person who pressed Ctrl-C does not notice a tenth of a second.
+    /// Nobody who pressed Ctrl-C notices a tenth of a second.
     const LOOK: Duration = Duration::from_millis(100);
     let began = Instant::now();
     loop {
@@ -240,7 +239,7 @@ fn sleep(time: Duration, stop: &AtomicBool) -> Result<(), ExperimentError> {
     }
 }
 
-/// The number of waits that the recorder lost.
+/// Returns the number of waits that the recorder lost.
 #[derive(Default)]
 struct LostWaits(u64);
 

@@ -1,5 +1,5 @@
-//! Finds the earlier access for which a thread waited before an access: one of its own, or one of the thread
-//! that woke it.
+//! Finds the access that a thread waited for before its next access: its own, or one by the thread that woke
+//! it.
 
 use std::collections::BTreeMap;
 
@@ -10,15 +10,15 @@ use rustc_hash::FxHashMap;
 use super::lanes::Threaded;
 use super::since;
 
-/// Maximum number of threads in a chain of waits.
+/// Maximum length of a chain of waiting threads.
 const CHAIN_MAX: usize = 16;
 
-/// An access that has to end first.
+/// An access that must complete first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cause {
     /// Its thread.
     pub tid: u32,
-    /// Its place among the accesses of that thread.
+    /// Its index among that thread's accesses.
     pub at: usize,
     /// When it ended.
     pub ended: Timestamp,
@@ -27,9 +27,9 @@ struct Cause {
 /// The accesses, waits and parents of a recording.
 #[derive(Debug, Default)]
 pub(super) struct Causes {
-    /// The ends of the accesses of each thread, with their places.
+    /// For each thread, the completion times and indexes of its accesses.
     accesses: FxHashMap<u32, Vec<(Timestamp, usize)>>,
-    /// The waits of each thread for others: when each ended, and which thread ended it.
+    /// For each thread, its waits for other threads: the end of the wait, and the thread that ended it.
     waits: FxHashMap<u32, Vec<(Timestamp, u32)>>,
     /// The thread that started each thread.
     parents: FxHashMap<u32, u32>,
@@ -45,12 +45,12 @@ impl Causes {
 
     pub(super) fn add_thread(&mut self, row: &Thread) {
         let starter = match row.pid {
-            // A recording names the parent of a process only; for its other threads, that is the main thread.
+            // A recording has parents only for processes; the parent of another thread is its main thread.
             Some(pid) if pid != row.tid => Some(pid),
             _ => row.parent_pid,
         };
         if let Some(starter) = starter.filter(|starter| *starter != row.tid) {
-            // A process whose parent ended is reparented; the first parent counts.
+            // A process is reparented when its parent ends, so keep the first parent.
             self.parents.entry(row.tid).or_insert(starter);
         }
     }
@@ -60,14 +60,14 @@ impl Causes {
         self.accesses.entry(tid).or_default().push((ended, at));
     }
 
-    /// Sorts the entries after all have been added.
+    /// Sorts the entries; call it after the last one.
     fn settle(&mut self) {
         self.accesses.values_mut().for_each(|ends| ends.sort_unstable());
         self.waits.values_mut().for_each(|waits| waits.sort_unstable());
     }
 
-    /// Returns the access that ended last among those for which the thread had waited at an instant. A thread
-    /// that did nothing before waited for the thread that started it.
+    /// Returns the last completed access that the thread had waited for at this time. A thread without
+    /// earlier accesses waited for the thread that started it.
     fn of(&self, tid: u32, at: Timestamp) -> Option<Cause> {
         self.chain(tid, at, CHAIN_MAX)
     }
@@ -75,7 +75,7 @@ impl Causes {
     fn chain(&self, tid: u32, at: Timestamp, left: usize) -> Option<Cause> {
         let own = last(self.accesses.get(&tid), at).map(|(ended, at)| Cause { tid, at, ended });
         let wait = last(self.waits.get(&tid), at);
-        // If an access of its own ended after the wait, the thread had waited for this access.
+        // If its own access completed after the wait, the thread had waited for that access.
         let wait = wait.filter(|(ended, _)| own.is_none_or(|own| own.ended < *ended));
         let next = match (wait, own) {
             (Some((ended, waker)), _) => Some((waker, ended)),
@@ -87,18 +87,18 @@ impl Causes {
     }
 }
 
-/// The numbers of the signals that accesses set when they end.
+/// The signals that accesses set when they complete, by number.
 #[derive(Debug, Default)]
 struct SignalNumbers(FxHashMap<(u32, usize), u32>);
 
 impl SignalNumbers {
-    /// The signal of the access that has to end first.
+    /// Returns the signal of the access that must complete first.
     fn wanted(&mut self, cause: &Cause) -> u32 {
         let next = self.count();
         *self.0.entry((cause.tid, cause.at)).or_insert(next)
     }
 
-    /// The signal that an access sets, if another access waits for it.
+    /// Returns the signal that an access sets, if another access waits for it.
     fn of(&self, tid: u32, at: usize) -> Option<u32> {
         self.0.get(&(tid, at)).copied()
     }
@@ -108,11 +108,11 @@ impl SignalNumbers {
     }
 }
 
-/// An access that can wait for an access of another thread, and for which another thread can wait.
+/// An access that can wait for another thread's access, and that another thread can wait for.
 pub(super) trait Waits {
     /// When it begins.
     fn begins(&mut self) -> &mut Begins;
-    /// The signal that it sets when it ends.
+    /// The signal that it sets when it completes.
     fn signal(&mut self) -> &mut Option<u32>;
 }
 
@@ -121,13 +121,13 @@ pub(super) trait Waits {
 pub(super) struct MayWait {
     /// Its thread.
     pub tid: u32,
-    /// Its place among the accesses of that thread.
+    /// Its index among that thread's accesses.
     pub at: usize,
     /// When it began.
     pub began: Timestamp,
 }
 
-/// Lets accesses begin after those of other threads for which they had waited. Returns the number of signals.
+/// Makes accesses start after the other threads' accesses that they had waited for. Returns the number of signals.
 pub(super) fn link<A: Waits>(
     threads: &mut BTreeMap<u32, Threaded<A>>,
     mut causes: Causes,
@@ -150,7 +150,7 @@ pub(super) fn link<A: Waits>(
     signals.count()
 }
 
-/// The last entry that is not later than `at`.
+/// Returns the last entry that is not later than `at`.
 fn last<T: Copy>(entries: Option<&Vec<(Timestamp, T)>>, at: Timestamp) -> Option<(Timestamp, T)> {
     let entries = entries?;
     let count = entries.partition_point(|(time, _)| *time <= at);
@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn a_thread_waits_for_itself_for_those_who_woke_it_or_for_its_starter() {
         let mut causes = Causes::default();
-        // 1 starts 2 and 3; 3 is woken by 2; 4 is woken by 3, which did nothing itself; 5 by 6, both without accesses.
+        // 1 starts 2 and 3; 2 wakes 3; 3, without accesses, wakes 4; 6 wakes 5, both without accesses.
         for (tid, parent) in [(2, 1), (3, 1), (4, 1), (5, 9), (6, 9)] {
             causes.add_thread(&Thread { tid, pid: Some(tid), parent_pid: Some(parent), ..Thread::default() });
         }
@@ -194,9 +194,9 @@ mod tests {
         let cases = [
             ((1, 99), None),
             ((1, 100), Some((1, 0))),
-            // Woken by 2 at 350, which had ended an access at 300.
+            // Thread 2 woke it at 350, after its access completed at 300.
             ((1, 360), Some((2, 0))),
-            // The timer does not count.
+            // Waits for timers are ignored.
             ((1, 899), Some((2, 0))),
             ((1, 950), Some((1, 1))),
             // Started by 1.
@@ -206,7 +206,7 @@ mod tests {
             ((3, 515), Some((2, 1))),
             ((4, 530), Some((2, 1))),
             ((4, 515), Some((2, 0))),
-            // Two that wait for each other, and an unknown starter.
+            // Two threads that wait for each other, and an unknown parent.
             ((5, 1000), None),
         ];
         for ((tid, at), expected) in cases {

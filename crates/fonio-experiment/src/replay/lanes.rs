@@ -1,28 +1,28 @@
 //! Combines threads that followed each other in the recording into one thread.
 //!
-//! A recording of a shell can have thousands of threads, but only few ran at a time. In a replay without
-//! pauses, all its commands would otherwise run at once.
+//! A recording of a shell can have thousands of threads, but only a few ran at a time. Otherwise a replay
+//! without pauses would run all commands at once.
 
 use fonio_core::Timestamp;
 
-/// The accesses of a thread of the recording.
+/// The accesses of a recorded thread.
 #[derive(Debug)]
 pub(super) struct Threaded<A> {
-    /// When the first one began.
+    /// The start of the first access.
     pub began: Timestamp,
-    /// When the last one ended.
+    /// The end of the last access.
     pub ended: Timestamp,
-    /// All accesses, in the order of time.
+    /// All accesses, ordered by time.
     pub accesses: Vec<A>,
 }
 
-/// Returns lists of accesses that follow each other; their number is the number of threads that ran at once.
+/// Returns lists of successive accesses, one for each thread that ran at the same time.
 pub(super) fn lanes<A>(mut threads: Vec<Threaded<A>>) -> Vec<Vec<A>> {
     threads.retain(|thread| !thread.accesses.is_empty());
     threads.sort_by_key(|thread| thread.began);
     let mut lanes: Vec<Threaded<A>> = Vec::new();
     for mut thread in threads {
-        // The thread that ended last is most likely the one for which this thread waited.
+        // This thread most likely waited for the thread that ended last.
         let free = lanes.iter_mut().filter(|lane| lane.ended <= thread.began).max_by_key(|lane| lane.ended);
         match free {
             Some(lane) => {
@@ -49,7 +49,7 @@ mod tests {
         let threads = vec![
             thread(0, 10, 'a'),
             thread(5, 20, 'b'),
-            // After both: behind the one that ended last.
+            // It follows both, so it is appended to the one that ended last.
             thread(20, 30, 'c'),
             thread(21, 25, 'd'),
             Threaded { accesses: Vec::new(), ..thread(0, 99, 'x') },

@@ -1,13 +1,12 @@
-//! Replays a recording on any storage: a user's own load becomes a workload.
+//! Replays a recording on any storage, so a user's own load becomes a workload.
 //!
-//! [`What::Blocks`] are its reads, writes and flushes of the device, past the page cache, on one file that holds every
-//! accessed place. [`What::Calls`] are its file-system calls, through the page cache and the file system, on files of the
-//! recorded lengths.
+//! [`What::Blocks`] are its device reads, writes and flushes. They bypass the page cache and use one file
+//! that holds every accessed chunk. [`What::Calls`] are its file-system calls. They use the page cache and
+//! the file system, with files of the recorded lengths.
 //!
-//! Each thread of the recording is a thread. An access that began after the end of the thread's previous
-//! access waits for that access in the replay too, and begins after the same pause: on a faster device, the
-//! thread continues earlier. The same holds for a thread whose recorded wait shows that another thread woke
-//! it or started it.
+//! Each recorded thread is a thread of the replay. If an access began after the thread's previous access had completed,
+//! it does so in the replay too, after the same pause. So the thread continues earlier on a faster device. An access
+//! also waits for another thread's access if the recording shows that this thread woke or started its own.
 
 pub mod blocks;
 pub mod calls;
@@ -72,8 +71,8 @@ impl Shared {
         }
     }
 
-    /// Waits until an access is due. The thread's previous one was from `began` to `ended`. Returns false if the replay has
-    /// failed meanwhile.
+    /// Waits until an access is due. The thread's previous access lasted from `began` to `ended`. Returns
+    /// false if the replay fails first.
     fn wait(&self, begins: Begins, (began, ended): (Instant, Instant)) -> bool {
         let (after, pause) = match begins {
             Begins::At(time) => (self.began, time),
@@ -109,10 +108,10 @@ fn since(later: Timestamp, earlier: Timestamp) -> Nanos {
     later.since(earlier).unwrap_or_default()
 }
 
-/// The size of the chunks in which accessed places are kept and filled.
+/// The size of the chunks of accessed data in the replay's files.
 const CHUNK: u64 = 1 << 20;
 
-/// Reads the sequence of a replay from the recording in `dir`.
+/// Reads a replay's sequence from the recording in `dir`.
 pub fn sequence(dir: &Path, what: What) -> Result<Sequence, ExperimentError> {
     let recording = Recording::open(dir)?;
     let both = Tables::NONE.with(Table::Threads).with(Table::Waits);
@@ -140,7 +139,7 @@ pub fn sequence(dir: &Path, what: What) -> Result<Sequence, ExperimentError> {
 }
 
 impl Sequence {
-    /// The replayed part of the recording.
+    /// Returns the replayed part of the recording.
     pub fn what(&self) -> What {
         match self {
             Sequence::Blocks(_) => What::Blocks,
@@ -148,7 +147,7 @@ impl Sequence {
         }
     }
 
-    /// The name of the file or folder on which it works.
+    /// Returns the name of the replay's file or folder.
     pub fn name(&self) -> &'static str {
         match self {
             Sequence::Blocks(_) => "fonio-replay.dat",
@@ -156,7 +155,7 @@ impl Sequence {
         }
     }
 
-    /// The step of the ledger that removes that file or folder.
+    /// Returns the ledger step that removes that file or folder.
     pub(crate) fn step(&self, at: &Path) -> Step {
         match self {
             Sequence::Blocks(_) => Step::File { path: at.to_owned() },
@@ -164,7 +163,7 @@ impl Sequence {
         }
     }
 
-    /// Maximum space that it takes.
+    /// Returns the maximum space that it takes.
     pub fn room(&self) -> ByteCount {
         match self {
             Sequence::Blocks(sequence) => sequence.file_bytes,
@@ -172,7 +171,7 @@ impl Sequence {
         }
     }
 
-    /// Makes the file or folder on which it works, durable and cold: an access to a hole or to the page cache
+    /// Makes the replay's file or folder, durable and not cached: an access to a hole or to the page cache
     /// would not reach the device.
     pub fn prepare(&self, at: &Path) -> Result<(), ExperimentError> {
         let parent = at.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -187,7 +186,7 @@ impl Sequence {
         made.map_err(ExperimentError::system("write", at))
     }
 
-    /// Replays on what [`Sequence::prepare`] made; `fast` leaves out all pauses.
+    /// Replays on the file or folder of [`Sequence::prepare`]; `fast` skips all pauses.
     pub fn replay(&self, at: &Path, fast: bool) -> Result<Replayed, ExperimentError> {
         let began = Instant::now();
         let done = match self {
@@ -202,18 +201,18 @@ impl Sequence {
 /// The result of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replayed {
-    /// From the beginning of the first access to the end of the last one.
+    /// From the start of the first access to the end of the last.
     pub took: Duration,
     /// Accesses, or calls.
     pub accesses: u64,
     /// Bytes read and written.
     pub bytes: ByteCount,
-    /// Reads that got less than in the recording, because the file was shorter here.
+    /// Reads that returned less than recorded, because the file was shorter.
     pub short_reads: u64,
 }
 
 impl Replayed {
-    /// Writes it into a file.
+    /// Writes it to a file.
     pub fn save(&self, file: &Path) -> Result<(), ExperimentError> {
         let text = serde_json::to_vec(self).expect("numbers are JSON");
         std::fs::write(file, text).map_err(ExperimentError::system("write", file))

@@ -1,12 +1,12 @@
-//! Tells threads of a replay that an access of another thread has ended.
+//! Signals to a replay's threads that another thread's access has completed.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often a thread that waits for another one checks whether the replay has failed.
+/// The interval at which waiting threads check whether the replay has failed.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The ends for which threads wait.
+/// The signals that threads wait for.
 #[derive(Debug, Default)]
 pub(super) struct Signals(Vec<(Mutex<Option<Instant>>, Condvar)>);
 
@@ -21,7 +21,7 @@ impl Signals {
         changed.notify_all();
     }
 
-    /// Waits for the signal, and returns when it was set; `None` if the replay failed before.
+    /// Waits for the signal and returns the time when it was set; `None` if the replay failed first.
     pub(super) fn wait(&self, signal: u32, has_failed: &dyn Fn() -> bool) -> Option<Instant> {
         let (ended, changed) = &self.0[signal as usize];
         let mut known = ended.lock().unwrap_or_else(PoisonError::into_inner);

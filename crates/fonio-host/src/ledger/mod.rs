@@ -1,15 +1,15 @@
-//! The ledger: a record of the steps that must be undone.
+//! The ledger: a record of steps to undo.
 //!
-//! A ledger is a file with one JSON value per line. The first line names the owner. A line is written *before* each
-//! step (`begin`), and another after the step was undone (`end`). A process that is killed at any point therefore
-//! leaves a ledger that names everything that it left behind, and possibly more; undoing a step checks first whether
-//! there is something of ours to undo.
+//! A ledger is a file with one JSON value per line. The first line names the owner. A line is written
+//! *before* each step (`begin`), and another after the step was undone (`end`). So a process killed at any
+//! point leaves a ledger that names all its remaining steps. A named step may not have happened, so undoing
+//! first checks for an object of ours.
 //!
-//! Steps are undone in reverse order. The owner does this when the ledger is dropped, or earlier for single steps. If
-//! the owner no longer runs, [`Ledger::recover`] does it.
+//! Steps are undone in reverse order. The owner does this when the ledger is dropped, or earlier for single
+//! steps. [`Ledger::recover`] does it for owners that no longer run.
 //!
-//! This file knows no devices, mounts or processes: a ledger gets the function that undoes a step ([`undo`]) when it is
-//! opened.
+//! This file knows no devices, mounts or processes. The function that undoes a step ([`undo`]) is passed when
+//! a ledger is opened.
 
 mod undo;
 
@@ -28,44 +28,45 @@ use crate::settings::{Applied, LOCK, remove_free_lock};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 #[serde(rename_all = "snake_case", tag = "kind")]
-#[allow(missing_docs, reason = "each variant says what its fields are")]
+#[allow(missing_docs, reason = "the comments on the variants explain the fields")]
 pub enum Step {
-    /// A folder was made. Undoing removes it if it is empty.
+    /// A folder was created. Undoing removes it if it is empty.
     Directory { path: PathBuf },
-    /// A folder was made whose complete contents are ours. Undoing removes it with its contents, and fails if a file
-    /// system is mounted in it.
+    /// A folder was created, and all its contents are ours. Undoing removes it with its contents, but fails
+    /// if a file system is mounted in it.
     Tree { path: PathBuf },
-    /// A file was made.
+    /// A file was created.
     File { path: PathBuf },
     /// A process was started that must not outlive us. If it leads a process group, the group is killed with it.
     Process { id: ProcessId, leads_group: bool },
-    /// The device `/dev/loopN` was added. `backing` is its file, as the kernel shows it in `loop/backing_file`.
+    /// The device `/dev/loopN` was added. `backing` is its backing file as shown in sysfs
+    /// (`loop/backing_file`).
     Loop { number: u32, backing: PathBuf },
-    /// The device `/dev/ublkbN` was added. The kernel stores `tag` with it, by which we recognise it as ours.
+    /// The device `/dev/ublkbN` was added. The kernel stores `tag` with it, which identifies it as ours.
     Ublk { number: u32, tag: u64 },
-    /// The array `/dev/mdN` was added. By the names of its devices, such as `ublkb700`, we recognise it as ours.
+    /// The array `/dev/mdN` was added. The names of its devices, such as `ublkb700`, identify it as ours.
     Md { number: u32, devices: Vec<String> },
-    /// A file system was mounted on `dir`, from `source` as `/proc/self/mountinfo` shows it.
+    /// A file system was mounted on `dir`, from `source` as shown in `/proc/self/mountinfo`.
     Mount { dir: PathBuf, source: String },
-    /// A control group was made. Undoing moves its remaining processes to its parent.
+    /// A control group was created. Undoing moves its remaining processes to the parent group.
     Cgroup { path: PathBuf },
-    /// A setting of the kernel was changed: its file in sysfs, and its old value.
+    /// A kernel setting in sysfs was changed. `was` is the old value.
     Setting { path: PathBuf, was: String },
-    /// A setting of the user's device, mount or machine was changed. Undoing restores it, unless another user
-    /// or program has changed it since, or the device is gone.
+    /// A setting of the user's device, mount or machine was changed. Undoing restores it, unless the device
+    /// is gone or another program has changed it again.
     Borrowed { setting: Applied },
-    /// A network namespace was made, with this name in `/run/netns`.
+    /// A network namespace was created with this name in `/run/netns`.
     Namespace { name: String },
 }
 
-/// The place of a step in its ledger.
+/// Index of a step in its ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry(usize);
 
 /// The result of [`Ledger::recover`].
 #[derive(Debug, Default)]
 pub struct Recovery {
-    /// Steps undone, one sentence each.
+    /// Undone steps, one sentence each.
     pub undone: Vec<String>,
     /// Failures, one sentence each; the steps stay in their ledgers.
     pub failed: Vec<String>,
@@ -80,7 +81,7 @@ pub struct Ledger {
     undo: Undo,
 }
 
-/// Undoes a step. Succeeds if there is nothing to undo.
+/// Undoes a step. Succeeds also if there is nothing to undo.
 type Undo = fn(&Step) -> Result<(), HostError>;
 
 #[derive(Serialize, Deserialize)]
@@ -92,7 +93,8 @@ enum Line {
 }
 
 impl Ledger {
-    /// The folder of ledgers: the state folder, which is empty after a reboot, when nothing remains to be undone.
+    /// Returns the folder of ledgers: the state folder. It is emptied by a reboot, which also undoes all
+    /// steps.
     pub fn default_dir() -> PathBuf {
         state::folder()
     }
@@ -107,7 +109,7 @@ impl Ledger {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(HostError::system("write", path)(error)),
             };
-            // Held while the ledger is open, so that two processes never undo the same ledger.
+            // Held while the ledger is open, so two processes never undo the same ledger.
             file.lock().map_err(HostError::system("lock", &path))?;
             let mut ledger = Ledger { path, file, steps: Vec::new(), undo };
             ledger.write(&Line::Owner(own))?;
@@ -116,22 +118,22 @@ impl Ledger {
         unreachable!("a process does not hold four thousand million ledgers")
     }
 
-    /// The folder of this ledger, for files that belong to the same run.
+    /// Returns the folder of this ledger, for other files of the same run.
     pub fn dir(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("/"))
     }
 
-    /// A path next to the ledger that no other run uses. Nothing is created.
+    /// Returns a path next to the ledger that no other run uses. Creates nothing.
     pub fn own_path(&self, name: &str) -> PathBuf {
         self.path.with_extension(name)
     }
 
-    /// The number of steps begun so far; callers use it in names.
+    /// Returns the number of steps begun so far. Callers use it in names.
     pub fn steps(&self) -> usize {
         self.steps.len()
     }
 
-    /// Notes `step`, which the caller is about to do.
+    /// Records `step` before the caller does it.
     ///
     /// # Errors
     /// [`HostError::System`]; the caller must then not do the step.
@@ -144,10 +146,10 @@ impl Ledger {
         Ok(Entry(at))
     }
 
-    /// Notes `step` and does it. A step that failed is not undone.
+    /// Records `step` and does it. A failed step is not undone later.
     ///
     /// # Errors
-    /// Those of [`Ledger::begin`] and of `act`.
+    /// Errors of [`Ledger::begin`] and of `act`.
     pub(crate) fn perform(
         &mut self,
         step: Step,
@@ -160,7 +162,7 @@ impl Ledger {
         }
     }
 
-    /// Notes that the step was not done after all, or that the caller has undone it.
+    /// Records that the step was not done or that the caller has undone it.
     pub fn end(&mut self, entry: Entry) -> Result<(), HostError> {
         assert!(entry.0 < self.steps.len(), "step {} is of another ledger", entry.0);
         if self.steps[entry.0].take().is_some() {
@@ -169,20 +171,20 @@ impl Ledger {
         Ok(())
     }
 
-    /// Undoes one step. Does nothing if it is undone already.
+    /// Undoes one step unless it is already undone.
     ///
     /// # Errors
-    /// The reason why it could not be undone; it stays in the ledger.
+    /// If it cannot be undone; it then stays in the ledger.
     pub fn undo(&mut self, entry: Entry) -> Result<(), HostError> {
         let Some(step) = &self.steps[entry.0] else { return Ok(()) };
         (self.undo)(step)?;
         self.end(entry)
     }
 
-    /// Undoes the remaining steps, the latest first, and removes the ledger.
+    /// Undoes the remaining steps in reverse order and removes the ledger.
     ///
     /// # Errors
-    /// [`HostError::NotUndone`]; the other steps were undone, and the ledger keeps the failed ones.
+    /// [`HostError::NotUndone`] if steps could not be undone. The ledger keeps them; all others were undone.
     pub fn close(mut self) -> Result<(), HostError> {
         self.undo_all()
     }
@@ -197,7 +199,7 @@ impl Ledger {
         if !failures.is_empty() {
             return Err(HostError::NotUndone { failures });
         }
-        assert!(self.steps.iter().all(Option::is_none), "a ledger goes when nothing is left in it");
+        assert!(self.steps.iter().all(Option::is_none), "a ledger is removed only when it is empty");
         remove(&self.path)
     }
 
@@ -205,8 +207,8 @@ impl Ledger {
         let mut recovery = Recovery::default();
         Self::undo_once(dir, undo, &mut recovery)?;
         if !recovery.failed.is_empty() && !recovery.undone.is_empty() {
-            // A step that could not be undone may have waited for one that was undone after it: an array
-            // whose server was killed is busy until the requests to its devices fail.
+            // Try failed steps again, because they may have depended on a step undone later. For example, an
+            // array whose server was killed is busy until the requests to its devices fail.
             recovery.failed.clear();
             Self::undo_once(dir, undo, &mut recovery)?;
         }
@@ -232,8 +234,8 @@ impl Ledger {
         paths.into_iter().try_for_each(|path| recover_one(path, undo, recovery))
     }
 
-    /// Writes a line and its end with one call. A killed writer thus leaves a complete line, or a last line without an
-    /// end.
+    /// Writes a line with its newline in one call. A killed writer thus leaves at most one incomplete last
+    /// line.
     fn write(&mut self, line: &Line) -> Result<(), HostError> {
         let mut text = serde_json::to_string(line).expect("paths of ours are UTF-8");
         assert!(!text.contains('\n'), "an entry of a ledger is one line: {text}");
@@ -244,7 +246,7 @@ impl Ledger {
 
 impl Drop for Ledger {
     fn drop(&mut self) {
-        // Callers that need the error call `close`. If a step was not undone, the ledger's file stays.
+        // Callers that need the error call `close`. If a step was not undone, the ledger file stays.
         let _ = self.undo_all();
     }
 }
@@ -262,12 +264,12 @@ fn recover_one(path: PathBuf, undo: Undo, recovery: &mut Recovery) -> Result<(),
     };
     match read()? {
         None => return Ok(()),
-        // Its owner is about to write its first line.
+        // The owner is about to write the first line.
         Some((None, _)) if is_young(&file) => return Ok(()),
         Some((owner, _)) if owner.is_some_and(ProcessId::runs) => return Ok(()),
         Some(_) => {}
     }
-    // The owner's lock ended with the owner. If another process is undoing this ledger, this waits for it.
+    // The owner's lock ended with its process. Another process may be undoing this ledger; wait for it.
     file.lock().map_err(HostError::system("lock", &path))?;
     let Some((_, steps)) = read()? else { return Ok(()) };
     let mut ledger = Ledger { path, file, steps, undo };
@@ -278,18 +280,19 @@ fn recover_one(path: PathBuf, undo: Undo, recovery: &mut Recovery) -> Result<(),
             Err(error) => recovery.failed.push(chain(&error)),
         }
     }
-    // Dropping it removes the file, or keeps it for the remaining steps.
+    // Dropping removes the file unless steps remain.
     drop(ledger);
     Ok(())
 }
 
-/// Whether the file was changed within the last minute.
+/// Returns whether the file was modified within the last minute.
 fn is_young(file: &File) -> bool {
     let changed = file.metadata().and_then(|metadata| metadata.modified());
     changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age.as_secs() < 60))
 }
 
-/// The owner, and the steps that have not been undone. A last line without an end names a step that was never begun.
+/// Returns the owner and the steps that have not been undone. Ignores an incomplete last line, whose step was
+/// never begun.
 fn parse(path: &Path, text: &str) -> Result<(Option<ProcessId>, Vec<Option<Step>>), HostError> {
     let mut owner = None;
     let mut steps = Vec::new();
@@ -389,8 +392,8 @@ mod tests {
     }
 
     proptest! {
-        /// Wherever the writer is killed, the ledger names the steps with a complete `begin` line and no `end`
-        /// line.
+        /// At whatever byte the writer is killed, the ledger names the steps with a complete `begin` line and
+        /// no `end` line.
         #[test]
         fn any_prefix_of_a_ledger_can_be_read(
             ends in prop::collection::vec(any::<bool>(), 0..20),

@@ -11,7 +11,7 @@ use crate::files::{remove, remove_empty_folder};
 use crate::{control_group, link, loop_device, md, ublk, unmount};
 
 impl Ledger {
-    /// Begins a ledger of this process in `dir`, which is created if it is missing.
+    /// Creates a ledger for this process in `dir`, which is created if missing.
     ///
     /// # Errors
     /// [`HostError::System`] if it cannot be written.
@@ -19,7 +19,7 @@ impl Ledger {
         Ledger::create(dir, undo)
     }
 
-    /// Undoes the steps that processes which no longer run have left in `dir`.
+    /// Undoes the steps in ledgers that dead processes have left in `dir`.
     ///
     /// # Errors
     /// [`HostError::Ledger`] if a ledger is damaged, or [`HostError::System`] if `dir` cannot be read.
@@ -69,7 +69,7 @@ fn remove_tree(path: &Path) -> Result<(), HostError> {
 fn kill_group(leader: u32) {
     let pid = i32::try_from(leader).ok().and_then(rustix::process::Pid::from_raw);
     if let Some(pid) = pid {
-        // This fails if the group has ended by itself, which is fine.
+        // Fails if the group has already ended.
         let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
     }
 }
@@ -77,7 +77,7 @@ fn kill_group(leader: u32) {
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Step::Tree { path } => write!(f, "folder {} and what is in it", path.display()),
+            Step::Tree { path } => write!(f, "folder {} with its contents", path.display()),
             Step::File { path } => write!(f, "file {}", path.display()),
             Step::Directory { path } => write!(f, "folder {}", path.display()),
             Step::Process { id, .. } => write!(f, "process {}", id.pid),
@@ -86,8 +86,8 @@ impl fmt::Display for Step {
             Step::Md { number, .. } => write!(f, "/dev/md{number}"),
             Step::Mount { dir, .. } => write!(f, "mount on {}", dir.display()),
             Step::Cgroup { path } => write!(f, "control group {}", path.display()),
-            Step::Setting { path, was } => write!(f, "{} set to {was} again", path.display()),
-            Step::Borrowed { setting } => write!(f, "{}: {} again", setting.target, setting.old),
+            Step::Setting { path, was } => write!(f, "{} restored to {was}", path.display()),
+            Step::Borrowed { setting } => write!(f, "{} restored to {}", setting.target, setting.old),
             Step::Namespace { name } => write!(f, "network namespace {name}"),
         }
     }

@@ -1,4 +1,4 @@
-//! The kernel's loop driver, by the numbers of linux/loop.h.
+//! Interface to the kernel's loop driver, with the numbers from linux/loop.h.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -12,7 +12,7 @@ use rustix::ioctl::{self, IntegerSetter, NoArg, Opcode, Setter};
 use crate::device_users::users_of;
 use crate::error::HostError;
 
-/// Number of attempts while a device is still busy after its last user has gone, or while its node is missing.
+/// Number of attempts while a device is still busy after its last user has ended, or its node is missing.
 const TRIES: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -76,9 +76,9 @@ pub(super) fn configure(device: &File, file: &File, block_bytes: u32, flags: u32
     unsafe { ioctl::ioctl(device, Setter::<LOOP_CONFIGURE, LoopConfig>::new(config)) }
 }
 
-/// Binds a free loop device from the ordinary range to a file that is open for reading and writing, with
-/// direct I/O if the file's file system has it. The kernel unbinds the device when it is no longer open or
-/// mounted. Returns the open device and its node.
+/// Binds a free loop device from the ordinary range to a file open for reading and writing, with direct I/O
+/// if its file system supports it. The kernel unbinds the device when it is no longer open or mounted.
+/// Returns the open device and its node.
 pub(crate) fn attach_while_used(file: &File) -> Result<(File, PathBuf), HostError> {
     let control = control()?;
     for _ in 0..TRIES {
@@ -88,7 +88,7 @@ pub(crate) fn attach_while_used(file: &File) -> Result<(File, PathBuf), HostErro
         let path = PathBuf::from(format!("/dev/loop{number}"));
         let device = open_node(&path)?;
         let bound = match configure(&device, file, 512, FLAG_AUTOCLEAR | FLAG_DIRECT_IO) {
-            // Some kernels refuse, where others ignore the wish.
+            // Some kernels reject direct I/O here; others ignore the flag.
             Err(Errno::INVAL) => configure(&device, file, 512, FLAG_AUTOCLEAR),
             bound => bound,
         };
@@ -102,7 +102,7 @@ pub(crate) fn attach_while_used(file: &File) -> Result<(File, PathBuf), HostErro
     Err(HostError::system("find a free loop device through", CONTROL)(Errno::BUSY))
 }
 
-/// The request for the number of a free loop device, which the kernel adds if there is none.
+/// ioctl that returns the number of a free loop device. The kernel adds one if needed.
 struct GetFree;
 
 // SAFETY: the request takes no pointer; the kernel returns the number as the result of the call.
@@ -126,7 +126,7 @@ unsafe impl ioctl::Ioctl for GetFree {
     }
 }
 
-/// Opens the node. udev or devtmpfs makes it a moment after the device.
+/// Opens the node, which udev or devtmpfs creates shortly after the device.
 pub(crate) fn open_node(path: &Path) -> Result<File, HostError> {
     let mut last = None;
     for _ in 0..TRIES {
@@ -155,7 +155,7 @@ pub(crate) fn remove(number: u32, backing: &Path) -> Result<(), HostError> {
         let device = File::open(&path).map_err(HostError::system("open", &path))?;
         // SAFETY: LOOP_CLR_FD takes no argument.
         match unsafe { ioctl::ioctl(&device, NoArg::<LOOP_CLR_FD>::new()) } {
-            // It is unbound already, or will be when its last user closes it.
+            // Already unbound, or will be when its last user closes it.
             Ok(()) | Err(Errno::NXIO) => {}
             Err(error) => return Err(HostError::system("detach", path)(error)),
         }
@@ -167,7 +167,7 @@ pub(crate) fn remove(number: u32, backing: &Path) -> Result<(), HostError> {
             unsafe { ioctl::ioctl(&control, IntegerSetter::<LOOP_CTL_REMOVE>::new_usize(number as usize)) };
         match removed {
             Ok(()) | Err(Errno::NODEV) => return Ok(()),
-            // Another process has taken the free number since.
+            // Another process has since taken the number.
             Err(Errno::BUSY) if bound().is_some_and(|bound| !is_ours(&bound)) => return Ok(()),
             Err(Errno::BUSY) => thread::sleep(PAUSE),
             Err(error) => return Err(HostError::system("remove", path)(error)),
@@ -177,8 +177,8 @@ pub(crate) fn remove(number: u32, backing: &Path) -> Result<(), HostError> {
     Err(HostError::InUse { path, by })
 }
 
-/// Whether the kernel's path of the backing file means `backing`. If the file's mount is gone, the kernel shows the
-/// path inside that mount; if the file was removed, it adds a remark.
+/// Returns whether the kernel's path of the backing file means `backing`. If the file's mount is gone, the
+/// kernel shows the path inside that mount. If the file was deleted, it adds a suffix.
 pub(crate) fn is_backing(shown: &str, backing: &Path) -> bool {
     let shown = Path::new(shown.strip_suffix(" (deleted)").unwrap_or(shown));
     shown == backing || shown.is_absolute() && backing.ends_with(shown.strip_prefix("/").unwrap_or(shown))

@@ -1,7 +1,7 @@
-//! Makes loop devices.
+//! Creates loop devices.
 //!
-//! It never uses an existing device: a depth that was set through `nr_requests` stays after a loop device is detached,
-//! until it is removed, so a used device can differ from what sysfs shows.
+//! It never reuses an existing device. A depth set through `nr_requests` survives until the device is
+//! removed, so a used device can differ from what sysfs shows.
 
 pub(crate) mod driver;
 
@@ -17,12 +17,12 @@ use crate::ledger::{Entry, Ledger, Step};
 use crate::numbered;
 use crate::queue::Queue;
 
-/// How a loop device is set up.
+/// Options of a loop device.
 #[derive(Clone, Debug, Default)]
 pub struct LoopOptions {
     /// The device refuses writes.
     pub read_only: bool,
-    /// The device sends requests to the backing file without the page cache, many at a time.
+    /// The device bypasses the page cache of the backing file and sends it many requests at a time.
     pub direct_io: bool,
     /// The logical block size in bytes, a power of two from 512 to 4096; `None` for 512.
     pub block_bytes: Option<u32>,
@@ -40,8 +40,8 @@ impl LoopDevice {
     /// Adds a loop device and binds it to the file `backing`.
     ///
     /// # Errors
-    /// [`HostError::NotRoot`], [`HostError::NoNumber`], or [`HostError::System`], also if `options` ask for direct
-    /// I/O and the backing file does not support it.
+    /// [`HostError::NotRoot`], [`HostError::NoNumber`], or [`HostError::System`], also if the backing file
+    /// does not support the requested direct I/O.
     pub fn attach(
         ledger: &mut Ledger,
         backing: &Path,
@@ -63,7 +63,7 @@ impl LoopDevice {
             numbered::add(ledger, "loop", CONTROL, sysfs, step, |number| driver::add(&control, number))?;
         let bound = bind(number, &file, options);
         if bound.is_err() {
-            // The first error is returned. If this fails too, the ledger keeps the device.
+            // The first error is returned; if this fails too, the ledger keeps the device.
             let _ = ledger.undo(entry);
         }
         let device = LoopDevice { number, path: bound?, entry };
@@ -71,22 +71,22 @@ impl LoopDevice {
             let source = std::io::Error::from(Errno::OPNOTSUPP);
             let path = device.path.clone();
             device.detach(ledger)?;
-            return Err(HostError::system("have direct I/O below", path)(source));
+            return Err(HostError::system("use direct I/O below", path)(source));
         }
         Ok(device)
     }
 
-    /// The device's node, such as `/dev/loop700`.
+    /// Returns the device node, such as `/dev/loop700`.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The device's name in sysfs, such as `loop700`.
+    /// Returns the device's name in sysfs, such as `loop700`.
     pub fn name(&self) -> String {
         format!("loop{}", self.number)
     }
 
-    /// The device's queue.
+    /// Returns the device's queue.
     pub fn queue(&self) -> Queue {
         Queue::of(&self.name())
     }

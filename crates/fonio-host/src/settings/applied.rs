@@ -1,4 +1,4 @@
-//! A change of a setting, and how it is made and undone.
+//! Makes and undoes a change of a setting.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,17 +12,17 @@ pub struct Applied {
     pub target: Target,
     /// The value before the change.
     pub old: String,
-    /// The value now.
+    /// The value after the change.
     pub new: String,
 }
 
 impl Applied {
-    /// Returns whether the new value differs from the one before.
+    /// Returns whether the new value differs from the old one.
     pub fn is_new(&self) -> bool {
         self.old != self.new
     }
 
-    /// Returns what [`Applied::undo`] would do.
+    /// Returns the result that [`Applied::undo`] would have.
     pub fn would_undo(&self) -> Result<Undone, HostError> {
         Ok(match self.target.current()? {
             Some(now) if now == self.old => Undone::NothingLeft,
@@ -33,16 +33,15 @@ impl Applied {
         })
     }
 
-    /// Refuses what undoing could not do without losing data, such as unmounting a file system that programs use. Changes
+    /// Checks that undoing would lose no data, for example by unmounting a file system in use. Changes
     /// nothing.
     ///
-    /// # Errors
-    /// [`HostError::InUse`] with the programs.
+    /// # Errors [`HostError::InUse`] with the programs that use it.
     pub fn check_undo(&self) -> Result<(), HostError> {
         self.target.check_restore()
     }
 
-    /// Checks that the new value is in force, as it is from [`Applied::borrow`] until the ledger undoes it.
+    /// Checks that the new value is in force, as it is between [`Applied::borrow`] and undoing the ledger.
     ///
     /// # Errors
     /// [`HostError::NotSettable`] if another user or program has changed the setting, or the device or mount
@@ -54,7 +53,7 @@ impl Applied {
     /// Checks that the old value is in force.
     ///
     /// # Errors
-    /// Those of [`Applied::expect_new`].
+    /// Errors of [`Applied::expect_new`].
     pub fn expect_old(&self) -> Result<(), HostError> {
         self.target.expect_still(&self.old, &self.new)
     }
@@ -66,7 +65,7 @@ impl Applied {
         Ok(undone)
     }
 
-    /// Restores the old value unless another one is in force, as [`Applied::would_undo`] found.
+    /// Restores the old value unless `found` shows another one in force ([`Applied::would_undo`]).
     pub(super) fn finish(&self, found: &Undone) -> Result<(), HostError> {
         match found {
             Undone::ChangedSince(_) => Ok(()),
@@ -82,6 +81,6 @@ pub enum Undone {
     Restored,
     /// The old value was in force already, or the device or mount is gone: there was nothing to do.
     NothingLeft,
-    /// Another user or program has changed the setting since, to this value. It was left alone, and stays on record.
+    /// Another program has changed the setting to this value. It was left alone and stays on record.
     ChangedSince(String),
 }

@@ -1,4 +1,4 @@
-//! Changes of settings that a ledger undoes.
+//! Temporary setting changes, undone by a ledger.
 
 use std::path::Path;
 
@@ -11,12 +11,11 @@ use crate::ledger::{Entry, Ledger, Step};
 use crate::queue::Queue;
 
 impl Applied {
-    /// Makes the planned change until the ledger undoes it. Restores the old value if the kernel refuses the new one, or keeps
-    /// another one.
+    /// Makes the planned change, which the ledger undoes. Restores the old value if the kernel refuses or
+    /// alters the new one.
     ///
-    /// # Errors
-    /// [`HostError::System`], and [`HostError::NotSettable`] if the kernel kept another value, or if the old value is not in
-    /// force any more: then nothing is changed.
+    /// # Errors [`HostError::System`], or [`HostError::NotSettable`] if the kernel kept another value or the
+    /// old value is no longer in force. In all cases, nothing is changed.
     pub fn borrow(&self, ledger: &mut Ledger) -> Result<Entry, HostError> {
         let Applied { target, old, new } = self;
         target.expect_still(old, new)?;
@@ -31,11 +30,11 @@ impl Applied {
     }
 }
 
-/// Applies a setting to `path` until the ledger undoes it, which restores the previous value. The lock, in
-/// the ledger's folder, must last until then.
+/// Applies a setting to `path` until the ledger restores the old value. Keep the returned lock, in the
+/// ledger's folder, until then.
 ///
 /// # Errors
-/// Those of [`Setting::plan`], [`OnlyChanger::begin`] and [`Applied::borrow`].
+/// Errors of [`Setting::plan`], [`OnlyChanger::begin`] and [`Applied::borrow`].
 pub fn borrow_setting(
     setting: &Setting,
     path: &Path,
@@ -46,8 +45,8 @@ pub fn borrow_setting(
     Ok((entry, only))
 }
 
-/// Sets the scheduler of the disk whose node or partition `path` is, and notes the old one in the ledger; undoing the
-/// entry restores it.
+/// Sets the scheduler of the disk at `path` (its node or a partition) and records the old one in the ledger.
+/// Undoing the entry restores it.
 ///
 /// # Errors
 /// [`HostError::NotSettable`] if `path` is not on a disk with a scheduler; otherwise those of [`Queue::set_scheduler`].

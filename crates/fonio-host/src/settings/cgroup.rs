@@ -1,4 +1,4 @@
-//! Control groups: whether they can control I/O here, and their weights.
+//! Checks whether control groups can control I/O here, and reads their weights.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,15 @@ use crate::schedulers::SMARTIO;
 
 const GROUPS: &str = "/sys/fs/cgroup";
 
-/// The schedulers that read the class of a request (`block/bfq-iosched.c`, `block/mq-deadline.c`, and fonio's own module).
+/// Schedulers that use a request's I/O class (`block/bfq-iosched.c`, `block/mq-deadline.c`, and fonio's own
+/// module).
 const WITH_CLASSES: [&str; 3] = ["bfq", "mq-deadline", SMARTIO];
 
-/// Checks that units can get a class of I/O on this machine; the error is the reason why not.
+/// Checks that an I/O class for units has an effect on this machine; the error is the reason why not.
 pub(super) fn check_class(machine: &Machine) -> Result<(), String> {
     has_one_of(machine, &WITH_CLASSES).map_err(|has| {
         format!(
-            "only the schedulers bfq, mq-deadline and smartio heed it, and {has}: `fonio fix apply bfq DISK`"
+            "only the schedulers bfq, mq-deadline and smartio use it, and {has}: `fonio fix apply bfq DISK`"
         )
     })
 }
@@ -25,26 +26,26 @@ pub(super) fn check_class(machine: &Machine) -> Result<(), String> {
 /// Checks that the kernel can control the I/O of units; the error is the reason why not.
 pub(super) fn check_controller(machine: &Machine) -> Result<(), String> {
     let Some(controllers) = read_text(&machine.file(GROUPS).join("cgroup.controllers")) else {
-        return Err("it needs control groups v2, which are not mounted on /sys/fs/cgroup here".to_owned());
+        return Err("it needs control groups v2, which are not mounted on /sys/fs/cgroup".to_owned());
     };
     if controllers.split_whitespace().any(|name| name == "io") {
         return Ok(());
     }
-    Err("the kernel's control groups have no controller io here (CONFIG_BLK_CGROUP)".to_owned())
+    Err("this kernel has no io controller (CONFIG_BLK_CGROUP)".to_owned())
 }
 
-/// Checks that weights have an effect on this machine; the error is the reason why not.
+/// Checks that I/O weights have an effect on this machine; the error is the reason why not.
 pub(super) fn check_weight(machine: &Machine) -> Result<(), String> {
     check_controller(machine)?;
     match has_one_of(machine, &["bfq"]) {
         Err(has) if !costs(machine) => Err(format!(
-            "only the scheduler bfq and the controller io.cost heed it, and {has}: `fonio fix apply io-cost DISK` or `fonio fix apply bfq DISK`"
+            "only the scheduler bfq and the controller io.cost use it, and {has}: `fonio fix apply io-cost DISK` or `fonio fix apply bfq DISK`"
         )),
         _ => Ok(()),
     }
 }
 
-/// Checks that a disk has one of these schedulers; the error names those that the disks have.
+/// Checks that a disk has one of these schedulers; the error names the schedulers in use.
 fn has_one_of(machine: &Machine, wanted: &[&str]) -> Result<(), String> {
     let disks = machine.disks();
     let of_disks =
@@ -56,7 +57,6 @@ fn has_one_of(machine: &Machine, wanted: &[&str]) -> Result<(), String> {
     Err(has.join(", "))
 }
 
-/// Whether io.cost is on for a disk.
 fn costs(machine: &Machine) -> bool {
     read_text(&machine.file(GROUPS).join("io.cost.qos")).is_some_and(|text| text.contains("enable=1"))
 }
@@ -67,16 +67,17 @@ pub(super) fn group_at(path: &Path) -> Result<PathBuf, String> {
     let dir = Path::new(GROUPS).join(inside);
     let is_group = !inside.as_os_str().is_empty() && dir.join("cgroup.procs").exists();
     let dir = fs::canonicalize(&dir).ok().filter(|dir| is_group && dir.starts_with(GROUPS));
-    dir.ok_or_else(|| format!("it is neither a unit of systemd nor a control group below {GROUPS}"))
+    dir.ok_or_else(|| format!("it is neither a systemd unit nor a control group below {GROUPS}"))
 }
 
-/// The file with the weight of a group: bfq has its own.
+/// Returns the file with the weight of a group; bfq has a separate one.
 fn weight_file(dir: &Path) -> PathBuf {
     let of_bfq = dir.join("io.bfq.weight");
     if of_bfq.exists() && !costs(&Machine::here()) { of_bfq } else { dir.join("io.weight") }
 }
 
-/// The weight of a control group as an assignment; `None` if it is gone or its parent does not control I/O.
+/// Returns the weight of a control group as an assignment; `None` if the group is gone or its parent does not
+/// control I/O.
 pub(super) fn weight(dir: &Path) -> Result<Option<String>, HostError> {
     let file = weight_file(dir);
     match fs::read_to_string(&file) {
@@ -101,10 +102,10 @@ mod tests {
 
     #[test]
     fn what_would_have_no_effect_is_refused() {
-        let needs_bfq = "only the scheduler bfq and the controller io.cost heed it, and sda has none: `fonio fix apply io-cost DISK` or `fonio fix apply bfq DISK`";
-        let needs_either = "only the schedulers bfq, mq-deadline and smartio heed it, and sda has none: `fonio fix apply bfq DISK`";
-        let v2 = "it needs control groups v2, which are not mounted on /sys/fs/cgroup here";
-        let io = "the kernel's control groups have no controller io here (CONFIG_BLK_CGROUP)";
+        let needs_bfq = "only the scheduler bfq and the controller io.cost use it, and sda has none: `fonio fix apply io-cost DISK` or `fonio fix apply bfq DISK`";
+        let needs_either = "only the schedulers bfq, mq-deadline and smartio use it, and sda has none: `fonio fix apply bfq DISK`";
+        let v2 = "it needs control groups v2, which are not mounted on /sys/fs/cgroup";
+        let io = "this kernel has no io controller (CONFIG_BLK_CGROUP)";
         for (controllers, cost, scheduler, of, expected) in [
             (Some("cpu io memory"), "", "none mq-deadline [bfq]", "weight", Ok(())),
             (Some("cpu io memory"), "8:0 enable=1 ctrl=auto", "[none] bfq", "weight", Ok(())),

@@ -1,19 +1,21 @@
-//! Makes and undoes changes of settings, in the record of this boot ([`Settings`]) and in that of kept settings ([`Keeper`]).
+//! Makes and undoes changes of settings, in the record of this boot ([`Settings`]) and the record of kept
+//! settings ([`Keeper`]).
 //!
-//! The order:
+//! Rules:
 //!
-//! 1. Only one process at a time changes a setting. It takes the lock first; then it checks whether the
-//!    setting still has the expected value.
-//! 2. A change is put in force before it is kept, so no file keeps a value that the kernel refuses. If the
-//!    change cannot be kept, it is taken back. A change that lasts by itself is kept first: if the process is
-//!    killed in between, the record that outlasts a reboot has the old value.
-//! 3. Changes are undone in reverse order: a scheduler that was set before a number of requests sets that number when it goes.
-//! 4. A kept setting is removed from its files before its old value is restored, because these files may put
-//!    it in force. Exceptions: a folder is restored first, because its files must stay while programs use it.
-//!    A setting that lasts by itself is restored first too.
+//! 1. Only one process at a time changes a setting. It takes the lock first, then checks that the setting
+//!    still has the expected value.
+//! 2. A change is put in force before it is kept, so no file keeps a value that the kernel refuses. If it
+//!    cannot be kept, it is reverted. A change that survives a reboot by itself is kept first: if the process
+//!    is then killed, the permanent record has the old value.
+//! 3. Changes are undone in reverse order: removing a scheduler also changes the number of requests, so a
+//!    number set later is restored first.
+//! 4. A kept setting is removed from its files before its old value is restored, because the files could put
+//!    it in force again. Two exceptions are restored first: a folder, which needs its files while programs
+//!    use it, and a setting that survives a reboot by itself.
 //! 5. A change that cannot be undone stays on record. The other changes are undone.
 //!
-//! However often a setting is changed, undoing restores the value from before the first change.
+//! Undoing restores the value from before the first change, even after several changes.
 
 use std::path::{Path, PathBuf};
 
@@ -29,14 +31,15 @@ use crate::ledger::Ledger;
 /// A change to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// The setting with both values; they are equal if it is only to be kept.
+    /// The setting with its old and new value; equal if the change only makes it persist across reboots.
     pub change: Applied,
-    /// Whether it is kept across reboots.
+    /// Whether to keep it across reboots.
     pub keep: bool,
 }
 
 impl Planned {
-    /// Plans to make a setting of `path`, and to keep it if `keep` is set or it cannot be made otherwise. Changes nothing.
+    /// Plans a setting for `path`, kept across reboots if `keep` is set or the setting requires it. Changes
+    /// nothing.
     ///
     /// # Errors
     /// [`HostError::NotSettable`] with the reason, also if there is nothing to do.
@@ -47,11 +50,11 @@ impl Planned {
         if keep || lasts || change.is_new() {
             return Ok(Planned { change, keep });
         }
-        // It is in force already, which is an error with a reason.
+        // Already in force: `plan` returns this as an error.
         Ok(Planned { change: setting.plan(path)?, keep })
     }
 
-    /// Returns how it would be kept, if it would; changes nothing.
+    /// Returns how the change would be kept across reboots, if at all. Changes nothing.
     ///
     /// # Errors
     /// [`HostError::NotKept`] with the reason.
@@ -63,7 +66,7 @@ impl Planned {
 /// A change that was made.
 #[derive(Debug)]
 pub struct Made {
-    /// How it is kept, if it is.
+    /// How it is kept across reboots, if at all.
     pub kept: Option<Kept>,
     /// The value that undoing restores.
     pub brings_back: String,
@@ -72,11 +75,11 @@ pub struct Made {
 /// A change to undo.
 #[derive(Debug)]
 pub struct Undoing {
-    /// The change, with the value from before the first one.
+    /// The change, with the value from before the first change.
     pub change: Applied,
-    /// How it is kept, if it is.
+    /// How it is kept across reboots, if at all.
     pub kept: Option<Kept>,
-    /// Whether it was made since the machine started.
+    /// Whether it was made since boot.
     is_of_this_boot: bool,
 }
 
@@ -85,7 +88,6 @@ pub struct Undoing {
 pub struct Changes {
     settings: Settings,
     keeper: Keeper,
-    /// The folder of the locks of single settings.
     locks: PathBuf,
 }
 
@@ -105,12 +107,13 @@ impl Changes {
     /// Makes a change. If it cannot be made and kept as planned, nothing is changed.
     ///
     /// # Errors
-    /// [`HostError::BeingTested`] if another process has the setting; [`HostError::NotSettable`] if the setting is not as it was
-    /// when the change was planned, or the kernel kept another value; [`HostError::NotKept`] and [`HostError::System`].
+    /// [`HostError::BeingTested`] if another process is changing the setting; [`HostError::NotSettable`] if
+    /// the setting has changed since it was planned or the kernel kept another value; [`HostError::NotKept`]
+    /// and [`HostError::System`].
     pub fn make(&mut self, planned: &Planned) -> Result<Made, HostError> {
         let Planned { change, keep } = planned;
         let _only = OnlyChanger::begin(&self.locks, &change.target)?;
-        // A test may have ended between the plan and the lock.
+        // A trial may have changed it between the plan and the lock.
         change.expect_old()?;
         let first = |known: &Applied| (known.target == change.target).then(|| known.old.clone());
         let before = self.keeper.kept().iter().find_map(|kept| first(&kept.applied));
@@ -121,19 +124,19 @@ impl Changes {
             return Ok(Made { kept: None, brings_back });
         }
         let from = Applied { old: brings_back.clone(), ..change.clone() };
-        // Refuses before anything is changed.
+        // Fails before anything is changed.
         self.keeper.plan(&from)?;
         let kept = if change.target.lasts() {
             let kept = self.keeper.keep(&from)?;
             self.apply(change).inspect_err(|_| {
-                // The first error is the one to report.
+                // Report the first error.
                 let _ = self.keeper.forget(&change.target);
             })?;
             kept
         } else {
             self.apply(change)?;
             self.keeper.keep(&from).inspect_err(|_| {
-                // The first error is the one to report.
+                // Report the first error.
                 if change.is_new() && self.settings.applied().contains(change) {
                     let _ = self.settings.undo(change);
                 }
@@ -146,8 +149,8 @@ impl Changes {
         if change.is_new() { self.settings.apply(change).map(drop) } else { Ok(()) }
     }
 
-    /// Returns the changes of a setting, or all of them, in the order in which they are undone; with `path`, only those of the
-    /// object that it means.
+    /// Returns the changes of a setting, or all changes, in undo order; with `path`, only changes of that
+    /// object.
     pub fn to_undo(&self, setting: Option<&Setting>, path: Option<&Path>) -> Vec<Undoing> {
         let is_chosen = |change: &Applied| {
             setting.is_none_or(|setting| setting.undoes(change))
@@ -160,11 +163,11 @@ impl Changes {
         for kept in self.keeper.kept().iter().filter(|kept| is_chosen(&kept.applied)) {
             match chosen.iter_mut().find(|undoing| undoing.change.target == kept.applied.target) {
                 Some(undoing) => {
-                    // It was made again after a reboot.
+                    // It was put in force again after a reboot.
                     undoing.change.old.clone_from(&kept.applied.old);
                     undoing.kept = Some(kept.clone());
                 }
-                // After a reboot, only the record of kept settings is left.
+                // After a reboot, only the record of kept settings remains.
                 None => chosen.push(Undoing {
                     change: kept.applied.clone(),
                     kept: Some(kept.clone()),
@@ -176,15 +179,16 @@ impl Changes {
         chosen
     }
 
-    /// Whether the object is the one that was changed, not another disk that has its name now.
+    /// Returns whether the object is the changed one, not another disk that now has its name.
     fn is_here(&self, undoing: &Undoing) -> bool {
         undoing.kept.as_ref().is_none_or(|kept| undoing.is_of_this_boot || self.keeper.is_same_disk(kept))
     }
 
-    /// Returns what [`Changes::undo`] would do; changes nothing.
+    /// Returns the result that [`Changes::undo`] would have. Changes nothing.
     ///
     /// # Errors
-    /// [`HostError::InUse`] with the programs, or [`HostError::NotSettable`], if data would be lost; [`HostError::System`].
+    /// [`HostError::InUse`] with the programs or [`HostError::NotSettable`] if data would be lost;
+    /// [`HostError::System`].
     pub fn would_undo(&self, undoing: &Undoing) -> Result<Undone, HostError> {
         if !self.is_here(undoing) {
             return Ok(Undone::NothingLeft);
@@ -194,14 +198,14 @@ impl Changes {
         Ok(undone)
     }
 
-    /// Restores the value from before a change, and takes it out of the files that keep it.
+    /// Restores the value from before a change and removes the change from the files that keep it.
     ///
     /// # Errors
-    /// Those of [`Changes::would_undo`], and [`HostError::BeingTested`]; it stays on record.
+    /// Errors of [`Changes::would_undo`], and [`HostError::BeingTested`]. The change then stays on record.
     pub fn undo(&mut self, undoing: &Undoing) -> Result<Undone, HostError> {
         let Undoing { change, kept, .. } = undoing;
         let _only = OnlyChanger::begin(&self.locks, &change.target)?;
-        // Before the files change, because they may put it in force.
+        // Check before the files change, because changing them may alter the value in force.
         let undone = self.would_undo(undoing)?;
         let is_first = change.target.is_restored_first();
         if kept.is_some() && !is_first {
@@ -214,7 +218,7 @@ impl Changes {
             self.keeper.forget(&change.target)?;
         }
         let is_kept = self.keeper.kept().iter().any(|kept| kept.applied.target == change.target);
-        assert!(!is_kept, "{} was taken out of the record of kept settings", change.target);
+        assert!(!is_kept, "{} was removed from the record of kept settings", change.target);
         Ok(undone)
     }
 }
@@ -232,8 +236,8 @@ mod tests {
     use crate::settings::target::Target;
     use crate::settings::value::Value;
 
-    /// A setting whose value is a file in its folder, and which writes a log of its values and of the file that keeps it. It is
-    /// refused while a file `refuse` is there, and in use while a file `in-use` is there.
+    /// A setting stored in a file. It logs its values and whether it is kept. The file `refuse` makes it
+    /// refuse changes; the file `in-use` makes it busy.
     struct Logged(Facts);
 
     static MOUNT: Logged = Logged(Facts { tag: "logged_mount", title: "a mount", ..Facts::OF_MOUNT });
@@ -347,7 +351,7 @@ mod tests {
         changes.make(&planned(&target, "second", false)).expect("made");
         let made = changes.make(&planned(&target, "third", true)).expect("made");
         assert_eq!(made.brings_back, "old");
-        // Only kept: the value is in force.
+        // The value is already in force, so it is only kept.
         let made = changes.make(&planned(&target, "third", true)).expect("kept");
         assert_eq!(made.brings_back, "old");
         let to_undo = changes.to_undo(None, None);
@@ -389,7 +393,7 @@ mod tests {
             fs::write(target.path().join("refuse"), "").expect("written");
             changes.make(&planned(&target, "new", true)).expect_err("refused");
             fs::remove_file(target.path().join("refuse")).expect("removed");
-            // It cannot be kept, by the plan and by the file system.
+            // It cannot be kept: the plan fails, then the file system.
             fs::write(target.path().join("unkept"), "").expect("written");
             changes.make(&planned(&target, "new", true)).expect_err("refused");
             fs::remove_file(target.path().join("unkept")).expect("removed");
@@ -412,7 +416,7 @@ mod tests {
         assert_eq!(changes.undo(&to_undo[0]).expect("left"), theirs);
         assert_eq!(read(&target, "value"), "theirs");
         assert_eq!(changes.to_undo(None, None).len(), 1, "it stays on record");
-        // A plan from before that is not made either.
+        // A plan from before the failure cannot be made either.
         let late = Planned { change: to_undo[0].change.clone(), keep: false };
         assert!(matches!(changes.make(&late), Err(HostError::NotSettable { .. })));
     }

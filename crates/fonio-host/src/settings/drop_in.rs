@@ -1,7 +1,8 @@
-//! Settings of journald and of systemd's units, in drop-ins.
+//! Settings of journald and systemd units, in drop-ins.
 //!
-//! A drop-in is a file with a part of the configuration. Until the next boot it is in `/run/systemd`; a kept one is in
-//! `/etc/systemd` ([`super::Keeper`]). The one in `/run` has a later name, so that it can replace a kept value.
+//! A drop-in is a file with a part of the configuration. One in `/run/systemd` lasts until the next boot; a
+//! kept one is in `/etc/systemd` ([`super::Keeper`]). The name in `/run` sorts later, so it can override a
+//! kept value.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,24 +15,23 @@ use crate::error::HostError;
 use crate::files;
 use crate::program::run;
 
-/// The folder of drop-ins until the next boot.
+/// Folder of drop-ins that last until the next boot.
 const UNTIL_BOOT: &str = "/run/systemd";
-/// The value of keys that no file sets.
+/// Value of keys that no file sets.
 const UNSET: &str = "unset";
-/// Between assignments in a value.
 const COMMA: &str = ", ";
 
 /// The keys that a setting assigns, and the name of its drop-ins.
 #[derive(Debug)]
 pub(super) struct Keys {
-    /// The fix in the name of the file.
+    /// Name of the fix, used in the file name.
     pub name: &'static str,
     pub keys: &'static [&'static str],
     /// Whether each key can be assigned several times, for several disks.
     pub are_lists: bool,
-    /// Only assignments with this in them are the setting's.
+    /// Only assignments that contain this text belong to the setting.
     pub only_with: &'static str,
-    /// Further lines of the drop-in.
+    /// Additional lines of the drop-in.
     pub more: &'static [&'static str],
 }
 
@@ -41,7 +41,7 @@ impl Keys {
     }
 }
 
-/// A drop-in of fonio's.
+/// A drop-in written by fonio.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DropIn<'u> {
     keys: &'static Keys,
@@ -55,14 +55,14 @@ impl<'u> DropIn<'u> {
         DropIn { keys, unit }
     }
 
-    /// The section of the keys: `Journal`, `Service`, `Slice`, …
+    /// Returns the section of the keys: `Journal`, `Service`, `Slice`, …
     fn section(&self) -> String {
         let Some(unit) = self.unit else { return "Journal".to_owned() };
         let kind = unit.rsplit_once('.').map_or("service", |(_, kind)| kind);
         kind[..1].to_uppercase() + &kind[1..]
     }
 
-    /// The folder of drop-ins below a folder of systemd.
+    /// Returns the folder of drop-ins in a systemd folder.
     fn folder(&self, systemd: &Path) -> PathBuf {
         match self.unit {
             None => systemd.join("journald.conf.d"),
@@ -70,18 +70,18 @@ impl<'u> DropIn<'u> {
         }
     }
 
-    /// The file that keeps a value, below `/etc/systemd`.
+    /// Returns the file that keeps a value, below `/etc/systemd`.
     pub(super) fn kept_file(&self, systemd: &Path, value: &str) -> OwnFile {
         let path = self.folder(systemd).join(format!("90-fonio-{}.conf", self.keys.name));
         OwnFile { path, lines: self.lines(value) }
     }
 
-    /// The file until the next boot.
+    /// Returns the file that lasts until the next boot.
     fn file(&self) -> PathBuf {
         self.folder(Path::new(UNTIL_BOOT)).join(format!("95-fonio-{}.conf", self.keys.name))
     }
 
-    /// The lines of a file that gives this value.
+    /// Returns the lines of a file that sets this value.
     fn lines(&self, value: &str) -> Vec<String> {
         let assignments = value.split(COMMA).filter(|assignment| *assignment != UNSET);
         let mut lines: Vec<String> =
@@ -92,7 +92,7 @@ impl<'u> DropIn<'u> {
         lines
     }
 
-    /// The value by the files of systemd; `None` if the unit is gone.
+    /// Returns the value in systemd's files; `None` if the unit is gone.
     pub(super) fn current(&self) -> Result<Option<String>, HostError> {
         let refused = |reason| HostError::NotSettable {
             setting: self.keys.keys[0].to_owned(),
@@ -118,7 +118,7 @@ impl<'u> DropIn<'u> {
         self.tell()
     }
 
-    /// Removes the file until the next boot, and makes systemd read its files.
+    /// Removes the file that lasts until the next boot, and reloads systemd.
     pub(super) fn take_back(&self) -> Result<(), HostError> {
         let file = self.file();
         files::remove(&file)?;
@@ -126,7 +126,7 @@ impl<'u> DropIn<'u> {
         self.tell()
     }
 
-    /// Makes systemd or journald read its files.
+    /// Reloads the configuration of systemd or journald.
     fn tell(&self) -> Result<(), HostError> {
         match self.unit {
             None => systemd::systemctl(&["restart", "systemd-journald.service"]),
@@ -136,7 +136,8 @@ impl<'u> DropIn<'u> {
     }
 }
 
-/// The assignments of `keys` that are in force by files of systemd, one after another as systemd reads them.
+/// Returns the assignments of `keys` that are in force in systemd's files, in the order in which systemd
+/// reads them.
 fn in_force(text: &str, section: &str, keys: &Keys) -> String {
     let mut values: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut now = "";
@@ -147,7 +148,7 @@ fn in_force(text: &str, section: &str, keys: &Keys) -> String {
         let Some((key, value)) = line.split_once('=') else { continue };
         let (key, value) = (key.trim(), value.trim());
         let Some(key) = keys.keys.iter().find(|known| now == section && **known == key) else { continue };
-        // A unit's other variables are its own.
+        // Other variables of the unit do not belong to the setting.
         if !value.is_empty() && !value.contains(keys.only_with) {
             continue;
         }

@@ -1,5 +1,5 @@
-//! A kind of setting. Each has a file of its own in [`super::kinds`] with everything that fonio knows about
-//! it: the fixes that set it, its requirements, and how its value is read, set, kept and restored.
+//! A kind of setting. Each has a file in [`super::kinds`] with all that fonio knows about it: its fixes, its
+//! requirements, and how to read, set, keep and restore its value.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use super::drop_in::DropIn;
 use super::folder::folder_at;
 use super::kept::own::OwnFile;
 use super::places::{disk_of, mount_on_device};
-// The vocabulary of all kinds.
+// Names that all kinds use.
 pub(super) use super::drop_in::Keys;
 pub(super) use super::kept::files::KeptFiles;
 pub(super) use super::object::{Object, Scope};
@@ -25,8 +25,8 @@ pub(super) use crate::schedulers::SMARTIO;
 pub(super) trait Kind: Sync {
     fn facts(&self) -> &'static Facts;
 
-    /// Parses the value of the fix `name`; without `text`, it is the default. If the kind has no other
-    /// values, the fix itself is the value.
+    /// Parses the value of the fix `name`; without `text`, returns the default. Kinds without values return
+    /// the name of the fix.
     fn parse(&self, name: &str, text: Option<&str>) -> Result<Value, String> {
         match text {
             None => Ok(Value::Word(self.facts().only_value.unwrap_or(name).to_owned())),
@@ -34,7 +34,7 @@ pub(super) trait Kind: Sync {
         }
     }
 
-    /// Returns the object that `path` means: the path is the object, or lies on it.
+    /// Returns the object at `path` or containing it.
     fn object(&self, _wanted: &Wanted<'_>, path: &Path) -> Result<Object, Refusal> {
         Ok(match self.facts().scope {
             Scope::Disk => Object::Disk(disk_of(path)?),
@@ -46,12 +46,12 @@ pub(super) trait Kind: Sync {
         })
     }
 
-    /// Returns the value that the object gets, in the words of the record.
+    /// Returns the value that the object gets, as recorded.
     fn value(&self, wanted: &Value, _on: &Object) -> Result<String, Refusal> {
         Ok(wanted.to_string())
     }
 
-    /// Refuses a change that the kernel would refuse, or that could not be undone.
+    /// Fails if the kernel would refuse the change or if it could not be undone.
     fn check(&self, _wanted: &Wanted<'_>, _on: &Object) -> Result<(), Refusal> {
         Ok(())
     }
@@ -77,7 +77,7 @@ pub(super) trait Kind: Sync {
         }
     }
 
-    /// Removes the holder of the new value before the old one is restored.
+    /// Removes the mechanism that holds the new value, before the old value is restored.
     fn release(&self, on: &Object) -> Result<(), HostError> {
         match &self.facts().held {
             Held::DropIn(keys) => DropIn::new(keys, on).take_back(),
@@ -85,12 +85,12 @@ pub(super) trait Kind: Sync {
         }
     }
 
-    /// Refuses a restoration that would lose data, before anything is changed.
+    /// Fails if restoring would lose data. Called before anything is changed.
     fn check_restore(&self, _on: &Object) -> Result<(), HostError> {
         Ok(())
     }
 
-    /// Returns a sentence on what restoring needs.
+    /// Returns a sentence on the resources that restoring needs.
     fn restore_needs(&self, _on: &Object) -> Option<String> {
         None
     }
@@ -107,7 +107,7 @@ pub(super) trait Kind: Sync {
         })
     }
 
-    /// Returns the object as in `the scheduler of /dev/sda`.
+    /// Describes the setting, as in `the scheduler of /dev/sda`.
     fn describe(&self, on: &Object) -> String {
         let title = self.facts().title;
         match on {
@@ -116,8 +116,7 @@ pub(super) trait Kind: Sync {
         }
     }
 
-    /// Returns the device's node, the mount point, the folder, the file, the unit, or the place of a setting
-    /// of the machine.
+    /// Returns the device node, mount point, folder, file, unit, or path of a machine setting.
     fn path(&self, on: &Object) -> PathBuf {
         match on {
             Object::Disk(device) => Path::new("/dev").join(device),
@@ -127,23 +126,22 @@ pub(super) trait Kind: Sync {
         }
     }
 
-    /// Whether a fix with this value is the one that changed the object.
+    /// Returns whether a fix with this value changed the object.
     fn is_of(&self, _wanted: &Value, _on: &Object) -> bool {
         true
     }
 
-    /// Returns a clause on how the value `new` differs from the wanted one, if the device cannot have the
-    /// wanted one.
+    /// If the device cannot have the wanted value, returns a clause on how `new` differs from it.
     fn difference(&self, _wanted: &Value, _on: &Object, _new: &str) -> Option<String> {
         None
     }
 
-    /// Returns sentences on what the user must do before the setting has its effect.
+    /// Returns sentences on the steps that the user must take before the setting has its effect.
     fn remains_to_do(&self, _path: &Path) -> Option<String> {
         None
     }
 
-    /// Returns the scheduler that the kernel must have for it.
+    /// Returns the scheduler that the setting needs, if any.
     fn scheduler<'v>(&self, _wanted: &'v Value) -> Option<&'v str> {
         None
     }
@@ -164,46 +162,45 @@ impl fmt::Debug for dyn Kind {
     }
 }
 
-/// The properties of a kind that need no code.
 pub(super) struct Facts {
-    /// Its name in records, and for some kinds a second name that distinguishes kinds with the same first
-    /// name. Records outlive programs: neither name may ever change.
+    /// Its name in records. Some kinds share a first name and differ in a second. Records outlive programs:
+    /// neither name may ever change.
     pub tag: &'static str,
     pub of: Option<&'static str>,
-    /// Its name in records where the object is a control group that is not a unit.
+    /// Its name in records if the object is a control group that is not a unit.
     pub tag_of_group: Option<&'static str>,
-    /// The name in records of the folder or image that has the content of the object.
+    /// Name in records of the folder or image that has the object's content.
     pub content: Option<&'static str>,
     pub scope: Scope,
     /// The setting in a sentence, as in `the scheduler of /dev/sda`.
     pub title: &'static str,
-    /// For a setting of the machine, the place that errors name.
+    /// For a machine setting, the path in errors.
     pub of_machine: &'static str,
-    /// The place of its value.
+    /// Storage of its value.
     pub held: Held,
-    /// The place in which it is kept across reboots.
+    /// Storage of the kept value, as text for users.
     pub kept_in: &'static str,
-    /// The thing that undoing restores.
+    /// Effect of undoing, as text for users.
     pub undone: &'static str,
-    /// Whether it always outlasts a reboot, so that applying it also keeps it.
+    /// Whether it always survives a reboot, so applying it also keeps it.
     pub lasts: bool,
-    /// Whether it may not end with a reboot, because older data would come back.
+    /// Whether it must survive a reboot, because otherwise older data would come back.
     pub must_be_kept: bool,
     /// Why it cannot be switched back and forth while programs run; `None` if it can.
     pub cannot_switch: Option<&'static str>,
-    /// Whether its value has parts, between blanks, which are set one after the other.
+    /// Whether its value has parts, separated by blanks, that are set one after the other.
     pub has_parts: bool,
-    /// Whether it changes other settings of the same object, and must therefore precede those that are kept.
+    /// Whether it changes other settings of its object and must precede them when kept settings are restored.
     pub comes_first: bool,
-    /// The value of all its fixes, if they take none.
+    /// The value of its fixes, if they take no argument.
     pub only_value: Option<&'static str>,
-    /// The word for a value that users must choose.
+    /// Placeholder for a value that users must choose.
     pub needs_value: Option<&'static str>,
     pub fixes: &'static [SettingFix],
 }
 
 impl Facts {
-    /// A setting of a disk with a fix that takes its value back.
+    /// A disk setting whose former value is restored.
     pub(super) const DEFAULT: Facts = Facts {
         tag: "",
         of: None,
@@ -225,7 +222,6 @@ impl Facts {
         fixes: &[],
     };
 
-    /// The facts of a setting of systemd's units.
     pub(super) const OF_UNIT: Facts = Facts {
         tag: "unit",
         scope: Scope::Unit,
@@ -233,11 +229,9 @@ impl Facts {
         ..Facts::DEFAULT
     };
 
-    /// The facts of a setting of a mount's options.
     pub(super) const OF_MOUNT: Facts =
         Facts { scope: Scope::Mount, kept_in: "an option in `/etc/fstab`", ..Facts::DEFAULT };
 
-    /// The facts of a setting of sysctl.
     pub(super) const OF_SYSCTL: Facts = Facts {
         scope: Scope::Machine,
         of_machine: "/proc/sys/vm",
@@ -245,7 +239,6 @@ impl Facts {
         ..Facts::DEFAULT
     };
 
-    /// The facts of a setting of journald.
     pub(super) const OF_JOURNAL: Facts = Facts {
         tag: "journal",
         scope: Scope::Machine,
@@ -256,17 +249,17 @@ impl Facts {
     };
 }
 
-/// The place of a setting's value, now and across reboots. A kind can still read and set it in its own way.
+/// Storage of a setting's value, now and across reboots. A kind can override how it is read and set.
 pub(super) enum Held {
-    /// In this file of the folder `queue` of a disk in sysfs; kept by a rule of udev.
+    /// In this file of a disk's `queue` folder in sysfs; kept by a udev rule.
     QueueFile(&'static str),
-    /// In a drop-in of systemd, which also keeps it.
+    /// In a systemd drop-in, which also keeps it.
     DropIn(Keys),
-    /// Among the options of a mount, with this before it; kept in the table of mounts.
+    /// In the mount options, with this prefix; kept in the mount table.
     MountOption(&'static str),
-    /// In settings of sysctl: the value is their assignments.
+    /// In sysctl settings: the value is their assignments.
     Sysctl,
-    /// In its object, which keeps it.
+    /// In its object, where it survives reboots.
     Itself,
     /// Elsewhere: the kind itself reads, sets and keeps it.
     ByKind,
@@ -277,22 +270,22 @@ pub(super) enum Held {
 pub struct SettingFix {
     /// Its name on the command line.
     pub name: &'static str,
-    /// The kind of thing that it changes.
+    /// The group of things that it changes.
     pub changes: Group,
-    /// One line on its effect.
+    /// Its effect, in one line.
     pub does: &'static str,
-    /// The requirements on the machine.
+    /// Requirements on the machine.
     pub needs: &'static str,
-    /// The additional data that a power cut can lose with it.
+    /// Additional data that a power cut can lose with it.
     pub loses: Loss,
     /// The study of the fix, or a note that we measure it ourselves.
     pub source: &'static str,
-    /// How it is tried before it is made.
+    /// How a trial applies it.
     pub trial: Trial,
 }
 
 impl SettingFix {
-    /// A fix of a disk's queue that costs nothing at a power cut.
+    /// A fix of a disk's queue that loses no data at a power cut.
     pub(super) const DEFAULT: SettingFix = SettingFix {
         name: "",
         changes: Group::Scheduler,
@@ -304,7 +297,7 @@ impl SettingFix {
     };
 }
 
-/// The kinds of thing that fixes change, in the order of the printed list.
+/// Groups of things that fixes change, in the order of the printed list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     /// The scheduler or the queue of a disk.
@@ -315,7 +308,7 @@ pub enum Group {
     Memory,
     /// The system's logs.
     Logs,
-    /// A unit of systemd, or a container.
+    /// A systemd unit, or a container.
     Unit,
     /// An application and its files.
     Application,
@@ -335,7 +328,7 @@ impl Group {
         Group::Device,
     ];
 
-    /// The heading above its fixes.
+    /// Returns the heading above its fixes.
     pub fn heading(self) -> &'static str {
         match self {
             Group::Scheduler => "Scheduler and queue",
@@ -354,14 +347,13 @@ impl Group {
 pub enum Loss {
     /// Nothing more than before.
     Nothing,
-    /// The last seconds of writes; the older data are intact. The text says how many seconds.
+    /// The last seconds of writes; the text gives their number. Older data are intact.
     Recent(&'static str),
-    /// Data that were moved or are no longer synced: for caches only. The text says which.
+    /// Data that were moved or are no longer synced: for caches only. The text names the data.
     Content(&'static str),
 }
 
 impl Loss {
-    /// Returns the loss as a sentence.
     pub fn sentence(self) -> &'static str {
         match self {
             Loss::Nothing => "A power cut loses no more data than without the fix.",
@@ -369,75 +361,77 @@ impl Loss {
         }
     }
 
-    /// Returns whether all data reported as durable to an app survive, or only recent writes are lost and the rest is
-    /// intact.
+    /// Returns whether a power cut loses at most recent writes and leaves older data intact.
     pub fn is_safe(self) -> bool {
         !matches!(self, Loss::Content(_))
     }
 }
 
-/// How a fix is tried with a workload or a command before it is made.
+/// How a trial applies a fix to a workload or a command.
 #[derive(Clone, Copy, Debug)]
 pub enum Trial {
-    /// In the same way as it is made.
+    /// In the same way as the fix.
     AsMade,
-    /// In a directory as it is made; on a file system that was made for the trial, with this mount option, if it has it.
+    /// In a directory, in the same way as the fix. On a file system created for the trial, by this mount
+    /// option if it supports it.
     MountOption(&'static str, fn(Filesystem) -> bool),
-    /// In a directory as it is made; a device that was made for the trial gets the scheduler from the start.
+    /// In a directory, in the same way as the fix. A device created for the trial gets the scheduler from the
+    /// start.
     Scheduler,
-    /// In the same way as it is made, if the device has this scheduler.
+    /// In the same way as the fix, if the device has this scheduler.
     WithScheduler(&'static str),
-    /// In the same way as it is made, if the file system discards.
+    /// In the same way as the fix, if the file system supports discards.
     Discards,
     /// The workload opens its databases with a write-ahead log.
     WriteAheadLog,
     /// On the workload's folder, which nothing else uses.
     OwnFolder,
-    /// It changes the device permanently, as a trial and as a fix; only its regular repetition is a setting.
+    /// Not at all: it changes the device permanently, for this reason; only its regular repetition is a
+    /// setting.
     Once(&'static str),
     /// Not at all, for this reason.
     None(&'static str),
 }
 
-/// Why settings of services cannot be tried with a workload or a command, which are not services.
+/// Reason why settings of services cannot be tried with a workload or a command.
 pub(super) const OF_SERVICES: Trial = Trial::None(
-    "it changes services of the machine; record them with `fonio record` before and after it, and use `fonio compare`",
+    "it changes system services; record them with `fonio record` before and after applying it, then run `fonio compare`",
 );
 
-/// Why a mount over a folder cannot be tried: nothing else may use the folder meanwhile.
+/// Reason why a mount over a folder cannot be tried: no other program may use the folder during the trial.
 pub(super) const OF_FOLDERS: Trial = Trial::None(
-    "it mounts something over a folder that programs use; record them with `fonio record` before and after it, and use `fonio compare`",
+    "it mounts something over a folder that programs use; record them with `fonio record` before and after applying it, then run `fonio compare`",
 );
 
-/// A value that a user wants, and whether it may disturb running programs.
+/// A requested value, and whether the change may disturb running programs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted<'v> {
     pub value: &'v Value,
-    /// Makes the setting even if programs have files open, which they would continue to use as before.
+    /// Applies the setting even if programs have files open and would continue to use the old ones.
     pub despite_writers: bool,
 }
 
 /// How a setting is kept across reboots.
 pub(super) enum KeptAs {
-    /// Rules of udev for its disk: an action each.
+    /// Udev rules for its disk, with one action each.
     Rules(Vec<String>),
     /// An option of its mount.
     MountOption(String),
-    /// A line of the table of mounts, which mounts something over its folder.
+    /// A line of the mount table that mounts something over its folder.
     MountLine(String),
     /// Files that belong only to fonio.
     Files(Vec<OwnFile>),
-    /// Assignments of sysctl.
+    /// Sysctl assignments.
     Sysctl(Vec<(String, String)>),
-    /// It lasts by itself.
+    /// It survives reboots by itself.
     Itself,
 }
 
 impl KeptAs {
-    /// Files in the folder `queue` of a disk in sysfs, with their contents.
+    /// Returns rules that write these contents to files in a disk's `queue` folder in sysfs.
     pub(super) fn queue_files<'f>(files: impl IntoIterator<Item = (&'f str, &'f str)>) -> KeptAs {
         let action = |(file, value): (&str, &str)| {
-            // A scheduler's own files are there only with that scheduler.
+            // A scheduler's own files exist only with that scheduler.
             let there = if file.contains('/') { format!("TEST==\"queue/{file}\", ") } else { String::new() };
             format!("{there}ATTR{{queue/{file}}}=\"{value}\"")
         };

@@ -1,16 +1,17 @@
-//! Changes settings of the machine's own devices and file systems when a user asks for it, and restores them.
+//! Changes settings of the machine's own devices and file systems on request, and restores them.
 //!
 //! | step | where |
 //! |---|---|
-//! | a kind of setting, complete: fixes, values, how it is read, set, kept and restored | [`kinds`], a file each |
-//! | what a user asks for: a kind with a value | [`Setting`] |
+//! | a kind of setting: fixes, values, and how to read, set, keep and restore them | [`kinds`], a file each |
+//! | a requested setting: a kind with a value | [`Setting`] |
 //! | a kind on its device, mount, unit, … | [`Target`] |
-//! | a change of that | [`Applied`] |
+//! | a change of a target | [`Applied`] |
 //! | changes until the next boot | [`Settings`], a record next to the ledgers |
-//! | changes that outlast it | [`Keeper`] |
-//! | the order of both records, of locks and of changes | [`Changes`] |
+//! | changes that survive reboots | [`Keeper`] |
+//! | the order of records, locks and changes | [`Changes`] |
 //!
-//! The record is not a ledger: these settings are restored only on request. A ledger borrows them ([`borrow_setting`]).
+//! The record is not a ledger: these settings are restored only on request. For temporary changes, use a
+//! ledger ([`borrow_setting`]).
 
 mod applied;
 mod borrow;

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// A kind of object that settings apply to.
+/// The kind of object that a setting applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// A disk: a device, or a path on it.
@@ -11,9 +11,9 @@ pub enum Scope {
     Mount,
     /// The machine.
     Machine,
-    /// A unit of systemd, or a control group by its path.
+    /// A systemd unit, or a control group by its path.
     Unit,
-    /// A database of SQLite: its file.
+    /// An SQLite database: its file.
     Database,
     /// A folder.
     Folder,
@@ -28,7 +28,7 @@ pub(super) enum Object {
     Mount(PathBuf),
     /// The machine.
     Machine,
-    /// A unit of systemd, by its name.
+    /// A systemd unit, by its name.
     Unit(String),
     /// A control group that is not a unit, by its folder.
     Group(PathBuf),
@@ -37,7 +37,7 @@ pub(super) enum Object {
     /// A folder.
     Folder {
         dir: PathBuf,
-        /// The other folder, or the image, that has its content.
+        /// The other folder or image that has its content.
         content: Option<PathBuf>,
     },
 }
@@ -54,7 +54,7 @@ impl Object {
         }
     }
 
-    // A target has an object of the scope of its kind, so a kind gets the object that it asks for here.
+    // A target's object has the scope of its kind, so these methods never panic.
 
     pub(super) fn disk(&self) -> &str {
         match self {
@@ -70,7 +70,7 @@ impl Object {
         }
     }
 
-    /// The mount point, the folder, or the database's file.
+    /// Returns the mount point, folder or database file.
     pub(super) fn path(&self) -> &Path {
         match self {
             Object::Mount(dir) | Object::Group(dir) | Object::Folder { dir, .. } => dir,
@@ -79,7 +79,7 @@ impl Object {
         }
     }
 
-    /// The folder, and the other folder or the image that has its content.
+    /// Returns the folder, and the other folder or image that has its content.
     pub(super) fn with_content(&self) -> (&Path, &Path) {
         match self {
             Object::Folder { dir, content: Some(content) } => (dir, content),

@@ -1,4 +1,4 @@
-//! A lock, so that only one process at a time changes a setting.
+//! A lock that lets only one process at a time change a setting.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::os::unix::fs::MetadataExt;
@@ -8,11 +8,10 @@ use super::target::Target;
 use crate::error::HostError;
 use crate::files::make_private_folder;
 
-/// The extension of the locks' files.
 pub(crate) const LOCK: &str = "lock";
 
-/// The only process that changes a setting, for as long as this exists. A test switches it back and forth:
-/// another process would mistake the value of that moment for the user's own.
+/// The exclusive right to change a setting, held until dropped. A trial switches the setting back and forth;
+/// another process would mistake the momentary value for the user's own.
 #[derive(Debug)]
 pub struct OnlyChanger {
     path: PathBuf,
@@ -20,11 +19,11 @@ pub struct OnlyChanger {
 }
 
 impl OnlyChanger {
-    /// Takes the lock of `target` in the state folder `dir`, which is created if it is missing. The kernel releases it when
-    /// the process is killed.
+    /// Locks `target` in the state folder `dir`, which is created if missing. The kernel releases the lock
+    /// when the process is killed.
     ///
     /// # Errors
-    /// [`HostError::BeingTested`] if another process has it, and [`HostError::System`].
+    /// [`HostError::BeingTested`] if another process holds it, and [`HostError::System`].
     pub fn begin(dir: &Path, target: &Target) -> Result<OnlyChanger, HostError> {
         make_private_folder(dir)?;
         let plain = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
@@ -36,7 +35,8 @@ impl OnlyChanger {
                 TryLockError::WouldBlock => HostError::BeingTested { setting: target.to_string() },
                 TryLockError::Error(error) => HostError::system("lock", &path)(error),
             })?;
-            // Its owner may have removed the file between our two calls; another process can then lock a new one.
+            // The owner may have removed the file between our two calls; another process can then lock a new
+            // one.
             let ours = lock.metadata().map_err(HostError::system("look at", &path))?;
             if fs::metadata(&path).is_ok_and(|there| there.ino() == ours.ino() && there.dev() == ours.dev()) {
                 return Ok(OnlyChanger { path, _lock: lock });
@@ -49,14 +49,14 @@ impl OnlyChanger {
 pub(crate) fn remove_free_lock(path: &Path) {
     let Ok(lock) = OpenOptions::new().append(true).open(path) else { return };
     if lock.try_lock().is_ok() {
-        // The file alone means nothing; if it stays, the next one uses it.
+        // If the file stays, the next process reuses it.
         let _ = fs::remove_file(path);
     }
 }
 
 impl Drop for OnlyChanger {
     fn drop(&mut self) {
-        // The file alone means nothing; the next one uses it.
+        // If the file stays, the next process reuses it.
         let _ = fs::remove_file(&self.path);
     }
 }
@@ -74,7 +74,7 @@ mod tests {
             (target(r#"{"kind": "swappiness"}"#), target(r#"{"kind": "dirty_limits"}"#));
         let first = OnlyChanger::begin(&state, &swappiness).expect("nobody changes it");
         let error = OnlyChanger::begin(&state, &swappiness).expect_err("the first one does");
-        let says = "another fonio changes the machine's swappiness now";
+        let says = "another fonio process, such as `fonio fix trial`, is changing the machine's swappiness";
         assert!(error.to_string().starts_with(says), "{error}");
         OnlyChanger::begin(&state, &limits).expect("another setting");
         let file = first.path.clone();

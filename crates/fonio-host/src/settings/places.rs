@@ -1,4 +1,4 @@
-//! Mounts and disks: finds those that a path means, and changes the options of mounts.
+//! Finds the mount or disk of a path, and changes mount options.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -23,7 +23,7 @@ pub(super) fn mounted_at(dir: &Path) -> Result<MountPoint, HostError> {
     found.ok_or_else(|| HostError::system("find the mount", dir)(std::io::ErrorKind::NotFound))
 }
 
-/// The mount that contains a path or, if the path is a device, a mount of that device.
+/// Returns the mount that contains a path or, if the path is a device, a mount of that device.
 pub(super) fn mount_of(path: &Path) -> Result<MountPoint, HostError> {
     let path = fs::canonicalize(path).map_err(HostError::system("find", path))?;
     let is_device = fs::metadata(&path).is_ok_and(|metadata| metadata.file_type().is_block_device());
@@ -37,10 +37,10 @@ pub(super) fn mount_of(path: &Path) -> Result<MountPoint, HostError> {
     found.cloned().ok_or_else(|| HostError::system("find the mount of", &path)(std::io::ErrorKind::NotFound))
 }
 
-/// The mount point of a mount that is on a device.
+/// Returns the mount point of a path's mount, which must be on a device.
 pub(super) fn mount_on_device(path: &Path) -> Result<PathBuf, Refusal> {
     let MountPoint { dir, filesystem, .. } = mount_of(path)?;
-    // The kernel marks the file systems that are not on block devices.
+    // The kernel marks file systems without a block device.
     let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
     if known.lines().any(|line| line.split_once('\t') == Some(("nodev", &filesystem))) {
         return Err(Refusal::On(dir, format!("it is {filesystem}, which is not on a device")));
@@ -48,7 +48,7 @@ pub(super) fn mount_on_device(path: &Path) -> Result<PathBuf, Refusal> {
     Ok(dir)
 }
 
-/// Refuses a file system that is mounted read-only.
+/// Fails if the file system is mounted read-only.
 pub(super) fn check_writable(dir: &Path) -> Result<(), Refusal> {
     match mounted_at(dir)?.filesystem_options.iter().any(|option| option == "ro") {
         true => Err(Refusal::Reason("it is read-only".to_owned())),
@@ -56,7 +56,7 @@ pub(super) fn check_writable(dir: &Path) -> Result<(), Refusal> {
     }
 }
 
-/// The flags of a mount except those for access times; the error is the reason why they are not known.
+/// Returns the flags of a mount except the access time flags; the error is the reason why they are not known.
 pub(super) fn mount_flags(options: &[String]) -> Result<MountFlags, String> {
     let mut flags = MountFlags::empty();
     for option in options {
@@ -74,8 +74,8 @@ pub(super) fn mount_flags(options: &[String]) -> Result<MountFlags, String> {
     Ok(flags)
 }
 
-/// Changes one parameter of the file system that is mounted on a folder, and keeps all others: a flag such as `ro`, or a key with
-/// a value.
+/// Changes one parameter of the file system mounted on a folder: a flag such as `ro`, or a key with a value.
+/// Keeps all others.
 pub(super) fn reconfigure(dir: &Path, key: &str, value: Option<&str>) -> Result<(), Errno> {
     let picked = fspick(CWD, dir, FsPickFlags::FSPICK_CLOEXEC)?;
     match value {
@@ -85,16 +85,17 @@ pub(super) fn reconfigure(dir: &Path, key: &str, value: Option<&str>) -> Result<
     fsconfig_reconfigure(&picked)
 }
 
-/// The name in `/sys/block` of the disk that contains a path, or whose node or partition the path is.
+/// Returns the name in `/sys/block` of the disk that contains a path. The path may also be the disk's or a
+/// partition's node.
 pub(crate) fn disk_of(path: &Path) -> Result<String, Refusal> {
     let (name, below) = device_of(path)?;
     if below.is_empty() {
         return Ok(name);
     }
-    Err(Refusal::Reason(format!("it is mapped to {}: name a device below it", below.join(", "))))
+    Err(Refusal::Reason(format!("it is mapped to {}: name one of these devices", below.join(", "))))
 }
 
-/// Like [`disk_of`], with the devices that it is mapped to.
+/// Like [`disk_of`], but also returns the devices that the disk is mapped to.
 pub(super) fn device_of(path: &Path) -> Result<(String, Vec<String>), Refusal> {
     let machine = Machine::here();
     let bare = Path::new("/dev").join(path);
@@ -102,7 +103,7 @@ pub(super) fn device_of(path: &Path) -> Result<(String, Vec<String>), Refusal> {
     let found = machine.device_below(path).map_err(HostError::system("find", path))?;
     let disk = found.map(|id| machine.disk_of(id));
     let named = disk.and_then(|disk| Some((machine.name_of(disk)?, machine.names_mapped_to(disk))));
-    named.ok_or_else(|| Refusal::Reason("it is on no block device".to_owned()))
+    named.ok_or_else(|| Refusal::Reason("it is not on a block device".to_owned()))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The record of settings that were changed until the next boot.
+//! The record of settings changed until the next boot.
 //!
-//! Invariant: the old value is recorded before a setting is changed, so that it can always be restored. A setting is in the record
-//! once, with the value from before its first change.
+//! Invariant: the old value is recorded before a setting is changed, so it can always be restored. Each
+//! setting is recorded once, with the value from before its first change.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -14,18 +14,17 @@ use crate::files::{self, lock_private_folder, read_record};
 
 const RECORD: &str = "settings.json";
 
-/// An entry of the record.
 #[derive(Debug, Serialize, Deserialize)]
 struct Recorded {
     #[serde(flatten)]
     applied: Applied,
-    /// While a second value is being set: the one in force until then. A process that is killed meanwhile
-    /// leaves this field, and one of the two values in force.
+    /// While a second value is being set: the first one. If the process is killed in this state, either value
+    /// may be in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     instead_of: Option<String>,
 }
 
-/// The record of changed settings. While open, it is locked.
+/// The record of changed settings, locked while open.
 #[derive(Debug)]
 pub struct Settings {
     path: PathBuf,
@@ -34,12 +33,12 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Opens the record in `dir`, which is created if it is missing.
+    /// Opens the record in `dir`, which is created if missing.
     ///
     /// # Errors
     /// [`HostError::System`], also if the record cannot be parsed; then nothing is changed.
     pub fn open(dir: &Path) -> Result<Settings, HostError> {
-        // Every change replaces the record's file, so the lock is on the folder.
+        // The folder is locked, because every change replaces the record file.
         let lock = lock_private_folder(dir)?;
         let path = dir.join(RECORD);
         let recorded: Vec<Recorded> = read_record(&path)?;
@@ -60,16 +59,16 @@ impl Settings {
         read_record(&dir.join(RECORD))?.into_iter().map(now_in_force).collect()
     }
 
-    /// The settings that were changed and not restored.
+    /// Returns the settings that were changed and not restored.
     pub fn applied(&self) -> &[Applied] {
         &self.applied
     }
 
-    /// Applies a planned change, and returns the value that `undo` would restore: the one before the first of
-    /// any number of changes.
+    /// Applies a planned change and returns the value that `undo` would restore: the value before the first
+    /// change.
     ///
     /// # Errors
-    /// [`HostError::System`]; by then the record has the old value.
+    /// [`HostError::System`]; the record then has the old value.
     pub fn apply(&mut self, planned: &Applied) -> Result<String, HostError> {
         assert!(planned.is_new(), "{} is {} already", planned.target, planned.new);
         let before = self.applied.clone();
@@ -97,21 +96,21 @@ impl Settings {
         set.map(|()| brings_back)
     }
 
-    /// Restores the value from before `applied`, and takes it out of the record.
+    /// Restores the value from before `applied` and removes it from the record.
     ///
     /// # Errors
-    /// [`HostError::System`]; it stays on record.
+    /// [`HostError::System`]; the setting then stays on record.
     pub fn undo(&mut self, applied: &Applied) -> Result<Undone, HostError> {
         let undone = applied.would_undo()?;
         self.finish_undo(applied, &undone)?;
         Ok(undone)
     }
 
-    /// Like [`Settings::undo`], with what [`Applied::would_undo`] found before the setting was taken out of the files that
-    /// keep it: some settings are in force by these files.
+    /// Like [`Settings::undo`], with an earlier result of [`Applied::would_undo`], from before the setting
+    /// was removed from the files that keep it. These files may put it in force.
     ///
     /// # Errors
-    /// [`HostError::System`]; it stays on record.
+    /// [`HostError::System`]; the setting then stays on record.
     pub fn finish_undo(&mut self, applied: &Applied, found: &Undone) -> Result<(), HostError> {
         applied.finish(found)?;
         if matches!(found, Undone::ChangedSince(_)) {
@@ -121,7 +120,8 @@ impl Settings {
         self.save(None)
     }
 
-    /// Replaces the file atomically. Without entries, removes it. `second` is a change of a setting that was changed before.
+    /// Replaces the file atomically, or removes it if there are no entries. `second` is a repeated change of
+    /// a setting.
     fn save(&self, second: Option<&Applied>) -> Result<(), HostError> {
         if self.applied.is_empty() {
             return files::remove(&self.path);
@@ -141,7 +141,8 @@ impl Settings {
     }
 }
 
-/// The change that is in force. If a process was killed while it set a second value, that is one of two, or has parts of both.
+/// Returns the change in force. If a process was killed while setting a second value, the value in force is
+/// one of the two or has parts of both.
 fn now_in_force(recorded: Recorded) -> Result<Applied, HostError> {
     let Recorded { mut applied, instead_of } = recorded;
     if let Some(earlier) = instead_of
@@ -225,7 +226,7 @@ mod tests {
         let state = dir.path().join("state");
         let now = now(SWAPPINESS);
         let change = |old: &str, new: &str| change(SWAPPINESS, old, new);
-        // In force is the first value, the second value, or one that another program set.
+        // The value in force is the first, the second, or one set by another program.
         for (first, second, expected) in
             [(now.as_str(), "201", now.as_str()), ("201", &now, &now), ("201", "202", "202")]
         {

@@ -1,4 +1,4 @@
-//! The reasons why a setting is not possible.
+//! Reasons why a setting is not possible.
 
 use std::path::{Path, PathBuf};
 
@@ -7,11 +7,11 @@ use crate::error::HostError;
 /// The reason why a setting is not possible.
 #[derive(Debug)]
 pub(super) enum Refusal {
-    /// For this reason, a part of a sentence about the object.
+    /// A clause about the object.
     Reason(String),
-    /// For this reason, on this object.
+    /// A clause about another object, with that object.
     On(PathBuf, String),
-    /// Because of an error, which is complete in itself.
+    /// A complete error.
     Error(HostError),
 }
 

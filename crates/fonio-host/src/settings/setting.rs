@@ -1,4 +1,4 @@
-//! A setting with the value that a user wants.
+//! A setting with the requested value.
 
 use std::fmt;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::error::HostError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setting {
     kind: &'static dyn Kind,
-    /// The fix as it is written: `read-ahead=1MiB`.
+    /// The fix as written by the user: `read-ahead=1MiB`.
     name: String,
     value: Value,
     despite_writers: bool,
@@ -37,8 +37,8 @@ impl Setting {
         Ok(Setting { kind, name: text.to_owned(), value: kind.parse(name, value)?, despite_writers: false })
     }
 
-    /// Returns the setting of the number of requests that a queue holds, even a number that users cannot
-    /// write, because a queue may have had it before.
+    /// Returns the setting for the number of requests in a queue. Accepts numbers that users cannot write, to
+    /// restore old values.
     pub fn requests(number: u32) -> Setting {
         Setting::with_value("requests", Value::Number(number))
     }
@@ -48,18 +48,18 @@ impl Setting {
         Setting { kind, name: format!("{name}={value}"), value, despite_writers: false }
     }
 
-    /// Returns the fix, with its words.
+    /// Returns the fix.
     pub fn fix(&self) -> &'static SettingFix {
         let name = self.name.split_once('=').map_or(self.name.as_str(), |(name, _)| name);
         fix_named(name).expect("a setting is made from a fix").1
     }
 
-    /// Returns what the setting applies to.
+    /// Returns the kind of object that the setting applies to.
     pub fn scope(&self) -> Scope {
         self.kind.facts().scope
     }
 
-    /// Returns whether the setting applies to the complete machine, for any path.
+    /// Returns whether the setting applies to the whole machine, for any path.
     pub fn is_of_machine(&self) -> bool {
         self.scope() == Scope::Machine
     }
@@ -69,41 +69,41 @@ impl Setting {
         self.kind.facts().kept_in
     }
 
-    /// Returns the thing that undoing restores.
+    /// Returns the effect of undoing, as text for users.
     pub fn undone(&self) -> &'static str {
         self.kind.facts().undone
     }
 
-    /// Returns whether applying the setting keeps it across reboots, too.
+    /// Returns whether applying the setting also keeps it across reboots.
     pub fn is_kept_when_applied(&self) -> bool {
         let facts = self.kind.facts();
         facts.lasts || facts.must_be_kept
     }
 
-    /// Returns the word for the value that the user must choose, if it is missing.
+    /// Returns the placeholder of the value that the user must choose, if it is missing.
     pub fn missing_value(&self) -> Option<&'static str> {
         self.kind.facts().needs_value.filter(|_| self.value == Value::None)
     }
 
-    /// Returns the scheduler that the kernel must have for it.
+    /// Returns the scheduler that the setting needs, if any.
     pub fn scheduler(&self) -> Option<&str> {
         self.kind.scheduler(&self.value)
     }
 
-    /// Returns sentences on what the user must do before the setting has its effect.
+    /// Returns sentences on the steps that the user must take before the setting has its effect.
     pub fn remains_to_do(&self, path: &Path) -> Option<String> {
         self.kind.remains_to_do(path)
     }
 
-    /// Lets the setting be made even if programs have files open that they would continue to use as before,
-    /// if this concerns the setting.
+    /// Allows the setting even if programs have files open and would continue to use the old ones. Most
+    /// settings ignore this.
     #[must_use]
     pub fn despite_writers(self) -> Setting {
         Setting { despite_writers: true, ..self }
     }
 
-    /// Returns a clause on how the planned value differs from the one of this setting, if the device cannot
-    /// have the latter.
+    /// If the device cannot have this setting's value, returns a clause on how the planned value differs from
+    /// it.
     pub fn fitted_to(&self, planned: &Applied) -> Option<String> {
         self.kind.difference(&self.value, planned.target.object(), &planned.new)
     }
@@ -118,8 +118,8 @@ impl Setting {
         self.is_of(&applied.target) && self.value_on(&applied.target).is_ok_and(|value| value == applied.new)
     }
 
-    /// Returns whether undoing this fix undoes `applied`. Without a value, `read-ahead` undoes whatever value was set; of several
-    /// fixes of one setting, each undoes its own value.
+    /// Returns whether undoing this fix undoes `applied`. A fix without a value, such as `read-ahead`, undoes
+    /// any value. If a setting has several fixes, each undoes only its own value.
     pub(super) fn undoes(&self, applied: &Applied) -> bool {
         let is_any = !self.name.contains('=') && self.kind.facts().fixes.len() == 1;
         if is_any { self.is_of(&applied.target) } else { self.is_in_force_as(applied) }
@@ -129,30 +129,30 @@ impl Setting {
         Wanted { value: &self.value, despite_writers: self.despite_writers }
     }
 
-    /// Returns the target that `path` means for this setting: the path is a device, or a file or folder on it.
+    /// Returns the target of this setting for `path`, which is a device, or a file or folder on it.
     pub(super) fn target(&self, path: &Path) -> Result<Target, HostError> {
         let object = self.kind.object(&self.wanted(), path);
         object.map(|object| Target::new(self.kind, object)).map_err(|refusal| refusal.of(&self.name, path))
     }
 
-    /// Returns the value that this target gets, if it can have one.
+    /// Returns the value for this target, if it can have one.
     fn value_on(&self, target: &Target) -> Result<String, HostError> {
         self.kind
             .value(&self.value, target.object())
             .map_err(|refusal| refusal.of(&self.name, &target.path()))
     }
 
-    /// Returns the change that applying the setting to `path` would make; changes nothing.
+    /// Returns the change that applying the setting to `path` would make. Changes nothing.
     ///
     /// # Errors
-    /// [`HostError::NotSettable`] with the reason, also if the value is in force already.
+    /// [`HostError::NotSettable`] with the reason, also if the value is already in force.
     pub fn plan(&self, path: &Path) -> Result<Applied, HostError> {
         let planned = self.plan_or_current(path)?;
         if planned.is_new() {
             return Ok(planned);
         }
-        let why = self.fitted_to(&planned).map(|how| format!("{how}, and that is in force already"));
-        Err(self.refused(&planned.target, why.as_deref().unwrap_or("it is in force already")))
+        let why = self.fitted_to(&planned).map(|how| format!("{how}, and that is already in force"));
+        Err(self.refused(&planned.target, why.as_deref().unwrap_or("it is already in force")))
     }
 
     /// Like [`Setting::plan`], but a value that is already in force is not an error: `old` and `new` are then equal.
@@ -162,7 +162,7 @@ impl Setting {
     pub fn plan_or_current(&self, path: &Path) -> Result<Applied, HostError> {
         let target = self.target(path)?;
         let new = self.value_on(&target)?;
-        let old = target.current()?.ok_or_else(|| self.refused(&target, "it is not there"))?;
+        let old = target.current()?.ok_or_else(|| self.refused(&target, "it does not exist"))?;
         if old != new {
             let checked = self.kind.check(&self.wanted(), target.object());
             checked.map_err(|refusal| refusal.of(&self.name, &target.path()))?;
@@ -203,7 +203,7 @@ mod tests {
         );
         assert_eq!(
             refused("read-ahead=128KiB", "/proc/self"),
-            "read-ahead=128KiB cannot be set on /proc/self: it is on no block device"
+            "read-ahead=128KiB cannot be set on /proc/self: it is not on a block device"
         );
         assert!(refused("noatime", "/no/such/file").contains("/no/such/file"));
     }
@@ -216,7 +216,7 @@ mod tests {
         assert!(limit.is_of_machine() && !Setting::parse("noatime").expect("a setting").is_of_machine());
     }
 
-    /// A table that a new line can break is checked here, not when a user meets the line.
+    /// Checks the table of kinds, so a mistake in a new line is found before users do.
     #[test]
     fn the_table_is_complete_and_has_nothing_twice() {
         let mut names: Vec<&str> = Setting::fixes().map(|fix| fix.name).collect();

@@ -1,4 +1,4 @@
-//! Queries systemd, and has it reload changed files.
+//! Runs systemctl: queries units and reloads changed files.
 
 use std::path::Path;
 
@@ -11,10 +11,10 @@ pub(super) const RUNS: &str = "/run/systemd/system";
 /// Kinds of units that have a control group.
 const KINDS: [&str; 6] = ["service", "slice", "scope", "socket", "mount", "swap"];
 
-/// Why nothing can be asked of systemd, if it does not run.
+/// Checks that systemd runs.
 pub(super) fn check() -> Result<(), String> {
     let runs = Path::new(RUNS).exists();
-    if runs { Ok(()) } else { Err("it is a setting of systemd, which does not run here".to_owned()) }
+    if runs { Ok(()) } else { Err("it needs systemd, which does not run here".to_owned()) }
 }
 
 /// Runs systemctl with `arguments`; returns what it printed.
@@ -23,12 +23,12 @@ pub(super) fn systemctl(arguments: &[&str]) -> Result<String, HostError> {
     Ok(said.trim_end().to_owned())
 }
 
-/// A property of a unit, such as `LoadState`; empty if the unit does not have it.
+/// Returns a property of a unit, such as `LoadState`; empty if the unit does not have it.
 pub(super) fn property(unit: &str, name: &str) -> Result<String, HostError> {
     systemctl(&["show", &format!("--property={name}"), "--value", "--", unit])
 }
 
-/// Returns the complete name of the unit that a word names; the error is the reason why no unit matches.
+/// Returns the full name of the unit that `word` abbreviates; the error is the reason why no unit matches.
 pub(super) fn unit_named(word: &Path) -> Result<String, String> {
     check()?;
     let word = word.to_string_lossy();
@@ -39,7 +39,7 @@ pub(super) fn unit_named(word: &Path) -> Result<String, String> {
         format!("{word}.service")
     };
     if unit.contains('/') {
-        return Err("write the name of a unit of systemd, such as backup.service".to_owned());
+        return Err("write the name of a systemd unit, such as backup.service".to_owned());
     }
     match property(&unit, "LoadState").map_err(|error| error.to_string())?.as_str() {
         "loaded" => Ok(unit),
@@ -48,8 +48,9 @@ pub(super) fn unit_named(word: &Path) -> Result<String, String> {
     }
 }
 
-/// The sentence that says how processes of a unit get a setting that they have from their start.
+/// Returns a sentence that tells the user to restart a unit, because its setting applies only to new
+/// processes.
 pub(super) fn restart(unit: &Path) -> String {
     let unit = unit.display();
-    format!("It holds for processes that the unit starts from now on: `systemctl restart {unit}`.")
+    format!("It applies only to new processes of the unit: run `systemctl restart {unit}`.")
 }

@@ -1,4 +1,4 @@
-//! A kind of setting on its object: how records name it, and how its value is read, set and restored.
+//! A kind of setting on its object: its name in records, and how to read, set and restore its value.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use super::refusal::Refusal;
 use super::systemd;
 use crate::error::HostError;
 
-/// The kind of a setting, and the disk, mount, unit, folder … that it applies to.
+/// A kind of setting, with the disk, mount, unit, folder or other object that it applies to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     kind: &'static dyn Kind,
@@ -48,17 +48,17 @@ impl Target {
         &self.object
     }
 
-    /// The device's node, the mount point, the unit, the file, or the folder of the machine's settings.
+    /// Returns the device node, mount point, unit, file, or folder of the machine's settings.
     pub fn path(&self) -> PathBuf {
         self.kind.path(&self.object)
     }
 
-    /// The kind of the object.
+    /// Returns the kind of the object.
     pub fn scope(&self) -> Scope {
         self.kind.facts().scope
     }
 
-    /// Whether `path` means the object: it is the object, or lies on it.
+    /// Returns whether `path` is the object or lies on it.
     pub(super) fn is_on(&self, path: &Path) -> bool {
         path == self.path()
             || match &self.object {
@@ -72,39 +72,41 @@ impl Target {
             }
     }
 
-    /// Whether the setting always outlasts a reboot, so that applying it also keeps it.
+    /// Returns whether the setting always survives a reboot, so applying it also keeps it.
     pub fn lasts(&self) -> bool {
         self.kind.facts().lasts
     }
 
-    /// Whether the setting may not end with a reboot, because older data would come back.
+    /// Returns whether the setting must survive a reboot, because otherwise older data would come back.
     pub fn must_be_kept(&self) -> bool {
         self.kind.facts().must_be_kept
     }
 
-    /// Whether undoing restores the setting before it removes the setting from the files that keep it: while
-    /// a folder is still in use, its files must stay. For other settings, the files may put them in force.
+    /// Returns whether undo restores the setting first and edits the configuration files afterwards. A folder
+    /// in use needs its files until it is restored. For other settings, the files could put them in force
+    /// again.
     pub(super) fn is_restored_first(&self) -> bool {
         self.lasts() || self.scope() == Scope::Folder
     }
 
-    /// Why the setting cannot be switched back and forth while programs run; `None` if it can.
+    /// Returns the reason why the setting cannot be switched back and forth while programs run; `None` if it
+    /// can.
     pub fn cannot_switch(&self) -> Option<&'static str> {
         self.kind.facts().cannot_switch
     }
 
-    /// The name of the disk in `/sys/block`, if it is a setting of one.
+    /// Returns the name in `/sys/block` of the setting's disk, if it has one.
     pub fn disk(&self) -> Option<&str> {
         if let Object::Disk(device) = &self.object { Some(device) } else { None }
     }
 
-    /// Whether `now` is a value that a killed process left between one value and another: each of its parts
-    /// belongs to one of the two.
+    /// Returns whether a process killed while changing `one` to `other` may have left the value `now`: each
+    /// of its parts is from one of the two.
     pub(super) fn is_half_set(&self, now: &str, one: &str, other: &str) -> bool {
         self.kind.facts().has_parts && is_between(now, one, other)
     }
 
-    /// The value in force; `None` if the object is gone.
+    /// Returns the value in force; `None` if the object is gone.
     pub(super) fn current(&self) -> Result<Option<String>, HostError> {
         match self.disk() {
             Some(device) if Machine::here().device_named(device.as_ref()).is_none() => Ok(None),
@@ -116,22 +118,22 @@ impl Target {
         self.kind.set(&self.object, value)
     }
 
-    /// Returns an error if [`Target::restore`] would lose data, before anything is changed.
+    /// Fails if [`Target::restore`] would lose data. Changes nothing.
     pub(super) fn check_restore(&self) -> Result<(), HostError> {
         self.kind.check_restore(&self.object)
     }
 
-    /// Returns a sentence on what restoring needs.
+    /// Returns a sentence on the resources that restoring needs.
     pub fn restore_needs(&self) -> Option<String> {
         self.kind.restore_needs(&self.object)
     }
 
     /// Sets the value from before a change, unless it is in force or the object is gone.
     pub(crate) fn restore(&self, was: &str) -> Result<(), HostError> {
-        // Also if it is in force: systemd may not have read its files since.
+        // Even if it is in force: systemd may not have reread its files.
         self.kind.release(&self.object)?;
         if self.scope() == Scope::Folder {
-            // Also if nothing is mounted: units or an unfinished copy may be there.
+            // Even if nothing is mounted: units or an unfinished copy may remain.
             return self.set(was);
         }
         match self.current()? {
@@ -144,30 +146,30 @@ impl Target {
         self.kind.kept_as(&self.object, value, files)
     }
 
-    /// Whether it precedes other kept settings of its object, because it changes them.
+    /// Returns whether it precedes other kept settings of its object, because it changes them.
     pub(super) fn comes_first(&self) -> bool {
         self.kind.facts().comes_first
     }
 
-    /// Checks that `value` is in force: the kernel may accept a value and keep another.
+    /// Checks that `value` is in force, because the kernel may accept one value and set another.
     pub(super) fn expect(&self, value: &str) -> Result<(), HostError> {
         match self.current()? {
             Some(now) if now == value => Ok(()),
             now => Err(HostError::NotSettable {
                 setting: value.to_owned(),
                 path: self.path(),
-                reason: format!("the kernel kept {}", now.as_deref().unwrap_or("nothing")),
+                reason: format!("the kernel set {}", now.as_deref().unwrap_or("nothing")),
             }),
         }
     }
 
-    /// Checks that the setting has not changed since we read or set `value`. `setting` is the value for the
+    /// Checks that the setting still has `value`, which we read or set. `setting` is the value named in the
     /// error.
     pub(super) fn expect_still(&self, value: &str, setting: &str) -> Result<(), HostError> {
         let reason = match self.current()? {
             Some(now) if now == value => return Ok(()),
-            Some(now) => format!("it was {value}, and somebody else has changed it to {now} since"),
-            None => "the device or mount is not there any more".to_owned(),
+            Some(now) => format!("it was {value}, but another program has since changed it to {now}"),
+            None => "the device or mount no longer exists".to_owned(),
         };
         Err(HostError::NotSettable { setting: setting.to_owned(), path: self.path(), reason })
     }
@@ -179,8 +181,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// The names in records: `kind`, the object, and for some kinds the name that distinguishes kinds of the same
-/// `kind`.
+/// Serializes the names in records: `kind`, the object, and for kinds with the same `kind` a second name.
 impl Serialize for Target {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let facts = self.kind.facts();
@@ -216,7 +217,7 @@ impl<'de> Deserialize<'de> for Target {
         let of = fields.remove("of");
         let kind = recorded_as(&tag, of.as_deref()).ok_or_else(|| {
             D::Error::custom(format!(
-                "this fonio knows no setting {tag} {}",
+                "this version of fonio has no setting {tag} {}",
                 of.as_deref().unwrap_or_default()
             ))
         })?;
@@ -238,8 +239,7 @@ impl<'de> Deserialize<'de> for Target {
     }
 }
 
-/// Whether a value lies between one and another: each of its parts, which blanks separate, belongs to one of
-/// the two.
+/// Returns whether each part of a value, separated by blanks, is from one of two values.
 fn is_between(now: &str, one: &str, other: &str) -> bool {
     let [now, one, other] = [now, one, other].map(|value| value.split(' ').collect::<Vec<_>>());
     now.len() == one.len()
@@ -305,8 +305,8 @@ mod tests {
     #[test]
     fn records_with_other_kinds_or_without_an_object_are_refused() {
         for (text, expected) in [
-            (r#"{"kind": "warp_drive"}"#, "this fonio knows no setting warp_drive"),
-            (r#"{"kind": "queue", "device": "sda"}"#, "this fonio knows no setting queue"),
+            (r#"{"kind": "warp_drive"}"#, "this version of fonio has no setting warp_drive"),
+            (r#"{"kind": "queue", "device": "sda"}"#, "this version of fonio has no setting queue"),
             (r#"{"kind": "scheduler"}"#, "missing field `device`"),
             (r#"{"kind": "folder_on", "dir": "/a"}"#, "missing field `to`"),
         ] {

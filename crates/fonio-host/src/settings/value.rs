@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use fonio_core::ByteCount;
 use fonio_core::quantity::{parse_bytes, parse_duration};
 
-/// A value that a user wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     /// The user wrote no value, and the setting has no default.
@@ -19,10 +18,9 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// The size.
+    /// Returns the size.
     ///
-    /// # Panics
-    /// If it is not one: a kind gets the values that it has parsed.
+    /// # Panics If it is not a size. A kind gets only values that it has parsed.
     pub(super) fn size(&self) -> ByteCount {
         match self {
             Value::Size(size) => *size,
@@ -30,7 +28,7 @@ impl Value {
         }
     }
 
-    /// The word, if it is one.
+    /// Returns the word, if the value is one.
     pub(super) fn word(&self) -> Option<&str> {
         if let Value::Word(word) = self { Some(word) } else { None }
     }
@@ -48,10 +46,10 @@ impl fmt::Display for Value {
     }
 }
 
-/// The largest size that a setting takes: more than any device needs.
+/// Maximum size in a setting, more than any device needs.
 const SIZE_MAX: u64 = 64 << 30;
 
-/// A size in steps of `step`, which is also the smallest.
+/// Parses a multiple of `step`.
 pub(super) fn size(text: Option<&str>, default: u64, step: u64) -> Result<Value, String> {
     let bytes = text.map_or(Ok(default), |text| parse_bytes(text).map_err(|error| error.to_string()))?;
     if bytes < step || bytes % step > 0 {
@@ -63,7 +61,6 @@ pub(super) fn size(text: Option<&str>, default: u64, step: u64) -> Result<Value,
     Ok(Value::Size(ByteCount(bytes)))
 }
 
-/// A whole number.
 pub(super) fn number(text: Option<&str>, default: u32, range: RangeInclusive<u32>) -> Result<Value, String> {
     let number = text.map_or(Some(default), |text| text.parse().ok());
     number
@@ -72,7 +69,7 @@ pub(super) fn number(text: Option<&str>, default: u32, range: RangeInclusive<u32
         .ok_or_else(|| format!("write a whole number from {} to {}", range.start(), range.end()))
 }
 
-/// Reads a time in full seconds. Like systemd, it reads `m` as minutes.
+/// Parses a time in full seconds. As in systemd, `m` means minutes.
 pub(super) fn seconds(text: Option<&str>, default: u32, range: RangeInclusive<u32>) -> Result<Value, String> {
     let Some(text) = text else { return Ok(Value::Number(default)) };
     let minutes = text.strip_suffix('m').filter(|digits| digits.parse::<u32>().is_ok());
@@ -85,7 +82,7 @@ pub(super) fn seconds(text: Option<&str>, default: u32, range: RangeInclusive<u3
         .ok_or_else(|| format!("write a time in whole seconds from {}s to {}s", range.start(), range.end()))
 }
 
-/// One of several words; the first is the default.
+/// Parses one of several words; the first is the default.
 pub(super) fn one_of(text: Option<&str>, words: &[&str]) -> Result<Value, String> {
     let found = words.iter().find(|word| text.is_none_or(|text| text == **word));
     found.map(|word| Value::Word((*word).to_owned())).ok_or_else(|| format!("write {}", words.join(" or ")))

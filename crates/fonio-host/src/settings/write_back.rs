@@ -1,21 +1,21 @@
-//! The time that the kernel takes to write dirty pages back.
+//! The time until the kernel writes back dirty pages.
 
 use std::time::Duration;
 
 use super::sysctl;
 use crate::error::HostError;
 
-/// The times of write-back.
+/// Timing of write-back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteBack {
-    /// The age at which a dirty page is written (`vm.dirty_expire_centisecs`).
+    /// Age at which a dirty page is written (`vm.dirty_expire_centisecs`).
     pub expiry: Duration,
-    /// The time between two wake-ups of write-back (`vm.dirty_writeback_centisecs`).
+    /// Time between two wake-ups of write-back (`vm.dirty_writeback_centisecs`).
     pub interval: Duration,
 }
 
 impl WriteBack {
-    /// Reads the times of this machine.
+    /// Reads this machine's values.
     pub fn of_machine() -> Result<WriteBack, HostError> {
         let time = |name: &str| {
             let text = sysctl::read(name)?;
@@ -31,7 +31,7 @@ impl WriteBack {
         })
     }
 
-    /// The longest time for which a page stays dirty while nothing else demands that it is written.
+    /// Returns the maximum time that a page stays dirty if nothing else forces its write-back.
     pub fn longest(self) -> Duration {
         self.expiry + self.interval
     }

@@ -1,4 +1,4 @@
-//! The commands of `/dev/ublk-control` (linux/ublk_cmd.h), each sent through an io_uring of its own.
+//! The commands of `/dev/ublk-control` (linux/ublk_cmd.h), each sent through its own io_uring.
 //!
 //! A command that the kernel cannot finish, such as the deletion of a device whose server is stuck, is cancelled when its
 //! ring is closed.
@@ -30,7 +30,7 @@ const START_DEV: Opcode = ioctl::read_write::<Command>(b'u', 0x06);
 const STOP_DEV: Opcode = ioctl::read_write::<Command>(b'u', 0x07);
 const SET_PARAMS: Opcode = ioctl::read_write::<Command>(b'u', 0x08);
 
-/// The queue in a command that is for the complete device.
+/// Queue number in a command for the whole device.
 const NO_QUEUE: u16 = u16::MAX;
 
 /// `struct ublksrv_ctrl_cmd`.
@@ -60,7 +60,7 @@ pub(super) struct DevInfo {
     pub(super) server_pid: i32,
     pub(super) padding_2: u32,
     pub(super) flags: u64,
-    /// `ublksrv_flags`, which the driver stores and does not use.
+    /// `ublksrv_flags`, which the driver stores but does not use.
     pub(super) owner_tag: u64,
     pub(super) owner_uid: u32,
     pub(super) owner_gid: u32,
@@ -94,7 +94,7 @@ pub(super) struct Discard {
     pub(super) reserved: u16,
 }
 
-/// The beginning of `struct ublk_params`, as long as its field `length` says.
+/// The beginning of `struct ublk_params`; the field `length` is its size.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Params {
@@ -135,7 +135,7 @@ impl Control {
         Ok(Control { ring, node })
     }
 
-    /// Adds the device that `info` describes; the driver corrects `info`.
+    /// Adds the device described by `info`. The driver adjusts `info`.
     pub(super) fn add(self, info: &mut DevInfo) -> Result<(), Errno> {
         let command = with_buffer(info.number, info);
         // SAFETY: the buffer is a `struct ublksrv_ctrl_dev_info`, which the command reads and writes before it completes.
@@ -145,7 +145,7 @@ impl Control {
     pub(super) fn set_params(self, number: u32, params: &Params) -> Result<(), Errno> {
         let mut params = *params;
         let command = with_buffer(number, &mut params);
-        // SAFETY: the buffer is the beginning of a `struct ublk_params`, and its first field says how long it is.
+        // SAFETY: the buffer is the beginning of a `struct ublk_params`, and its first field is its length.
         unsafe { self.run(SET_PARAMS, &command, None) }
     }
 
@@ -173,11 +173,11 @@ impl Control {
         unsafe { self.run(DEL_DEV, &without_buffer(number), Some(within)) }
     }
 
-    /// Sends `command` and waits for its result; with `within`, at most this long.
+    /// Sends `command` and waits for its result, with `within` at most for that time.
     ///
     /// # Safety
-    /// The command's buffer, if it has one, must be of the type that `code` expects. It must then have no time limit,
-    /// because the kernel may use the buffer until the command completes.
+    /// The command's buffer, if any, must have the type that `code` expects. A command with a buffer must
+    /// have no time limit, because the kernel may use the buffer until the command completes.
     unsafe fn run(mut self, code: Opcode, command: &Command, within: Option<Duration>) -> Result<(), Errno> {
         let mut bytes = [0; 80];
         // SAFETY: `Command` is plain numbers without padding, and as long as the slice (asserted above).

@@ -1,16 +1,17 @@
-//! Makes ublk devices: block devices whose requests the kernel hands to a process.
+//! Creates ublk devices: block devices whose requests are served by a process.
 //!
-//! Two processes take part. This module sends the commands that add, start, stop and delete a device. The process that
-//! serves the requests opens the device's character node `/dev/ublkcN`, see `fonio-emulator`.
+//! Two processes take part. This module sends the commands that add, start, stop and delete a device. The
+//! server process opens the device's character node `/dev/ublkcN`; see `fonio-emulator`.
 //!
-//! 1. [`UblkDevice::add`] writes the ledger and adds the device; the character node appears.
-//! 2. The server opens this node and offers to take requests.
-//! 3. [`UblkDevice::start`] makes the block device `/dev/ublkbN`.
-//! 4. [`UblkDevice::detach`], or the ledger of a killed owner, stops and deletes it. If the server was killed, the kernel
-//!    has removed the block device already, and the character node remains until the device is deleted.
+//! 1. [`UblkDevice::add`] records and adds the device; the character node appears.
+//! 2. The server opens this node and submits fetch commands for requests.
+//! 3. [`UblkDevice::start`] creates the block device `/dev/ublkbN`.
+//! 4. [`UblkDevice::detach`], or the ledger of a killed owner, stops and deletes it. If the server was
+//!    killed, the kernel has already removed the block device, but the character node remains until the
+//!    device is deleted.
 //!
-//! The kernel keeps one number for the owner's use with each device. We store a tag there that is different for each owner,
-//! so that the ledger never deletes the device of another program.
+//! The kernel stores a number with each device for its owner. We store a tag there that is unique per owner,
+//! so the ledger never deletes another program's device.
 
 mod control;
 
@@ -28,36 +29,37 @@ use crate::numbered;
 use crate::queue::Queue;
 use control::{Basic, Control, DevInfo, Discard, Params};
 
-/// The largest queue depth of a ublk device (`UBLK_MAX_QUEUE_DEPTH` of linux/ublk_cmd.h).
+/// Maximum queue depth of a ublk device (`UBLK_MAX_QUEUE_DEPTH` of linux/ublk_cmd.h).
 pub const UBLK_DEPTH_MAX: u32 = 4096;
 
-/// The largest request of a ublk device: `UBLK_IO_BUF_BITS` of linux/ublk_cmd.h is 25.
+/// Maximum request size of a ublk device: `UBLK_IO_BUF_BITS` of linux/ublk_cmd.h is 25.
 const COMMAND_MAX: u64 = 1 << 25;
 
-/// The smallest limit of requests that the kernel accepts: one page.
+/// Minimum request size limit that the kernel accepts: one page.
 const COMMAND_MIN: u64 = 4096;
 
 /// The server copies the data itself, with read and write on the character node (`UBLK_F_USER_COPY`).
 const FLAG_USER_COPY: u64 = 1 << 7;
 
-/// The time limit for the server's first offers, and for the requests of the partition scan, which are answered at once.
+/// Time limit for the server's first fetch commands and for the requests of the partition scan, which
+/// complete at once.
 const START_WITHIN: Duration = Duration::from_secs(30);
 
-/// The time limit for requests in flight; those of a slow device can take seconds each.
+/// Time limit for requests in flight, which can take seconds each on a slow device.
 const STOP_WITHIN: Duration = Duration::from_secs(120);
 
-/// The time limit for the server to close the character node, which it does as soon as the device is stopped, and for
-/// all users to close the block device.
+/// Time limit for all users to close the block device and for the server to close the character node, which
+/// it does once the device stops.
 const DELETE_WITHIN: Duration = Duration::from_secs(2);
 
-/// The properties of a ublk device. Its logical blocks have 512 bytes, and it counts as not rotating.
+/// The properties of a ublk device. Its logical blocks have 512 bytes, and it is non-rotational.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UblkOptions {
     /// Its size.
     pub capacity: ByteCount,
-    /// The number of requests that the kernel sends before the first is answered; limited to 1 to [`UBLK_DEPTH_MAX`].
+    /// Queue depth, clamped to 1 to [`UBLK_DEPTH_MAX`].
     pub depth: u32,
-    /// The largest read or write; limited to 4 KiB to 32 MiB.
+    /// Maximum size of a read or write, clamped to 4 KiB to 32 MiB.
     pub command_max: ByteCount,
     /// Whether the kernel sends flushes.
     pub volatile_cache: bool,
@@ -75,7 +77,7 @@ pub struct UblkDevice {
     entry: Entry,
 }
 
-/// Checks that ublk devices can be made here.
+/// Checks that ublk devices can be created here.
 ///
 /// # Errors
 /// [`HostError::NoUblk`] if the driver is not loaded or this process may not use io_uring.
@@ -110,7 +112,7 @@ impl UblkDevice {
         let device = UblkDevice { number, path: format!("/dev/ublkb{number}").into(), entry };
         let prepared = device.prepare(&info, options);
         if prepared.is_err() {
-            // The first error is returned. If this fails too, the ledger keeps the device.
+            // The first error is returned; if this fails too, the ledger keeps the device.
             let _ = ledger.undo(entry);
         }
         prepared.map(|()| device)
@@ -126,44 +128,44 @@ impl UblkDevice {
         set.map_err(HostError::system("set the limits of", &self.path))
     }
 
-    /// Makes the block device, after the process `server` has opened the character node and offered to take
-    /// one request for each place of the queue.
+    /// Creates the block device. The process `server` must have opened the character node and submitted a
+    /// fetch command for each slot of the queue.
     ///
     /// # Errors
-    /// [`HostError::System`], also if the server does not answer the first requests.
+    /// [`HostError::System`], also if the server does not complete the first requests.
     pub fn start(&self, server: u32) -> Result<(), HostError> {
         let started = Control::open()?.start(self.number, server, START_WITHIN);
         started.map_err(HostError::system("start", &self.path))?;
         open_node(&self.path).map(drop)
     }
 
-    /// The block device's node, such as `/dev/ublkb700`.
+    /// Returns the block device node, such as `/dev/ublkb700`.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The device's number: N of `/dev/ublkbN` and `/dev/ublkcN`.
+    /// Returns the device number: N in `/dev/ublkbN` and `/dev/ublkcN`.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// The device's queue.
+    /// Returns the device's queue.
     pub fn queue(&self) -> Queue {
         Queue::of(&format!("ublkb{}", self.number))
     }
 
-    /// Stops and deletes the device. Its server must end its service when the kernel cancels its offers.
+    /// Stops and deletes the device. The server must stop when the kernel aborts its fetch commands.
     pub fn detach(self, ledger: &mut Ledger) -> Result<(), HostError> {
         ledger.undo(self.entry)
     }
 }
 
-/// The character node in sysfs, which exists until the device is deleted.
+/// Returns the sysfs folder of the character node, which exists until the device is deleted.
 fn sysfs(number: u32) -> PathBuf {
     format!("/sys/class/ublk-char/ublkc{number}").into()
 }
 
-/// A number that no other process uses until the machine is started again.
+/// Returns a number that no other process uses until the next boot.
 fn own_tag() -> u64 {
     let own = ProcessId::own();
     own.started_ticks << 32 | u64::from(own.pid)
@@ -175,7 +177,7 @@ fn command_max(options: &UblkOptions) -> u64 {
 
 fn params(options: &UblkOptions) -> Params {
     const BLOCK_SHIFT: u8 = SECTOR_BYTES.ilog2() as u8;
-    /// The longest discard whose bytes a request can count.
+    /// Maximum discard, limited by the 32-bit byte count of a request.
     const SECTORS_MAX: u32 = u32::MAX / SECTOR_BYTES as u32;
     let sectors = |bytes: u64| u32::try_from(bytes / SECTOR_BYTES).unwrap_or(SECTORS_MAX);
     let attribute = |present: bool, bit: u32| if present { bit } else { 0 };
@@ -223,7 +225,7 @@ pub(crate) fn remove(number: u32, tag: u64) -> Result<(), HostError> {
     }
     match Control::open()?.delete(number, DELETE_WITHIN) {
         Ok(()) | Err(Errno::NODEV) => Ok(()),
-        // It is deleted, and the kernel frees it when its last user closes it, such as a file system that is still mounted.
+        // Deleted; the kernel frees it when its last user, such as a mounted file system, closes it.
         Err(Errno::TIMEDOUT) if !sysfs(number).exists() => Ok(()),
         Err(error) => Err(HostError::system("delete", path)(error)),
     }

@@ -1,8 +1,9 @@
-//! Looks up the name by which people know a control group or a user: the systemd unit, the container of Docker, Podman,
-//! containerd, CRI-O or Kubernetes, the add-on of Home Assistant, the Android package.
+//! Looks up the human-readable name of a control group or a user: systemd unit, container (Docker, Podman,
+//! containerd, CRI-O, Kubernetes), Home Assistant add-on, or Android package.
 //!
-//! A systemd unit is in the path of the control group. A container has only its id there; its name is in a file of the
-//! program that runs it, which is read here. No daemon is asked. Each container is looked up once, while it exists.
+//! The path of a control group contains the name of a systemd unit, but only the id of a container. A
+//! container's name is read from a file of its container program, without asking a daemon. Each container is
+//! looked up once, while it exists.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -15,31 +16,30 @@ use super::names::{self, Packages};
 
 /// Maximum number of control groups whose names are kept.
 const KNOWN_MAX: usize = 10_000;
-/// The longest file that is read. The list of Podman's containers has about 1 KiB for each.
+/// Maximum size of a file to read. Podman's container list has about 1 KiB per container.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Docker's data: as packaged, and by snap.
 const DOCKER_ROOTS: [&str; 2] = ["var/lib/docker", "var/snap/docker/common/var-lib-docker"];
-/// The storage of Podman and CRI-O; the second is that of containers that do not survive a reboot.
+/// The storage of Podman and CRI-O; the second is for containers that do not survive a reboot.
 const PODMAN_ROOTS: [&str; 2] = ["var/lib/containers/storage", "run/containers/storage"];
-/// The bundles of containerd, in a folder for each namespace: as packaged, of k3s, of MicroK8s; then of versions before
-/// 1.2.
+/// The bundles of containerd, with a folder per namespace: as packaged, of k3s, of MicroK8s, and of versions
+/// before 1.2.
 const CONTAINERD_ROOTS: [&str; 4] = [
     "run/containerd/io.containerd.runtime.v2.task",
     "run/k3s/containerd/io.containerd.runtime.v2.task",
     "var/snap/microk8s/common/run/containerd/io.containerd.runtime.v2.task",
     "run/containerd/io.containerd.runtime.v1.linux",
 ];
-/// Android's list of packages.
 const PACKAGES: &str = "data/system/packages.list";
 
-/// Finds names, and keeps those that it found.
+/// Looks up names and caches them.
 #[derive(Debug)]
 pub struct Units {
     /// The root of the machine's files; tests have another one.
     root: PathBuf,
     known: FxHashMap<String, Option<String>>,
-    /// The packages, if this is Android. `None` before the first look-up.
+    /// The packages, if this is Android; `None` before the first lookup.
     packages: Option<Option<Packages>>,
     unnamed: u64,
 }
@@ -51,19 +51,19 @@ impl Default for Units {
 }
 
 impl Units {
-    /// The names on a machine whose files are below `root`.
+    /// Creates a lookup for a machine whose files are below `root`.
     pub fn below(root: &Path) -> Units {
         Units { root: root.to_owned(), known: FxHashMap::default(), packages: None, unnamed: 0 }
     }
 
-    /// The name of a control group, or else of a user. `None` if neither has one. If the name of a container
-    /// could not be found, the returned name says that it is an id.
+    /// Returns the name of a control group or, if it has none, of a user; `None` if neither has one. For a
+    /// container whose name could not be found, returns a name with its id.
     pub fn of(&mut self, cgroup: Option<&str>, uid: Option<u32>) -> Option<String> {
         let by_cgroup = cgroup.and_then(|cgroup| self.of_cgroup(cgroup));
         by_cgroup.or_else(|| self.package(uid?))
     }
 
-    /// Containers whose name could not be found.
+    /// Returns the number of containers whose name could not be found.
     pub fn unnamed(&self) -> u64 {
         self.unnamed
     }
@@ -88,7 +88,7 @@ impl Units {
         shown
     }
 
-    /// Looks a container up by its id, which no two programs share.
+    /// Looks up a container by its id, which is unique across container programs.
     fn container(&self, cgroup: &str, id: &str) -> Option<String> {
         let home = self.home(cgroup);
         self.in_docker(home.as_deref(), id)
@@ -110,12 +110,12 @@ impl Units {
         let set = read(&self.root.join("etc/containers/storage.conf"));
         roots.extend(set.and_then(|text| names::podman_root(&text)).map(|root| self.placed(&root)));
         roots.extend(home.map(|home| home.join(".local/share/containers/storage")));
-        // `overlay-containers`, or with the name of another driver.
+        // `overlay-containers`, or the name of another driver instead of `overlay`.
         let drivers = roots.iter().flat_map(|root| folders(root)).filter(|dir| {
             dir.file_name().is_some_and(|name| name.to_string_lossy().ends_with("-containers"))
         });
         drivers.into_iter().find_map(|dir| {
-            // Containers that are removed when they end (`--rm`) have a list of their own.
+            // Containers that are removed when they end (`--rm`) have a separate list.
             let lists = ["containers.json", "volatile-containers.json"];
             lists.iter().find_map(|list| names::podman(&read(&dir.join(list))?, id))
         })
@@ -126,7 +126,8 @@ impl Units {
         namespaces.into_iter().find_map(|dir| names::containerd(&read(&dir.join(id).join("config.json"))?))
     }
 
-    /// The home of the user to whose slice a control group belongs. Users can run containers without root.
+    /// Returns the home of the user whose slice contains a control group, because users can run containers
+    /// without root.
     fn home(&self, cgroup: &str) -> Option<PathBuf> {
         let uid = cgroup.split('/').find_map(|part| part.strip_prefix("user-")?.strip_suffix(".slice"))?;
         let home = names::home(&read(&self.root.join("etc/passwd"))?, uid)?;
@@ -139,20 +140,20 @@ impl Units {
         packages.as_ref()?.of(uid)
     }
 
-    /// The place of an absolute path below our root.
+    /// Returns an absolute path relocated below our root.
     fn placed(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 }
 
-/// A text file that is not too long.
+/// Reads a text file if it is not too long.
 fn read(path: &Path) -> Option<String> {
     let mut text = String::new();
     File::open(path).ok()?.take(FILE_BYTES_MAX).read_to_string(&mut text).ok()?;
     Some(text)
 }
 
-/// The folders in a folder, in order of name.
+/// Returns the subfolders of a folder, in name order.
 fn folders(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     let mut folders: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
@@ -167,7 +168,6 @@ mod tests {
     const ID: &str = "8ad700d1f7115aba42de87ce088d3f16808a1ac54e2d7f562c499bdef8d0a0d4";
     const PODMAN_ID: &str = "579635db3532e954d07927bdc32bd435bd082f03a0696ded072f04d762a18775";
 
-    /// A made-up machine with these files.
     fn machine(files: &[(String, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {
@@ -247,7 +247,7 @@ mod tests {
             let mut units = Units::below(root.path());
             assert_eq!(units.of(Some(&cgroup), None).as_deref(), Some(expected), "{cgroup}");
             assert_eq!(units.unnamed(), u64::from(expected.contains(" id ")), "{cgroup}");
-            // A container that was removed meanwhile keeps its name.
+            // A removed container keeps its name.
             drop(root);
             assert_eq!(units.of(Some(&cgroup), None).as_deref(), Some(expected), "{cgroup}");
         }
@@ -260,7 +260,7 @@ mod tests {
         let cgroup = Some("/uid_10123/pid_456");
         assert_eq!(units.of(cgroup, Some(10_123)).as_deref(), Some("com.example.notes"));
         assert_eq!(units.of(cgroup, Some(1000)), None);
-        // A user of another machine with the same number is not an app.
+        // On another machine, a user with the same id is not an app.
         assert_eq!(Units::below(&root.path().join("other")).of(None, Some(10_123)), None);
     }
 

@@ -1,4 +1,4 @@
-//! The names of units, containers and packages.
+//! Finds the names of units, containers and packages.
 
 mod lookup;
 mod names;

@@ -1,18 +1,18 @@
-//! Reads the names of containers and packages from the texts that their programs keep. Pure functions.
+//! Parses the names of containers and packages in files of their programs. Pure functions.
 
 use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
 
-/// The first user id of an app, and the first after the last one (`AID_APP_START` and `AID_APP_END` of Android's
+/// Range of the user ids of apps (`AID_APP_START` and `AID_APP_END` of Android's
 /// `android_filesystem_config.h`).
 const APPS: std::ops::Range<u32> = 10_000..20_000;
-/// The distance of the ids of an app for two users of the device (`AID_USER_OFFSET`).
+/// Offset between an app's ids for two users of the device (`AID_USER_OFFSET`).
 const ANDROID_USER: u32 = 100_000;
 
-/// The name of a Docker container, from its `config.v2.json`: `docker web`. For an add-on of Home Assistant, `add-on
-/// core_mosquitto`; for a container that Kubernetes made, `pod web-7f9c/nginx`.
+/// Returns the name of a Docker container from its `config.v2.json`: `docker web`. For a Home Assistant
+/// add-on, returns `add-on core_mosquitto`; for a Kubernetes container, `pod web-7f9c/nginx`.
 pub(super) fn docker(config: &str) -> Option<String> {
     #[derive(Deserialize)]
     #[serde(rename_all = "PascalCase")]
@@ -26,10 +26,10 @@ pub(super) fn docker(config: &str) -> Option<String> {
         labels: Option<BTreeMap<String, String>>,
     }
     let config: Config = serde_json::from_str(config).ok()?;
-    // Docker keeps the name with a slash before it.
+    // Docker stores the name with a leading slash.
     let name = config.name.strip_prefix('/').unwrap_or(&config.name);
     let labels = config.config.and_then(|inner| inner.labels).unwrap_or_default();
-    // The images of Home Assistant have the first label, the containers that its supervisor makes the second.
+    // Home Assistant's images have the first label, containers created by its supervisor the second.
     let is_home_assistant = labels.contains_key("io.hass.type") || labels.contains_key("supervisor_managed");
     let home = || {
         let addon = name.strip_prefix("addon_").map(|slug| format!("add-on {slug}"));
@@ -43,7 +43,7 @@ pub(super) fn docker(config: &str) -> Option<String> {
     }
 }
 
-/// The name of a container of Podman or CRI-O, from the `containers.json` of their storage.
+/// Returns the name of a Podman or CRI-O container from the `containers.json` of their storage.
 pub(super) fn podman(containers: &str, id: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Container {
@@ -57,8 +57,8 @@ pub(super) fn podman(containers: &str, id: &str) -> Option<String> {
     Some(of_kubernetes(name).unwrap_or_else(|| format!("podman {name}")))
 }
 
-/// The name of a container of containerd, from the annotations in the `config.json` of its bundle: of nerdctl, or of a
-/// Kubernetes pod.
+/// Returns the name of a containerd container from the annotations in its bundle's `config.json`, as set by
+/// nerdctl or Kubernetes.
 pub(super) fn containerd(config: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Config {
@@ -77,8 +77,8 @@ pub(super) fn containerd(config: &str) -> Option<String> {
     Some(format!("pod {pod}/{container}"))
 }
 
-/// The pod and container in a name that Kubernetes gives to containers of Docker and CRI-O:
-/// `k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT`, where `POD` stands for the container that holds the pod together.
+/// Parses pod and container in a Kubernetes name of a Docker or CRI-O container:
+/// `k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT`. The container name `POD` means the pod's sandbox container.
 fn of_kubernetes(name: &str) -> Option<String> {
     let mut parts = name.strip_prefix("k8s_")?.split('_');
     let (container, pod) = (parts.next()?, parts.next()?);
@@ -87,12 +87,12 @@ fn of_kubernetes(name: &str) -> Option<String> {
     (parts.count() >= 3).then(|| format!("pod {pod}/{container}"))
 }
 
-/// The packages of an Android device by the user id of the app, from `packages.list`. Packages can share an id.
+/// The packages of an Android device by the app's user id, from `packages.list`. Packages can share an id.
 #[derive(Debug, Default)]
 pub(super) struct Packages(FxHashMap<u32, Vec<String>>);
 
 impl Packages {
-    /// Reads lines such as `com.example.notes 10123 0 /data/user/0/com.example.notes …`.
+    /// Parses lines such as `com.example.notes 10123 0 /data/user/0/com.example.notes …`.
     pub(super) fn parse(text: &str) -> Packages {
         let mut packages: FxHashMap<u32, Vec<String>> = FxHashMap::default();
         for line in text.lines() {
@@ -104,7 +104,7 @@ impl Packages {
         Packages(packages)
     }
 
-    /// The package of a user id, of any user of the device; `None` if it is not the id of an app.
+    /// Returns the package of a user id, for any user of the device; `None` if it is not an app's id.
     pub(super) fn of(&self, uid: u32) -> Option<String> {
         let app = Some(uid % ANDROID_USER).filter(|app| APPS.contains(app))?;
         let (first, others) = self.0.get(&app)?.split_first()?;
@@ -115,7 +115,7 @@ impl Packages {
     }
 }
 
-/// The folder of a program's data in its settings: `data-root` of Docker's `daemon.json`, `graph` before Docker 17.05.
+/// Returns Docker's data folder from `daemon.json`: `data-root`, or `graph` before Docker 17.05.
 pub(super) fn docker_root(daemon: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Daemon {
@@ -127,7 +127,7 @@ pub(super) fn docker_root(daemon: &str) -> Option<String> {
     daemon.data_root.or(daemon.graph)
 }
 
-/// `graphroot` of the `storage.conf` of Podman and CRI-O.
+/// Returns `graphroot` from the `storage.conf` of Podman and CRI-O.
 pub(super) fn podman_root(storage: &str) -> Option<String> {
     storage.lines().find_map(|line| {
         let value = line.trim().strip_prefix("graphroot")?.trim_start().strip_prefix('=')?.trim_start();
@@ -135,7 +135,7 @@ pub(super) fn podman_root(storage: &str) -> Option<String> {
     })
 }
 
-/// The home of a user, from `/etc/passwd`.
+/// Returns the home of a user from `/etc/passwd`.
 pub(super) fn home(passwd: &str, uid: &str) -> Option<String> {
     passwd.lines().find_map(|line| {
         let fields: Vec<&str> = line.split(':').collect();
@@ -221,7 +221,7 @@ mod tests {
             // The second user of the device.
             (1_010_123, Some("com.example.notes")),
             (10_300, Some("com.shared.a and 1 more")),
-            // A system id, which many packages share.
+            // A system id, shared by many packages.
             (1000, None),
             (10_999, None),
             (99_001, None),

@@ -1,4 +1,4 @@
-//! The units that have processes now.
+//! Finds the units that have processes now.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,8 +7,8 @@ use fonio_system::Task;
 use super::lookup::Units;
 use crate::machine::Machine;
 
-/// Returns the units that have processes now, by the names that recordings give them, each with the paths of its control
-/// groups in the unified hierarchy. A process that ends meanwhile is left out.
+/// Returns the units that have processes now, by their names in recordings, with the paths of their control
+/// groups in the unified hierarchy. Skips processes that end during the call.
 pub fn units_now() -> BTreeMap<String, BTreeSet<String>> {
     let machine = Machine::here();
     let mut units = Units::default();

@@ -1,4 +1,4 @@
-//! The clients of a service.
+//! The load clients of a service.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -17,13 +17,13 @@ use fonio_results::store::{Scope, Summaries};
 use fonio_storebench_document::sample;
 use serde_json::{Value, json};
 
-/// Connections of the load generator. More answers than these are never awaited at once.
+/// Connections of the load generator, so also the maximum number of outstanding requests.
 const CONNECTIONS: u64 = 64;
 
-/// Rates above this are a mistake.
+/// Higher rates are assumed to be a mistake.
 const RATE_MAX: f64 = 20_000.0;
 
-/// A connection that is kept open.
+/// A client with a persistent connection.
 struct Client {
     port: u16,
     stream: Option<BufReader<TcpStream>>,
@@ -31,7 +31,7 @@ struct Client {
 
 impl Client {
     fn ask(&mut self, head: &str, body: &[u8]) -> Result<(u16, Vec<u8>)> {
-        // The service ends idle connections: then the request is sent once more on a new one.
+        // The service closes idle connections, so a failed request is sent again on a new connection.
         match self.try_ask(head, body) {
             Ok(answer) => Ok(answer),
             Err(_) => {
@@ -76,8 +76,9 @@ impl Client {
     }
 }
 
-/// Sends requests at a constant rate from many connections, until the service is gone. Times count from the instant at which a
-/// request is due. `make` makes the function that sends one with a client, and returns whether the answer is as it should be.
+/// Sends requests at a constant rate over many connections, until the service ends. Times are measured from
+/// the time at which a request is due. `make` returns a function that sends a request with a client and
+/// returns whether the response is correct.
 fn at_rate<Act: FnMut(&mut Client, u64) -> Result<bool>>(
     port: u16,
     rate: f64,
@@ -86,7 +87,7 @@ fn at_rate<Act: FnMut(&mut Client, u64) -> Result<bool>>(
 ) -> Result<Value> {
     ensure!(
         rate > 0.0 && rate <= RATE_MAX && seconds > 0.0 && seconds <= 3600.0,
-        "the rate or the time is not possible"
+        "the rate or the duration is out of range"
     );
     let total = (rate * seconds) as u64;
     let next = AtomicU64::new(0);
@@ -138,7 +139,7 @@ fn summary(mut times: Vec<f64>, failed: u64, took_s: f64) -> Value {
     })
 }
 
-/// Asks for pages of rankings.
+/// Requests pages of rankings.
 pub fn ranking(port: u16, rate: f64, seconds: f64) -> Result<Value> {
     let (status, body) = Client { port, stream: None }.get("/api/v1/keys")?;
     ensure!(status == 200, "the service has no keys: {status}");
@@ -154,13 +155,14 @@ pub fn ranking(port: u16, rate: f64, seconds: f64) -> Result<Value> {
         let mut next: Option<String> = None;
         move |client: &mut Client, at: u64| {
             let mut random = Random::new(at);
-            // Every second request continues with the next page, as long as there is one.
+            // Every second request fetches the next page, if there is one.
             let path = match next.take().filter(|_| random.below(2) == 0) {
                 Some(path) => path,
                 None => {
                     let key = &keys[random.below(keys.len() as u64) as usize];
                     let figure = &figures[random.below(figures.len() as u64) as usize];
-                    // Some begin anywhere in the ranking: at a random value of the sample's size.
+                    // Other requests begin at a random position in the ranking: a random value near the
+                    // sample's.
                     let behind = match random.below(4) {
                         0 => {
                             let value = (random.below(40_000) + 1) as f64 / 1000.0;
@@ -184,7 +186,7 @@ pub fn ranking(port: u16, rate: f64, seconds: f64) -> Result<Value> {
     at_rate(port, rate, seconds, make)
 }
 
-/// Submits results, and keeps the ids of those that are acknowledged in a file.
+/// Submits results, and writes the ids of acknowledged results to a file.
 pub fn submit(port: u16, rate: f64, seconds: f64, file: &str) -> Result<Value> {
     let bodies: Vec<Vec<u8>> = (0..50)
         .map(|at| serde_json::to_vec(&sample::scaled(0.5 + f64::from(at) * 0.03)))
@@ -194,7 +196,7 @@ pub fn submit(port: u16, rate: f64, seconds: f64, file: &str) -> Result<Value> {
     let send = |client: &mut Client, at: u64| {
         let body = &bodies[at as usize % bodies.len()];
         let head = "POST /api/v1/results HTTP/1.1\r\nContent-Type: application/json\r\n";
-        // A submission is never sent twice: its first attempt may have been stored.
+        // A submission is never sent twice, because the first attempt may have been stored.
         let (status, answer) = client.try_ask(head, body)?;
         let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
         if let (201, Some(id)) = (status, answer["id"].as_str()) {
@@ -216,13 +218,12 @@ pub fn submit(port: u16, rate: f64, seconds: f64, file: &str) -> Result<Value> {
     Ok(printed)
 }
 
-/// The processor time of this process, in seconds.
 fn processor_s() -> Result<f64> {
     const STAT: &str = "/proc/self/stat";
-    /// The kernel's unit for programs, on every architecture that Rust supports.
+    /// Clock ticks per second in /proc, on every architecture that Rust supports.
     const TICKS_PER_S: f64 = 100.0;
     let text = std::fs::read_to_string(STAT)?;
-    // The name, in brackets, can have spaces. Behind it, user and system time are the 12th and 13th number.
+    // The name in parentheses can contain spaces. After it, user and system time are the 12th and 13th field.
     let behind = text.rsplit_once(')').map_or("", |(_, behind)| behind);
     let ticks: Vec<f64> =
         behind.split_whitespace().skip(11).take(2).filter_map(|word| word.parse().ok()).collect();
@@ -230,7 +231,7 @@ fn processor_s() -> Result<f64> {
     Ok(ticks.iter().sum::<f64>() / TICKS_PER_S)
 }
 
-/// Asks for each result of a file.
+/// Requests each result whose id is in a file.
 pub fn check(port: u16, file: &str) -> Result<Value> {
     let ids: Vec<String> = BufReader::new(File::open(file)?).lines().collect::<Result<_, _>>()?;
     let mut client = Client { port, stream: None };
@@ -242,7 +243,7 @@ pub fn check(port: u16, file: &str) -> Result<Value> {
     Ok(json!({ "acknowledged": ids.len(), "lost": lost }))
 }
 
-/// The time of the database alone, for the first pages of rankings.
+/// Measures the database alone: the time to read the first pages of rankings.
 pub fn query(folder: PathBuf, seconds: f64) -> Result<Value> {
     let mut connection = Location::Folder(folder).open_reader()?;
     let connection = connection.as_mut();

@@ -1,13 +1,14 @@
-//! Seeds databases and puts load on a service on this machine, for `cargo xtask bench results` and `cargo xtask demo results`. It
-//! connects to 127.0.0.1 only.
+//! Seeds databases and generates load for a service on this machine. `cargo xtask bench results` and `cargo
+//! xtask demo results` run it. It connects only to 127.0.0.1.
 //!
-//! - `load seed DIR RESULTS [--check]`: fills an empty SQLite database with generated results; `--check` compares the tables with
-//!   those of submissions
-//! - `load models DIR`: writes the results of models that come with fonio, each to a file of its own
-//! - `load ranking PORT RATE SECONDS`: asks for pages of rankings at a constant rate, whether or not answers are late
+//! - `load seed DIR RESULTS [--check]`: fills an empty SQLite database with generated results; `--check`
+//! compares the tables with the tables that submissions create
+//! - `load models DIR`: writes the results of the shipped models, one file per result
+//! - `load ranking PORT RATE SECONDS`: requests pages of rankings at a constant rate, even if replies are
+//! late
 //! - `load submit PORT RATE SECONDS FILE`: submits at a constant rate, and adds the id of each acknowledged result to FILE
-//! - `load check PORT FILE`: asks for each result of FILE
-//! - `load query DIR SECONDS`: asks the SQLite database alone for pages of rankings
+//! - `load check PORT FILE`: requests each result whose id is in FILE
+//! - `load query DIR SECONDS`: reads pages of rankings directly from the SQLite database
 //!
 //! The last four print one JSON object.
 
@@ -36,9 +37,7 @@ fn main() -> Result<()> {
         }
         ["check", port, file] => clients::check(port.parse()?, file)?,
         ["query", folder, seconds] => clients::query(folder.into(), seconds.parse()?)?,
-        _ => bail!(
-            "usage: load seed|models|ranking|submit|check|query …; the head of the source has the words after it"
-        ),
+        _ => bail!("usage: load seed|models|ranking|submit|check|query …; main.rs documents the arguments"),
     };
     println!("{printed}");
     Ok(())

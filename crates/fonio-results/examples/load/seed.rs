@@ -1,6 +1,6 @@
-//! Fills an empty SQLite database with generated results, in the order of its tables.
+//! Fills an empty SQLite database with generated results, in table order.
 //!
-//! The rows are those that submissions would have made; [`compare`] checks this.
+//! Submissions would create the same rows; [`compare`] checks this.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use fonio_storebench_document::Submission;
 use fonio_storebench_document::document::{Document, Measure};
 use fonio_storebench_document::sample;
 
-/// Comparison keys by their share of the results, in percent: a few have most.
+/// Comparison keys with their percentage of the results; most results have one of a few keys.
 const SHARES: [(&str, u32, u32); 8] = [
     ("ext4", 32, 40),
     ("ext4", 64, 20),
@@ -28,18 +28,16 @@ const SHARES: [(&str, u32, u32); 8] = [
     ("ext4", 1024, 2),
 ];
 
-/// Models and revisions.
 const MODELS: u64 = 400;
 const REVISIONS: u64 = 3;
 
-/// A factor around 1, spread over about two octaves on both sides: the sum of uniform numbers.
+/// A random factor around 1, up to about two octaves in both directions: the sum of uniform numbers.
 fn spread(random: &mut Random) -> f64 {
     let sum: f64 = (0..4).map(|_| random.uniform()).sum();
-    // Between 1/4 and 4, without a platform's power function.
+    // Between 1/4 and 4. The platform's power function is not used, so results are reproducible.
     if sum >= 2.0 { 1.0 + (sum - 2.0) * 1.5 } else { 1.0 / (1.0 + (2.0 - sum) * 1.5) }
 }
 
-/// The document with a number.
 fn document(base: &Document, number: u64) -> Document {
     let mut random = Random::new(number);
     let mut document = base.clone();
@@ -53,7 +51,7 @@ fn document(base: &Document, number: u64) -> Document {
     document.key.file_system = file_system.to_owned();
     document.key.size_class_gb = gb;
     document.device.capacity_bytes = u64::from(gb) * 1_000_000_000;
-    // Some models are common.
+    // Makes some models more common than others.
     let model = random.below(MODELS) * random.below(MODELS) / MODELS;
     document.device.model = Some(format!("M{model}"));
     document.device.hardware = Some(format!("0x{}", random.below(REVISIONS)));
@@ -69,7 +67,7 @@ fn document(base: &Document, number: u64) -> Document {
     for figure in figures::ranked() {
         match figure.name.as_str() {
             name if name.starts_with("bandwidth.") => {}
-            // The percentiles of a result must stay in their order.
+            // Limits the factor, because iowait is a percentage.
             "cpu.iowait" => {
                 scale(&mut document, "cpu.iowait", spread(&mut random).min(3.5));
             }
@@ -83,7 +81,7 @@ fn document(base: &Document, number: u64) -> Document {
 
 fn scale(document: &mut Document, figure: &str, factor: f64) -> f64 {
     let value = document.value(figure).expect("the sample has every figure").value;
-    // Four digits, as a measurement has.
+    // Rounds to four digits, like a measurement.
     let scaled = (value * factor * 1e4).round() / 1e4;
     set(document, figure, scaled);
     scaled
@@ -95,7 +93,7 @@ fn set(document: &mut Document, figure: &str, value: f64) {
     }
 }
 
-/// The sample with only the ranked figures measured: the others would only make the database larger.
+/// The sample without the figures that are not ranked: they would only make the database larger.
 fn base() -> Document {
     let mut base = sample::document();
     let ranked: Vec<&str> = figures::ranked().iter().map(|figure| figure.name.as_str()).collect();
@@ -109,7 +107,7 @@ fn base() -> Document {
 
 fn entry(base: &Document, number: u64) -> Entry {
     let document = document(base, number);
-    // A check of every document would take half of the time.
+    // Checks only some documents, because checking all would take half of the time.
     if number.is_multiple_of(1000) {
         Submission::accept(document.clone()).expect("a generated document has no problems");
     }
@@ -118,22 +116,21 @@ fn entry(base: &Document, number: u64) -> Entry {
     entry
 }
 
-/// The database is new, and useless until it is complete: without a log it needs half of the space, and is written once. The
-/// index of random ids fits into a gigabyte.
+/// An incomplete database is useless, so it needs no log; without one, it needs half of the space and is
+/// written once. The index of random ids fits into a cache of a gigabyte.
 const WITHOUT_LOG: &str =
     "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -1048576;";
 
-/// The service's mode again.
+/// Restores the service's mode.
 const WITH_LOG: &str = "PRAGMA journal_mode = WAL;";
 
-/// Fills the database of a folder.
 pub fn seed(folder: &Path, results: u64) -> Result<()> {
     let mut connection = Location::Folder(folder.to_owned()).open_writer()?;
     connection.script(WITHOUT_LOG)?;
     let base = base();
     let threads = std::thread::available_parallelism()?.get().max(2) - 1;
     let (send, receive) = std::sync::mpsc::sync_channel::<(u64, Vec<Entry>)>(4 * threads);
-    /// Documents that a thread prepares at once.
+    /// Documents per batch of a thread.
     const PIECE: u64 = 2000;
     let next = std::sync::atomic::AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -154,7 +151,7 @@ pub fn seed(folder: &Path, results: u64) -> Result<()> {
             });
         }
         drop(send);
-        // In the order of their numbers, so that the tables are appended to.
+        // Rows are written in the order of their numbers, so they are appended to the tables.
         let mut waiting = BTreeMap::new();
         let mut expected = 0;
         let mut seed = Seed::begin(connection.as_mut(), Summaries::default())?;
@@ -171,7 +168,7 @@ pub fn seed(folder: &Path, results: u64) -> Result<()> {
     })
 }
 
-/// Compares the seeded tables with those of submissions.
+/// Compares the seeded tables with the tables that submissions create.
 pub fn compare(folder: &Path, results: u64) -> Result<()> {
     let other = tempfile::tempdir()?;
     let location = Location::Folder(other.path().to_owned());
@@ -186,6 +183,6 @@ pub fn compare(folder: &Path, results: u64) -> Result<()> {
         let of = |connection: &mut dyn Connection| connection.query(table, &[]);
         ensure!(of(seeded.as_mut())? == of(connection.as_mut())?, "the tables differ: {table}");
     }
-    println!("the tables are those that {results} submissions make");
+    println!("{results} submissions create the same tables");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The answers of the interface. Their schemas are part of the OpenAPI document.
+//! The response types of the API. Their schemas are part of the OpenAPI document.
 
 use fonio_storebench_document::document::Document;
 use schemars::JsonSchema;
@@ -9,17 +9,17 @@ use crate::figures::Ranked;
 use crate::store::read::StoredDevice;
 use crate::store::summary::{Point, Quantile};
 
-/// Whether a result takes part in rankings.
+/// Whether a result is ranked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
     /// It is ranked.
     Received,
-    /// It is not ranked; the reason says why.
+    /// It is not ranked; `reason` says why.
     Hidden,
 }
 
-/// The answer to a submission.
+/// The response to a submission.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Submitted {
     /// The result's id.
@@ -28,7 +28,7 @@ pub struct Submitted {
     pub state: State,
     /// Why the result is hidden.
     pub reason: Option<String>,
-    /// The secret with which the result can be deleted. It is shown only here.
+    /// The secret token that deletes the result. Only this response contains it.
     pub delete_token: String,
     /// The address of the result's page.
     pub page: String,
@@ -43,7 +43,7 @@ pub struct Shown {
     pub state: State,
     /// Why the result is hidden.
     pub reason: Option<String>,
-    /// When it was received, in seconds since 1970.
+    /// The time of receipt, in seconds since 1970.
     pub received_unix_s: i64,
     /// The comparison key.
     pub key: String,
@@ -51,7 +51,7 @@ pub struct Shown {
     pub device: DeviceAnswer,
     /// The address of the result's page.
     pub page: String,
-    /// The standing of the ranked figures; empty for a hidden result.
+    /// The standing per ranked figure; empty for a hidden result.
     pub percentiles: Vec<Percentile>,
     /// The document as it was submitted.
     #[schemars(schema_with = "document_schema")]
@@ -62,7 +62,7 @@ fn document_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({ "$ref": "#/components/schemas/Document" })
 }
 
-/// The standing of a figure among the results with its key.
+/// The standing of a figure among the results with the same key.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Percentile {
     /// The figure's name.
@@ -73,17 +73,17 @@ pub struct Percentile {
     pub unit: String,
     /// The rank, from 1.
     pub rank: i64,
-    /// The number of results, with this one.
+    /// The number of results, including this one.
     pub results: i64,
-    /// The share of the other results that are not better, in percent; absent without other results.
+    /// The percentage of the other results that are not better; absent if there are no other results.
     pub percentile: Option<f64>,
-    /// The lower end of Wilson's 95 % interval of the share among all such devices.
+    /// The lower end of Wilson's 95 % confidence interval of this percentage.
     pub low: Option<f64>,
     /// The upper end.
     pub high: Option<f64>,
 }
 
-/// A model of a device and its revision.
+/// A device model and its revision.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct DeviceAnswer {
     /// The kind.
@@ -99,7 +99,7 @@ pub struct DeviceAnswer {
 }
 
 impl DeviceAnswer {
-    /// The answer for a stored device.
+    /// The response for a stored device.
     pub fn of(device: &StoredDevice) -> DeviceAnswer {
         DeviceAnswer {
             kind: device.kind.clone(),
@@ -125,7 +125,7 @@ pub struct FigureAnswer {
 }
 
 impl FigureAnswer {
-    /// The answer for a ranked figure.
+    /// The response for a ranked figure.
     pub fn of(figure: &Ranked) -> FigureAnswer {
         FigureAnswer {
             name: figure.name.clone(),
@@ -146,10 +146,10 @@ pub struct KeyAnswer {
     pub results: i64,
 }
 
-/// The keys that have results, and the figures that are ranked.
+/// The keys with results, and the ranked figures.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct Keys {
-    /// The keys, those with the most results first.
+    /// The keys, ordered by descending number of results.
     pub keys: Vec<KeyAnswer>,
     /// The figures.
     pub figures: Vec<FigureAnswer>,
@@ -192,11 +192,12 @@ pub struct Ecdf {
     pub figure: FigureAnswer,
     /// The number of results.
     pub results: i64,
-    /// Quantiles, to 0.4 %, with 95 % intervals by order statistics.
+    /// Quantiles with a precision of 0.4 %, and their 95 % intervals by order statistics.
     pub quantiles: Vec<Quantile>,
-    /// Points of the distribution function. It is exact at these values.
+    /// Points of the distribution function; it is exact at these points.
     pub points: Vec<Point>,
-    /// Half the width of the 95 % band around the function (Dvoretzky, Kiefer, Wolfowitz); absent without results.
+    /// Half the width of the 95 % band around the function (Dvoretzky, Kiefer, Wolfowitz); absent if there
+    /// are no results.
     pub band: Option<f64>,
 }
 

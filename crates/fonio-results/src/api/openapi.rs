@@ -1,4 +1,4 @@
-//! The OpenAPI document: paths by hand, schemas from the types of the answers.
+//! The OpenAPI document: paths are written by hand, schemas come from the response types.
 
 use std::sync::LazyLock;
 
@@ -31,16 +31,16 @@ impl Schemas {
         json!({ "description": description, "content": { "application/json": { "schema": self.of::<T>() } } })
     }
 
-    /// Answers of a path: its own, and the problems that it can report.
+    /// The responses of a path: its own, and the problems that it can report.
     fn answers(&mut self, own: Vec<(&str, Value)>, problems: &[(&str, &str)]) -> Value {
         let mut all: Map<String, Value> =
             own.into_iter().map(|(status, answer)| (status.to_owned(), answer)).collect();
-        // Each path can be asked too often, and can find the database busy.
+        // On each path, a client can exceed its rate limit, and the database can be busy.
         for (status, description) in problems.iter().chain(&EVERYWHERE) {
             let mut answer = self.answer::<ProblemAnswer>(description);
             if ["429", "503"].contains(status) {
                 answer["headers"] = json!({ "Retry-After": {
-                    "description": "Seconds until another attempt has a chance.", "schema": { "type": "integer" } } });
+                    "description": "Seconds to wait before the next attempt.", "schema": { "type": "integer" } } });
             }
             all.insert((*status).to_owned(), answer);
         }
@@ -48,10 +48,8 @@ impl Schemas {
     }
 }
 
-const EVERYWHERE: [(&str, &str); 2] = [
-    ("429", "Too many requests came from this address."),
-    ("503", "The service has too much to do, or is stopping."),
-];
+const EVERYWHERE: [(&str, &str); 2] =
+    [("429", "Too many requests came from this address."), ("503", "The service is overloaded or stopping.")];
 
 const BAD_QUERY: (&str, &str) = ("400", "A parameter is missing, unknown or wrong.");
 
@@ -68,7 +66,7 @@ pub fn document() -> Value {
     let mut schemas = Schemas(settings.into_generator());
     let own = schemas.answer::<answers::Keys>("The keys and figures.");
     let keys = schemas.answers(vec![("200", own)], &[BAD_QUERY]);
-    let own = schemas.answer::<answers::Health>("It can.");
+    let own = schemas.answer::<answers::Health>("The service can read its database.");
     let health = schemas.answers(vec![("200", own)], &[]);
     let paths = json!({
         "/api/v1/results": { "post": submit(&mut schemas) },
@@ -83,7 +81,7 @@ pub fn document() -> Value {
         "/dump/results.csv": { "get": dump(&mut schemas, "csv", "text/csv") },
         "/dump/results.parquet": { "get": dump(&mut schemas, "parquet", "application/vnd.apache.parquet") },
         "/healthz": { "get": {
-            "summary": "Say whether the service can read its database",
+            "summary": "Check whether the service can read its database",
             "operationId": "health",
             "responses": health,
         } },
@@ -93,7 +91,7 @@ pub fn document() -> Value {
         "info": {
             "title": "fonio results service",
             "version": "1",
-            "description": "Receives results of fonio storebench, and ranks those with equal comparison keys.",
+            "description": "Receives results of fonio storebench, and ranks results with equal comparison keys.",
             "license": { "name": "MIT OR Apache-2.0", "identifier": "MIT OR Apache-2.0" },
         },
         "paths": paths,
@@ -169,11 +167,11 @@ fn delete(schemas: &mut Schemas) -> Value {
         "parameters": [id()],
         "security": [{ "token": [] }],
         "responses": schemas.answers(
-            vec![("204", json!({ "description": "The result is deleted from pages, answers and dumps." }))],
+            vec![("204", json!({ "description": "The result is deleted; pages, replies and dumps no longer contain it." }))],
             &[
                 ("400", "The address cannot be read."),
                 ("401", "The request has no token."),
-                ("403", "The token is not that of the result."),
+                ("403", "The token does not belong to the result."),
                 ("404", "No result has this id."),
                 ("507", "The disk of the service is full."),
             ],

@@ -11,23 +11,22 @@ use crate::query::{Parameters, page_name};
 use crate::service::Service;
 use crate::store::read;
 
-/// The rows of a page of a ranking.
+/// Rows per page of a ranking.
 pub(crate) const ROWS: i64 = 50;
 
-/// The keys in a list. Others can still be asked for by their names.
+/// Maximum number of listed keys. Other keys can still be requested by name.
 pub(crate) const KEYS: i64 = 200;
 
-/// The points of a distribution function.
+/// Maximum number of points of a distribution function.
 pub(crate) const POINTS: usize = 200;
 
-/// The place of a figure in the list of ranked figures.
+/// The index of a figure in the list of ranked figures.
 pub(crate) fn figure(name: &str) -> Result<usize, Problem> {
-    figures::find(name).ok_or_else(|| {
-        Problem::unknown("this figure is not ranked; /api/v1/keys lists the figures that are ranked")
-    })
+    figures::find(name)
+        .ok_or_else(|| Problem::unknown("this figure is not ranked; /api/v1/keys lists the ranked figures"))
 }
 
-/// The sentence for an unknown key.
+/// The problem for an unknown key.
 pub(crate) fn no_key() -> Problem {
     Problem::unknown("no result has this comparison key; /api/v1/keys lists the keys")
 }

@@ -18,10 +18,10 @@ use crate::service::{Lookup, Service};
 use crate::store::{Deletion, order, read};
 use crate::{compression, figures, submission, token};
 
-/// A document takes a second even on a slow link.
+/// Timeout of a request body. Even on a slow link, a document takes only a second.
 const BODY_TIME: Duration = Duration::from_secs(15);
 
-/// `POST /api/v1/results`: stores a result. It is on disk when this answers.
+/// `POST /api/v1/results`: stores a result. The result is on disk before the reply is sent.
 pub(super) async fn submit(State(service): State<Service>, headers: HeaderMap, body: Body) -> Answer {
     let received = receive(&headers, body).await?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -97,7 +97,7 @@ pub(crate) struct Found {
     pub(crate) document: Document,
     pub(crate) key: read::StoredKey,
     pub(crate) device: read::StoredDevice,
-    /// The standing of the ranked figures; empty for a hidden result.
+    /// The standing per ranked figure; empty for a hidden result.
     pub(crate) percentiles: Vec<Percentile>,
 }
 
@@ -136,11 +136,11 @@ fn percentiles(
     Ok(all)
 }
 
-/// The standing of a value, with `better` better results of `results`.
+/// The standing of a value: `better` of `results` results are better.
 fn percentile(figure: usize, value: f64, better: i64, results: i64) -> Percentile {
     let ranked = &figures::ranked()[figure];
     let others = u64::try_from(results - 1).unwrap_or(0);
-    // A commit between two questions can make them disagree by a few results.
+    // If a commit happens between two queries, they can differ by a few results.
     let not_better = others.saturating_sub(u64::try_from(better).unwrap_or(0));
     let interval = (others > 0).then(|| order::wilson(not_better, others));
     Percentile {

@@ -1,27 +1,29 @@
-//! The tables, as numbered steps that only go forward. Each step runs in its own transaction, together with its number.
+//! Schema migrations: numbered steps that only go forward. Each step and its number are committed in one
+//! transaction.
 
 use super::{Connection, DatabaseError};
 
-/// The database that the statements are for.
+/// The kind of database.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Dialect {
     Sqlite,
     Postgres,
 }
 
-/// A step: its statements for each database. A published step never changes; a change of the tables is a new step.
+/// A migration step: its statements for each database. A published step never changes; a schema change is a
+/// new step.
 pub(super) struct Step {
     sqlite: &'static str,
     postgres: &'static str,
 }
 
-/// All steps; the first one brings version 1.
+/// All steps; the first one creates version 1.
 pub(super) const ALL: &[Step] = &[Step {
     sqlite: include_str!("migrations/0001.sqlite.sql"),
     postgres: include_str!("migrations/0001.postgres.sql"),
 }];
 
-/// Brings the tables to the newest version.
+/// Migrates the tables to the newest version.
 pub(super) fn apply(
     connection: &mut dyn Connection,
     dialect: Dialect,

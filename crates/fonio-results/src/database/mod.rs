@@ -1,10 +1,10 @@
-//! One small interface to two databases: an embedded SQLite, and PostgreSQL.
+//! A small common interface to embedded SQLite and PostgreSQL.
 //!
-//! SQL reaches a database only as `&'static str`, so that no text of a request can become SQL; values are always bound.
-//! Statements are written once, with `$1`, `$2`, …; only those that write many rows at once differ ([`Bulk`]).
+//! SQL statements are always `&'static str`, so no text of a request can become SQL; values are always bound.
+//! Statements are written once, with `$1`, `$2`, …; only bulk statements differ ([`Bulk`]).
 //!
-//! One process owns a database: it keeps summaries in memory that only its own writes change. SQLite's folder has a lock
-//! file, and PostgreSQL an advisory lock.
+//! One process owns a database, because it keeps summaries in memory that only its own writes update. A lock
+//! file in SQLite's folder, or an advisory lock of PostgreSQL, ensures this.
 
 mod migrations;
 mod pool;
@@ -17,7 +17,7 @@ use thiserror::Error;
 
 pub use pool::Pool;
 
-/// A value that is bound to a statement, or that a query returned.
+/// A value bound to a statement or returned by a query.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// SQL's NULL.
@@ -26,7 +26,7 @@ pub enum Value {
     Int(i64),
     /// A finite number.
     Real(f64),
-    /// Text without NUL characters, which PostgreSQL does not store.
+    /// Text without NUL characters, which PostgreSQL cannot store.
     Text(String),
     /// Bytes.
     Bytes(Vec<u8>),
@@ -50,7 +50,7 @@ impl From<&str> for Value {
     }
 }
 
-/// A row that a query returned. Reading a column as another type than it has panics: the statement and its caller disagree.
+/// A row returned by a query. Reading a column as the wrong type panics, because it is a programming error.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row(Vec<Value>);
 
@@ -94,7 +94,7 @@ impl Row {
     }
 }
 
-/// A column of the rows that a [`Bulk`] statement writes.
+/// A column of rows for a [`Bulk`] statement.
 #[derive(Clone, Debug)]
 pub enum Column {
     /// Whole numbers.
@@ -118,10 +118,10 @@ impl Column {
     }
 }
 
-/// A statement that writes many rows: SQLite executes it for each row, PostgreSQL once with arrays.
+/// A statement that writes many rows: SQLite executes it once per row, PostgreSQL once with arrays.
 #[derive(Clone, Copy, Debug)]
 pub struct Bulk {
-    /// The statement for a row: `VALUES ($1, $2)`.
+    /// The statement for one row: `VALUES ($1, $2)`.
     pub sqlite: &'static str,
     /// The statement for arrays: `SELECT * FROM UNNEST($1::BIGINT[], $2::TEXT[])`.
     pub postgres: &'static str,
@@ -132,16 +132,16 @@ pub trait Connection: Send {
     /// Executes a statement and returns all rows.
     fn query(&mut self, sql: &'static str, values: &[Value]) -> Result<Vec<Row>, DatabaseError>;
 
-    /// Executes a statement for each row of the columns.
+    /// Executes a statement once per row of the columns.
     fn bulk(&mut self, sql: Bulk, columns: &[Column]) -> Result<(), DatabaseError>;
 
     /// Executes statements that return nothing.
     fn script(&mut self, sql: &'static str) -> Result<(), DatabaseError>;
 
-    /// Begins a transaction that will write.
+    /// Begins a write transaction.
     fn begin(&mut self) -> Result<(), DatabaseError>;
 
-    /// Commits: afterwards, the transaction survives a crash of the machine.
+    /// Commits durably: the transaction survives a crash of the machine.
     fn commit(&mut self) -> Result<(), DatabaseError>;
 
     /// Rolls back; harmless outside a transaction.
@@ -161,7 +161,7 @@ pub enum Location {
 }
 
 impl Location {
-    /// The name in messages, without a password.
+    /// Returns the name for messages, without a password.
     pub fn shown(&self) -> String {
         match self {
             Location::Folder(folder) => folder.join(sqlite::FILE).display().to_string(),
@@ -180,7 +180,7 @@ impl Location {
         }
     }
 
-    /// Takes the database for this process, brings its tables up to date, and opens the connection that writes.
+    /// Locks the database for this process, migrates its tables, and opens the write connection.
     pub fn open_writer(&self) -> Result<Box<dyn Connection>, DatabaseError> {
         let (mut connection, dialect) = match self {
             Location::Folder(folder) => (sqlite::open_writer(folder)?, migrations::Dialect::Sqlite),
@@ -190,11 +190,11 @@ impl Location {
         Ok(connection)
     }
 
-    /// Copies a database that may be in use into a new file.
+    /// Copies a database into a new file; the database may be in use.
     ///
     /// # Errors
     ///
-    /// If the file exists, cannot be written, or the database is PostgreSQL, which has its own program for that.
+    /// If the file exists or cannot be written, or if the database is PostgreSQL (use `pg_dump`).
     pub fn back_up(&self, to: &std::path::Path) -> Result<(), DatabaseError> {
         match self {
             Location::Folder(folder) => sqlite::back_up(folder, to),
@@ -208,25 +208,27 @@ impl Location {
 #[non_exhaustive]
 pub enum DatabaseError {
     /// The folder does not exist.
-    #[error("the folder {} does not exist; create it, or name another one with --data", folder.display())]
+    #[error("the folder {} does not exist; create it, or give another one with --data", folder.display())]
     NoFolder {
         /// The folder.
         folder: PathBuf,
     },
     /// There is no database to copy.
-    #[error("the database {} does not exist; name the service's folder with --data", file.display())]
+    #[error("the database {} does not exist; give the service's folder with --data", file.display())]
     NoFile {
         /// The file.
         file: PathBuf,
     },
     /// The backup's file exists.
-    #[error("{} exists; a backup does not overwrite files, so remove it or name another one", file.display())]
+    #[error("{} exists; a backup does not overwrite files, so remove it or choose another name", file.display())]
     BackupExists {
         /// The file.
         file: PathBuf,
     },
-    /// PostgreSQL's own programs make the backup.
-    #[error("a backup of PostgreSQL is made by its own program: pg_dump --format=custom --file=FILE {url}")]
+    /// PostgreSQL databases are backed up with PostgreSQL's own programs.
+    #[error(
+        "a PostgreSQL database is backed up with its own program: pg_dump --format=custom --file=FILE {url}"
+    )]
     NoBackup {
         /// The database, without a password.
         url: String,
@@ -237,7 +239,7 @@ pub enum DatabaseError {
         /// The database.
         place: String,
     },
-    /// A newer version made the database.
+    /// The database was created by a newer version.
     #[error(
         "the database has tables of version {found}, and this fonio-results knows only up to {known}; \
          install the newer fonio-results, or restore a backup of the older one"
@@ -245,37 +247,37 @@ pub enum DatabaseError {
     Newer {
         /// The version in the database.
         found: i64,
-        /// The newest version of this program.
+        /// The newest version that this program supports.
         known: i64,
     },
     /// The disk is full.
     #[error("the disk of the database is full; free space, or move the database to a larger disk")]
     Full,
-    /// The file is not a database, or is damaged.
-    #[error("{place} is not a database of fonio-results, or is damaged; restore a backup: {reason}")]
+    /// The file is not a database, or it is damaged.
+    #[error("{place} is damaged, or is not a database of fonio-results; restore a backup: {reason}")]
     Unreadable {
         /// The database.
         place: String,
-        /// The database's own words.
+        /// The database's own message.
         reason: String,
     },
-    /// The server of the database cannot be reached.
+    /// The database server cannot be reached.
     #[error(
-        "cannot connect to {place}: {reason}; check that PostgreSQL runs, and the name and password in --database"
+        "cannot connect to {place}: {reason}; check that PostgreSQL runs, and check the name and password in --database"
     )]
     Unreachable {
         /// The database, without a password.
         place: String,
-        /// The driver's own words.
+        /// The driver's own message.
         reason: String,
     },
-    /// More work is waiting than the service accepts.
+    /// The queue of the service is full.
     #[error("the service is busy")]
     Busy,
     /// The service is stopping.
     #[error("the service is stopping")]
     Stopping,
-    /// A file of the database cannot be made or locked.
+    /// A database file cannot be created or locked.
     #[error("cannot use {}: {source}", path.display())]
     File {
         /// The file.

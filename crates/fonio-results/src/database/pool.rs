@@ -1,4 +1,4 @@
-//! Threads that read, each with its own connection, and a bounded queue before them.
+//! A pool of reader threads, each with its own connection, behind a bounded queue.
 
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,12 +8,12 @@ use tokio::sync::oneshot;
 
 use super::{Connection, DatabaseError, Location};
 
-/// How many queries may wait. At a millisecond each, the last one waits for a quarter of a second.
+/// Maximum number of waiting queries. At a millisecond each, the last one waits for a quarter of a second.
 const QUEUE: usize = 256;
 
 type Job = Box<dyn FnOnce(Result<&mut dyn Connection, DatabaseError>) + Send>;
 
-/// Threads with connections for reading.
+/// Reader threads with their connections.
 #[derive(Clone)]
 pub struct Pool {
     jobs: SyncSender<Job>,
@@ -35,18 +35,18 @@ impl Pool {
         Ok(Pool { jobs })
     }
 
-    /// Runs a query on one of the threads.
+    /// Runs a query on a reader thread.
     ///
     /// # Errors
     ///
-    /// [`DatabaseError::Busy`] if too many queries wait, and all errors of the query.
+    /// [`DatabaseError::Busy`] if too many queries wait, or the query's own error.
     pub async fn run<T: Send + 'static>(
         &self,
         query: impl FnOnce(&mut dyn Connection) -> Result<T, DatabaseError> + Send + 'static,
     ) -> Result<T, DatabaseError> {
         let (reply, answer) = oneshot::channel();
         let job: Job = Box::new(move |connection| {
-            // An error is ignored: the receiver is gone if the client has closed its connection.
+            // Sending fails if the client has closed its connection; the error is ignored.
             let _ = reply.send(connection.and_then(query));
         });
         match self.jobs.try_send(job) {

@@ -1,5 +1,5 @@
-//! PostgreSQL, through a connection for each thread. Connections are not encrypted: the server must run on
-//! this machine or behind a tunnel.
+//! PostgreSQL, with one connection per thread. Connections are not encrypted: the server must run on this
+//! machine or behind a tunnel.
 
 use std::collections::HashMap;
 use std::error::Error;
@@ -12,7 +12,6 @@ use postgres::{Client, NoTls, Statement};
 
 use super::{Bulk, Column, Connection, DatabaseError, Location, Row, Value};
 
-/// How long a connection attempt may take.
 const CONNECT_WAIT: Duration = Duration::from_secs(10);
 
 /// The advisory lock of the owning process: the bytes of "fonio".
@@ -48,7 +47,7 @@ pub(super) fn open_reader(url: &str) -> Result<Box<dyn Connection>, DatabaseErro
     Ok(Box::new(postgres))
 }
 
-/// Takes the database for this process, and opens it for writing.
+/// Locks the database for this process, and opens it for writing.
 pub(super) fn open_writer(url: &str) -> Result<Box<dyn Connection>, DatabaseError> {
     let mut postgres = open(url)?;
     postgres.script("SET synchronous_commit = on")?;
@@ -103,7 +102,7 @@ fn row(from: &postgres::Row) -> Result<Row, postgres::Error> {
             Type::INT8 => from.try_get::<_, Option<i64>>(at)?.map(Value::Int),
             Type::FLOAT8 => from.try_get::<_, Option<f64>>(at)?.map(Value::Real),
             Type::BYTEA => from.try_get::<_, Option<Vec<u8>>>(at)?.map(Value::Bytes),
-            // Any other type is an error of the driver.
+            // For any other type, the driver returns an error.
             _ => from.try_get::<_, Option<String>>(at)?.map(Value::Text),
         }
         .unwrap_or(Value::Null))
@@ -151,7 +150,7 @@ impl Connection for Postgres {
 
     fn rollback(&mut self) {
         if !self.client.is_closed() {
-            // Outside a transaction this is a warning of the server; a failure closes the connection.
+            // Outside a transaction, the server only warns; a failure closes the connection.
             let _ = self.client.batch_execute("ROLLBACK");
         }
     }

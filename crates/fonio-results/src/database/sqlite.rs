@@ -1,4 +1,4 @@
-//! SQLite in a folder: a write-ahead log, synced at each commit.
+//! SQLite in a folder, with a write-ahead log that is synced at each commit.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -9,20 +9,20 @@ use rusqlite::{ErrorCode, OpenFlags, ToSql};
 
 use super::{Bulk, Column, Connection, DatabaseError, Row, Value};
 
-/// The database's file in its folder.
 pub(super) const FILE: &str = "results.sqlite";
 
-/// The file that the owning process locks.
+/// Name of the lock file of the owning process.
 const LOCK: &str = "results.lock";
 
-/// SQLite's own wait for a lock; only a backup and a checkpoint hold one for long.
+/// SQLite's lock timeout; only a backup or a checkpoint holds a lock for long.
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 
-/// The memory of a connection for pages, in KiB (negative: SQLite's notation). The kernel's page cache holds the rest.
+/// The page cache of a connection in KiB (negative: SQLite's notation). The kernel's page cache holds the
+/// rest.
 const SETTINGS: &str = "PRAGMA cache_size = -65536; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;";
 
-/// `synchronous = FULL` syncs the log at each commit, so a commit survives a power cut. The log is copied into the database
-/// every 64 MiB: each copy writes a changed page once, however often it changed.
+/// `synchronous = FULL` syncs the log at each commit, so a commit survives a power cut. A checkpoint copies
+/// the log into the database every 64 MiB: it writes each changed page once, however often it changed.
 const WRITER: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 16384; \
      PRAGMA journal_size_limit = 134217728;";
 
@@ -41,7 +41,7 @@ pub(super) fn open_reader(folder: &Path) -> Result<Box<dyn Connection>, Database
     Ok(Box::new(sqlite))
 }
 
-/// Takes the folder for this process, and opens the database for writing.
+/// Locks the folder for this process, and opens the database for writing.
 pub(super) fn open_writer(folder: &Path) -> Result<Box<dyn Connection>, DatabaseError> {
     if !folder.is_dir() {
         return Err(DatabaseError::NoFolder { folder: folder.to_owned() });
@@ -62,7 +62,7 @@ pub(super) fn open_writer(folder: &Path) -> Result<Box<dyn Connection>, Database
     Ok(Box::new(sqlite))
 }
 
-/// Copies the database into a new file, while the service runs.
+/// Copies the database into a new file; the service can keep running.
 pub(super) fn back_up(folder: &Path, to: &Path) -> Result<(), DatabaseError> {
     let file = folder.join(FILE);
     if !file.is_file() {
@@ -160,7 +160,7 @@ impl Connection for Sqlite {
 
     fn bulk(&mut self, sql: Bulk, columns: &[Column]) -> Result<(), DatabaseError> {
         let rows = columns.first().map_or(0, Column::len);
-        assert!(columns.iter().all(|column| column.len() == rows), "the columns have one length");
+        assert!(columns.iter().all(|column| column.len() == rows), "the columns have equal lengths");
         let run = || {
             let mut statement = self.connection.prepare_cached(&numbered(sql.sqlite))?;
             for row in 0..rows {

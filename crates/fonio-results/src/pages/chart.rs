@@ -1,11 +1,11 @@
-//! Charts of distribution functions as inline SVG, which needs no script and follows the page's colours. The
-//! text next to each chart has the same numbers.
+//! Charts of distribution functions. Inline SVG needs no script and uses the page's colours. The text next to
+//! each chart gives the same numbers.
 
 use fonio_core::Unit;
 
 use crate::store::summary::Point;
 
-/// The plot's place in the picture.
+/// The plot's area in the picture.
 const LEFT: f64 = 42.0;
 const RIGHT: f64 = 352.0;
 const TOP: f64 = 10.0;
@@ -26,19 +26,16 @@ pub struct Chart {
     pub(super) mark: Option<Tick>,
 }
 
-/// A place at an axis.
 pub(super) struct Tick {
     pub(super) at: String,
     pub(super) label: String,
 }
 
-/// A curve.
 pub(super) struct Line {
     pub(super) class: &'static str,
     pub(super) points: String,
 }
 
-/// A curve's name.
 pub(super) struct Legend {
     pub(super) class: &'static str,
     pub(super) at: i32,
@@ -51,7 +48,7 @@ pub struct Curve {
     pub label: String,
     /// The points; there is at least one.
     pub points: Vec<Point>,
-    /// Half the width of its band.
+    /// Half the width of its confidence band.
     pub band: Option<f64>,
 }
 
@@ -62,13 +59,13 @@ pub struct Texts {
     pub id: &'static str,
     /// The title: the figure that the chart shows.
     pub title: String,
-    /// The same with numbers, for those who do not see it.
+    /// A text with the chart's numbers, for readers who cannot see it.
     pub description: String,
     /// The line below it.
     pub caption: String,
 }
 
-/// Draws up to four distribution functions of one unit, and marks a value.
+/// Draws up to four distribution functions with the same unit, and marks a value.
 pub fn draw(texts: Texts, unit: Unit, curves: &[Curve], mark: Option<f64>) -> Chart {
     let scale = Scale::of(unit, curves, mark);
     let classes = ["c1", "c2", "c3", "c4"];
@@ -142,7 +139,7 @@ impl Scale {
             || curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.value)).chain(mark);
         let low = values().fold(f64::INFINITY, f64::min);
         let high = values().fold(0.0, f64::max);
-        // Below a factor of ten, a linear axis has more useful ticks.
+        // If the range is less than a factor of ten, a linear axis has better ticks.
         let is_log = unit != Unit::Percent && low > 0.0 && high / low > 10.0;
         if is_log {
             return Scale { low: libm::log10(low), high: libm::log10(high), is_log };
@@ -165,7 +162,7 @@ impl Scale {
         values.into_iter().map(|value| Tick { at: number(self.x(value)), label: label(value) }).collect()
     }
 
-    /// 1, 2 and 5 times powers of ten; only powers over many decades.
+    /// Ticks at 1, 2 and 5 times powers of ten; over many decades, only at powers of ten.
     fn decades(&self) -> Vec<f64> {
         let (first, last) = (self.low.floor() as i32, self.high.ceil() as i32);
         let factors: &[f64] = if last - first > 3 { &[1.0] } else { &[1.0, 2.0, 5.0] };

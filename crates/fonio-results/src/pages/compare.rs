@@ -1,4 +1,4 @@
-//! The comparison of two results with one comparison key.
+//! The comparison of two results with the same comparison key.
 
 use askama::Template;
 use axum::extract::State;
@@ -52,7 +52,7 @@ pub(super) async fn show(State(service): State<Service>, uri: Uri) -> Page {
                 return Err(Problem::new(
                     StatusCode::CONFLICT,
                     format!(
-                        "results are compared only if their keys are equal; these have {} and {}",
+                        "only results with equal keys can be compared; these have {} and {}",
                         one.name, other.name
                     ),
                 ));
@@ -73,7 +73,7 @@ pub(super) async fn show(State(service): State<Service>, uri: Uri) -> Page {
     Ok(html(&page))
 }
 
-/// The rows of the table: the answers are those of `fonio storebench compare`.
+/// The rows of the table, with the same outcomes as `fonio storebench compare`.
 fn rows(a: &Document, b: &Document) -> Vec<Row> {
     let row = |compared: Compared| {
         let (a, b) = (compared.first.value()?, compared.second.value()?);
@@ -95,7 +95,7 @@ fn outcome(answer: Answer, a: f64, b: f64) -> String {
         Answer::Worse => format!("A is better{times}"),
         Answer::Differs => format!("different{times}"),
         Answer::NoDifference => "no difference".to_owned(),
-        Answer::OneRun => "one run only, which shows no spread".to_owned(),
+        Answer::OneRun => "only one run, so the spread is unknown".to_owned(),
         Answer::NotMeasured => "not measured".to_owned(),
     }
 }

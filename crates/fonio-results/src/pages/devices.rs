@@ -13,10 +13,9 @@ use crate::query::Parameters;
 use crate::service::{Lookup, Service};
 use crate::store::read::{self, StoredDevice, StoredKey};
 
-/// Devices in a page of the list.
 const DEVICES: i64 = 100;
 
-/// Revisions of a device, keys of a revision, and latest results of a revision that are shown.
+/// Maximum numbers shown: revisions per device, keys per revision, and latest results per revision.
 const REVISIONS: usize = 20;
 const KEYS: i64 = 5;
 const LATEST: i64 = 10;
@@ -83,7 +82,7 @@ struct DevicePage {
 
 /// `GET /devices/{slug}`.
 pub(super) async fn show(State(service): State<Service>, Path(slug): Path<String>) -> Page {
-    let no_device = || Problem::unknown("no result is of this device; they may have been deleted");
+    let no_device = || Problem::unknown("this device has no results; they may have been deleted");
     if !entry::is_slug(&slug) {
         return Err(no_device().into());
     }

@@ -1,6 +1,6 @@
 //! The study's views of many devices (Nguyen and others, MobiSys 2015): the distribution of iowait (figure 3), response times
-//! of the four kinds of requests (figure 5), and the twenty best devices (figure 6). The study's own numbers are not shown
-//! next to ours, because its devices and tests differ.
+//! of the four kinds of requests (figure 5), and the twenty best devices (figure 6). The page does not show
+//! the study's own numbers, because its devices and tests differ.
 
 use askama::Template;
 use axum::extract::State;
@@ -50,7 +50,7 @@ const RESPONSES: [&str; 4] = [
     "response.rand_write.4k.mean",
 ];
 
-/// `GET /distributions`. Without a key, the one with the most results.
+/// `GET /distributions`. The default key is the one with the most results.
 pub(super) async fn show(State(service): State<Service>, uri: Uri) -> Page {
     let parameters = Parameters::of(&uri, &["key"])?;
     let wanted = parameters.get("key").map(str::to_owned);
@@ -74,7 +74,7 @@ fn page(
 ) -> Result<Distributions, Problem> {
     let is_generated = entry::is_generated(&key.name);
     let note = if is_generated {
-        "These results come from models of devices. They say nothing about the study's figures."
+        "These results come from device models. They cannot be compared with the study's figures."
     } else {
         ""
     };
@@ -136,8 +136,11 @@ fn part(
     let texts = Texts {
         id,
         title: heading.to_owned(),
-        description: format!("The share of results with less, from 0 to 100 %. {}.", medians.join("; ")),
-        caption: "Share of results with less.".to_owned(),
+        description: format!(
+            "The share of results with lower values, from 0 to 100 %. {}.",
+            medians.join("; ")
+        ),
+        caption: "Share of results with lower values.".to_owned(),
     };
     Ok(Some(Part { heading, chart: chart::draw(texts, unit, &curves, None), rows }))
 }

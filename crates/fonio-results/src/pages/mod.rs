@@ -1,4 +1,4 @@
-//! The pages: HTML made on the server, without script. Templates escape every text.
+//! The pages: HTML rendered on the server, without scripts. Templates escape all texts.
 
 mod chart;
 mod compare;
@@ -43,10 +43,10 @@ async fn style() -> Response {
     (headers, include_str!("../../templates/style.css")).into_response()
 }
 
-/// A page, or a page with a problem.
+/// A page, or an error page.
 type Page = Result<Response, Wrong>;
 
-/// A problem that is answered with a page.
+/// A problem that is reported as a page.
 struct Wrong(Problem);
 
 impl<T: Into<Problem>> From<T> for Wrong {
@@ -85,7 +85,7 @@ fn html(page: &impl Template) -> Response {
     Html(page.render().expect("a template writes into memory")).into_response()
 }
 
-/// The answer for an address without a page.
+/// The response for an unknown address.
 pub async fn no_page() -> Response {
     Wrong(Problem::unknown("no page has this address")).into_response()
 }
@@ -94,7 +94,7 @@ pub async fn no_page() -> Response {
 #[template(path = "home.html")]
 struct Home {
     measured: String,
-    /// The number of generated results, if there are some.
+    /// The number of generated results, if there are any.
     generated: Option<String>,
     keys: Vec<StoredKey>,
     server: String,
@@ -112,14 +112,15 @@ async fn home(State(service): State<Service>, uri: axum::http::Uri) -> Page {
     Ok(html(&Home { measured, generated, keys, server }))
 }
 
-/// A choice of a form.
+/// An option of a form field.
 struct Choice {
     value: String,
     label: String,
     chosen: bool,
 }
 
-/// Returns the comparison key of this name; without a name, the first of `keys`, which has the most results.
+/// Returns the comparison key with this name. If no name is given, returns the first of `keys`, which has the
+/// most results.
 fn chosen_key(
     connection: &mut dyn Connection,
     keys: &[StoredKey],
@@ -131,7 +132,7 @@ fn chosen_key(
     }
 }
 
-/// The choices of comparison keys.
+/// The form options for comparison keys.
 fn key_choices(keys: &[StoredKey], chosen: &str) -> Vec<Choice> {
     let mut choices: Vec<Choice> = keys
         .iter()
@@ -147,7 +148,7 @@ fn key_choices(keys: &[StoredKey], chosen: &str) -> Vec<Choice> {
     choices
 }
 
-/// A number of things, with a thin space before each three digits.
+/// Formats a count with thin spaces between groups of three digits.
 fn count(number: i64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -165,7 +166,6 @@ fn short(id: &str) -> String {
     id.chars().take(8).collect()
 }
 
-/// A row of a table of quantiles.
 struct QuantileRow {
     share: String,
     value: String,
@@ -187,7 +187,7 @@ fn interval(quantile: &Quantile, unit: Unit) -> String {
     }
 }
 
-/// The day of a time in seconds since 1970: `2026-11-24`.
+/// The date of a time in seconds since 1970: `2026-11-24`.
 fn day(unix_s: i64) -> String {
     let time = jiff::Timestamp::from_second(unix_s).expect("the service's clock gave the time");
     time.strftime("%F").to_string()

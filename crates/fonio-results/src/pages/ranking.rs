@@ -15,7 +15,6 @@ use crate::service::Service;
 use crate::store::read::{self, Of, Place};
 use crate::store::summary::Summary;
 
-/// A row of a ranking, for templates.
 pub(super) struct Row {
     pub(super) rank: i64,
     pub(super) value: String,
@@ -27,7 +26,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// The row of a place.
+    /// Creates the row of a ranked result.
     pub(super) fn of(place: Place, figure: &Ranked) -> Row {
         Row {
             rank: place.rank,
@@ -59,7 +58,7 @@ struct RankingPage {
     next: Option<String>,
 }
 
-/// `GET /ranking`. Without a key, the one with the most results.
+/// `GET /ranking`. The default key is the one with the most results.
 pub(super) async fn show(State(service): State<Service>, uri: Uri) -> Page {
     let parameters = Parameters::of(&uri, &["key", "figure", "page", "by"])?;
     let at = figure(parameters.get("figure").unwrap_or(figures::FIRST))?;
@@ -105,7 +104,7 @@ pub(super) async fn show(State(service): State<Service>, uri: Uri) -> Page {
 fn verdict(figure: &Ranked, key: &str, summary: &Summary) -> String {
     match summary.quantile(0.5) {
         Some(median) => format!(
-            "Half of the {} results with the key {key} have less than {} (95 % interval: {}).",
+            "Half of the {} results with the key {key} are below {} (95 % interval: {}).",
             count(summary.count()),
             figure.unit.format(median.value),
             super::interval(&median, figure.unit)
@@ -114,7 +113,7 @@ fn verdict(figure: &Ranked, key: &str, summary: &Summary) -> String {
     }
 }
 
-/// The chart of a distribution, with a mark at a value.
+/// The chart of a distribution, with a marked value.
 pub(super) fn distribution(figure: &Ranked, summary: &Summary, mark: Option<f64>) -> Chart {
     let (low, high) = (summary.quantile(0.05), summary.quantile(0.95));
     let spread = match (low, high) {
@@ -132,11 +131,11 @@ pub(super) fn distribution(figure: &Ranked, summary: &Summary, mark: Option<f64>
         id: "ecdf",
         title: format!("Distribution of {}", figure.label),
         description: format!(
-            "The share of results with less, from 0 to 100 %: {spread}.{}",
+            "The share of results with lower values, from 0 to 100 %: {spread}.{}",
             marked.clone().unwrap_or_default()
         ),
         caption: format!(
-            "Share of {} results with less. The band contains the distribution of all such devices with 95 %.{}",
+            "Share of {} results with lower values. With 95 % confidence, the band contains the distribution of all such devices.{}",
             count(summary.count()),
             marked.unwrap_or_default()
         ),

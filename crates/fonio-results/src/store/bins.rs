@@ -1,24 +1,24 @@
 //! Scores and their bins.
 //!
-//! A score orders the values of a figure from best to worst: it is the value if less is better, and its
-//! negation if more is better. A bin holds the values that share a float's exponent and its first 8 bits of
-//! mantissa: its width is at most 0.4 % of the value. Bins are numbered in the order of scores. No logarithm
-//! is needed, so bins are equal on all machines.
+//! A score orders the values of a figure from best to worst. If higher values are better, it is the negated
+//! value; otherwise the value itself. Values with equal exponent and equal first 8 bits of the mantissa share
+//! a bin. The width of a bin is at most 0.4 % of the value. Bins are numbered in the order of scores. No
+//! logarithm is needed, so all machines compute the same bins.
 
 use fonio_core::Better;
 
-/// The bits of a float's mantissa that do not decide its bin: 52 - 8.
+/// The number of mantissa bits that are ignored for the bin: 52 - 8.
 const SHIFT: u32 = 44;
 
-/// How values of a figure with a direction are scored.
+/// Scoring of a figure's values by its direction.
 pub trait Scored {
-    /// The score of a value, which is finite and not negative.
+    /// The score of a value. The value must be finite and not negative.
     fn score(self, value: f64) -> f64;
-    /// The value of a score.
+    /// The value that has this score.
     fn value(self, score: f64) -> f64;
     /// The bin of a value.
     fn bin(self, value: f64) -> i64;
-    /// The values of a bin: the smallest one, and the first one above the bin.
+    /// The smallest value of a bin, and the smallest value above the bin.
     fn edges(self, bin: i64) -> (f64, f64);
     /// The best and the worst score in a bin, both inclusive.
     fn scores(self, bin: i64) -> (f64, f64);
@@ -28,7 +28,7 @@ impl Scored for Better {
     fn score(self, value: f64) -> f64 {
         assert!(value.is_finite() && value >= 0.0, "{value} is not a value of a figure");
         match self {
-            // Zero has no sign, because databases and bins would treat -0.0 differently.
+            // Removes the sign of zero, because databases and bins would treat -0.0 differently.
             Better::Higher if value > 0.0 => -value,
             _ => value + 0.0,
         }

@@ -1,4 +1,4 @@
-//! The state of the thread that writes, its transactions, and the statements that add to the tables.
+//! The writer thread's state and transactions, and the statements that insert into the tables.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,7 +9,7 @@ use crate::database::{Bulk, Column, Connection, DatabaseError};
 use crate::entry::{DeviceRevision, Entry, Key};
 use crate::{figures, token};
 
-/// Known keys and devices beyond this number are forgotten, and read from the database again.
+/// Maximum number of cached keys and devices; a full cache is emptied and read from the database again.
 const KNOWN_MAX: usize = 10_000;
 
 /// A stored result.
@@ -17,14 +17,14 @@ const KNOWN_MAX: usize = 10_000;
 pub struct Stored {
     /// The public id.
     pub id: String,
-    /// The secret with which the result can be deleted.
+    /// The secret token that deletes the result.
     pub delete_token: String,
 }
 
-/// Changes of bins by a transaction.
+/// Changes to bins within a transaction.
 pub(super) type Changes = BTreeMap<(Scope, i64), i64>;
 
-/// The state of the thread that writes, and its transactions.
+/// The writer thread's state and transactions.
 pub struct Book {
     pub(super) summaries: Summaries,
     figure_ids: Vec<i64>,
@@ -60,7 +60,7 @@ pub(super) const ADD_TO_BINS: Bulk = Bulk {
                ON CONFLICT (scope, key_id, figure_id, bin) DO UPDATE SET results = bins.results + excluded.results",
 };
 
-/// A device keeps its best result, and of equal ones the first.
+/// Keeps the best result of each device; among equal results, the first one.
 pub(super) const ADD_BEST: Bulk = Bulk {
     sqlite: "INSERT INTO best (key_id, figure_id, device_id, score, seq) VALUES ($1, $2, $3, $4, $5) \
              ON CONFLICT (key_id, figure_id, device_id) DO UPDATE SET score = excluded.score, seq = excluded.seq \
@@ -84,7 +84,7 @@ const COUNT_DEVICES: Bulk = Bulk {
 };
 
 impl Book {
-    /// Reads what the thread must know.
+    /// Reads the state of the writer thread from the database.
     pub fn open(connection: &mut dyn Connection, summaries: Summaries) -> Result<Book, DatabaseError> {
         for figure in figures::ranked() {
             connection.query(
@@ -103,7 +103,6 @@ impl Book {
         })
     }
 
-    /// The database's number of a ranked figure.
     pub(super) fn figure_id(&self, figure: usize) -> i64 {
         self.figure_ids[figure]
     }
@@ -120,7 +119,7 @@ impl Book {
         match &outcome {
             Ok(_) => self.next_seq += i64::try_from(entries.len()).expect("a batch is small"),
             Err(_) => {
-                // They may have been created in the transaction that is gone.
+                // Cached ids may have been created in the failed transaction.
                 self.keys.clear();
                 self.devices.clear();
             }
@@ -128,7 +127,7 @@ impl Book {
         outcome
     }
 
-    /// Runs a transaction, and brings the summaries in memory up to date when it is committed.
+    /// Runs a transaction, and updates the summaries in memory after the commit.
     pub(super) fn transact<T>(
         &mut self,
         connection: &mut dyn Connection,
@@ -192,7 +191,7 @@ impl Book {
         Ok((stored, changes))
     }
 
-    /// Adds the received entries to ranks, bins, best results and counts.
+    /// Adds the entries that are not hidden to ranks, bins, best results and counts.
     fn rank(
         &mut self,
         connection: &mut dyn Connection,
@@ -223,7 +222,7 @@ impl Book {
                 }
             }
         }
-        // Neighbours in the table are written one after the other.
+        // Writes rows in table order, so neighbours are written one after the other.
         ranks.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2)).then(a.3.cmp(&b.3)));
         connection.bulk(
             ADD_RANKS,
@@ -250,7 +249,7 @@ impl Book {
         Ok(changes)
     }
 
-    /// The numbers of an entry's key and device, which are created if they are new.
+    /// Returns the ids of an entry's key and device, creating them if they are new.
     pub(super) fn ids(
         &mut self,
         connection: &mut dyn Connection,
@@ -332,7 +331,6 @@ pub(super) fn add_to_bins(connection: &mut dyn Connection, changes: &Changes) ->
     )
 }
 
-/// Changes the counts of keys and devices.
 pub(super) fn count(
     connection: &mut dyn Connection,
     of_key: &BTreeMap<i64, i64>,

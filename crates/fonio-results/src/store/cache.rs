@@ -1,19 +1,19 @@
-//! Summaries in memory. The first query reads a summary from the database; then the writer keeps it up to
-//! date: this process is the only one that writes.
+//! Summaries in memory. The first query reads a summary from the database; then the writer thread keeps it up
+//! to date, because no other process writes.
 //!
-//! A summary must not miss a commit, and must not count one twice. The writer marks the time around its commit as odd
-//! generations. A summary that was read while the generation was odd, or that the generation has left behind, is used once and
-//! not kept.
+//! A summary must not miss a commit, and must not count one twice. So the writer makes the generation odd
+//! during a commit and even afterwards. A summary is used once and not kept if its generation was odd or has
+//! changed since.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::summary::Summary;
 
-/// The distribution of a figure among results with one comparison key: of all devices, or of one.
+/// The scope of a distribution: a figure of the results with one comparison key, of all devices or of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scope {
-    /// 0: all devices, else the device.
+    /// 0: all devices; otherwise the device's id.
     pub device_id: i64,
     /// The comparison key.
     pub key_id: i64,
@@ -21,7 +21,8 @@ pub struct Scope {
     pub figure_id: i64,
 }
 
-/// Summaries beyond this number are forgotten. One has at most some thousand bins of 16 bytes, so all have at most 200 MB.
+/// Maximum number of summaries; a full cache is emptied. A summary has at most a few thousand bins of 16
+/// bytes, so all summaries have at most 200 MB.
 const SUMMARIES_MAX: usize = 4096;
 
 #[derive(Debug, Default)]
@@ -40,17 +41,17 @@ impl Summaries {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The summary, if it is known.
+    /// The summary, if it is in memory.
     pub fn get(&self, scope: Scope) -> Option<Arc<Summary>> {
         self.inside().summaries.get(&scope).cloned()
     }
 
-    /// The generation before a summary is read from the database.
+    /// The current generation; called before a summary is read from the database.
     pub fn generation(&self) -> u64 {
         self.inside().generation
     }
 
-    /// Keeps a summary that was read since `generation`, if no commit came between.
+    /// Keeps a summary that was read at `generation`, unless there was a commit since.
     pub fn keep(&self, scope: Scope, summary: Arc<Summary>, generation: u64) {
         let mut inside = self.inside();
         if inside.generation == generation && generation.is_multiple_of(2) {
@@ -64,11 +65,11 @@ impl Summaries {
     /// Marks the beginning of a commit.
     pub(super) fn begin(&self) {
         let mut inside = self.inside();
-        assert!(inside.generation.is_multiple_of(2), "one thread commits");
+        assert!(inside.generation.is_multiple_of(2), "only one thread commits");
         inside.generation += 1;
     }
 
-    /// Marks the end of a commit, and applies its changes: how many results were added to bins.
+    /// Marks the end of a commit, and adds its changes to the bins.
     pub(super) fn end<'a>(&self, changes: impl IntoIterator<Item = (&'a Scope, i64, i64)>) {
         let mut inside = self.inside();
         inside.generation += 1;
@@ -96,7 +97,7 @@ mod tests {
         let summaries = Summaries::default();
         let before = summaries.generation();
         summaries.begin();
-        // Read before the commit, offered during it and after it; and read during it.
+        // Summaries read before the commit and offered during or after it, and a summary read during it.
         summaries.keep(SCOPE, of(1), before);
         let during = summaries.generation();
         summaries.keep(SCOPE, of(1), during);

@@ -1,4 +1,4 @@
-//! The results in the database: one thread writes ([`mod@write`]), several read ([`read`]).
+//! The results in the database: one thread writes ([`mod@write`]), several threads read ([`read`]).
 
 pub mod bins;
 pub mod book;

@@ -1,40 +1,40 @@
-//! Intervals for quantiles by order statistics, and for shares by Wilson.
+//! Confidence intervals: of quantiles by order statistics, and of shares by Wilson's method.
 
 /// The normal distribution's 97.5 % quantile.
 const Z: f64 = 1.959_963_984_540_054;
 
-/// Up to this count, intervals are exact; above, the binomial distribution is approximated by the normal one.
+/// Up to this count, intervals are exact. Above it, the normal distribution approximates the binomial one.
 const EXACT_MAX: u64 = 200;
 
-/// The rank, from 1, of the value that is the quantile of `share`: the smallest rank with at least this share.
+/// Returns the rank (from 1) of the `share` quantile: the smallest rank that covers at least this share.
 pub fn nearest_rank(count: u64, share: f64) -> u64 {
-    // A product such as 0.05 * 20 may come out slightly above 1.
+    // Due to rounding, a product such as 0.05 * 20 can be slightly above 1.
     ((count as f64 * share - 1e-9).ceil() as u64).clamp(1, count.max(1))
 }
 
-/// The ranks, from 1, between which the quantile of `share` lies with a probability of at least 95 %, whatever the
-/// distribution; `None` if even the smallest and the largest value are not far enough apart.
+/// Returns two ranks (from 1) that enclose the `share` quantile with a probability of at least 95 %, for any
+/// distribution. `None` if there are too few values for this.
 pub fn interval(count: u64, share: f64) -> Option<(u64, u64)> {
     if count <= EXACT_MAX {
         return exact(count, share);
     }
     let (n, middle) = (count as f64, count as f64 * share);
     let half = Z * (n * share * (1.0 - share)).sqrt();
-    // Half a rank for continuity, and then outwards to full ranks.
+    // Adds half a rank as continuity correction, then rounds outwards to full ranks.
     let low = (middle - half - 0.5).floor();
     let high = (middle + half + 0.5).ceil() + 1.0;
     (low >= 1.0 && high <= n).then_some((low as u64, high as u64))
 }
 
-/// The quantile lies between the values of ranks `low` and `high` if at least `low` and fewer than `high` values are below
-/// it. That number is binomial.
+/// The quantile lies between ranks `low` and `high` if at least `low` and fewer than `high` values are below
+/// it. The number of values below is binomial.
 fn exact(count: u64, share: f64) -> Option<(u64, u64)> {
     let n = i32::try_from(count).ok()?;
     let mut term = (1.0 - share).powi(n);
     let mut below = 0.0;
     let (mut low, mut high) = (None, None);
     for k in 0..=n {
-        // `below` is the probability of fewer than k values.
+        // `below` is the probability that fewer than k values are below the quantile.
         if below <= 0.025 {
             low = Some(k);
         }
@@ -50,7 +50,7 @@ fn exact(count: u64, share: f64) -> Option<(u64, u64)> {
     }
 }
 
-/// Wilson's 95 % interval for a share of which `hits` of `count` were observed; `count` is not 0.
+/// Wilson's 95 % interval of a share, if `hits` of `count` were observed; `count` must not be 0.
 pub fn wilson(hits: u64, count: u64) -> (f64, f64) {
     assert!(count > 0 && hits <= count, "{hits} of {count}");
     let (n, share) = (count as f64, hits as f64 / count as f64);
@@ -66,7 +66,8 @@ mod tests {
 
     #[test]
     fn ranks_are_those_of_published_tables() {
-        // Medians: Conover, Practical Nonparametric Statistics; the 95 % interval of 10 values is from the 2nd to the 9th.
+        // Medians (Conover, Practical Nonparametric Statistics): for 10 values, the 95 % interval is from the
+        // 2nd to the 9th.
         for (count, expected) in
             [(5, None), (6, Some((1, 6))), (10, Some((2, 9))), (20, Some((6, 15))), (100, Some((40, 61)))]
         {
@@ -85,7 +86,7 @@ mod tests {
 
     #[test]
     fn intervals_contain_the_quantile_as_often_as_they_say() {
-        // Uniform values, so that the quantile is the share itself; 2000 draws from a fixed sequence.
+        // Values are uniform, so the quantile equals the share; 2000 draws from a fixed sequence.
         let mut state = 1u64;
         let mut uniform = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -106,7 +107,7 @@ mod tests {
 
     #[test]
     fn wilson_is_the_textbooks() {
-        // Newcombe 1998, table 1: 81 of 263 is 0.2553 to 0.3662; 0 of 20 is 0 to 0.1611.
+        // Newcombe 1998, table 1: 81 of 263 gives 0.2553 to 0.3662; 0 of 20 gives 0 to 0.1611.
         let (low, high) = wilson(81, 263);
         assert!((low - 0.2553).abs() < 1e-4 && (high - 0.3662).abs() < 1e-4, "{low} {high}");
         let (low, high) = wilson(0, 20);

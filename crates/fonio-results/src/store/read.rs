@@ -1,5 +1,5 @@
-//! Questions to the database. Each reads a number of rows that does not grow with the number of results, except that the rank
-//! of a value is counted inside its bin.
+//! Database queries. The number of rows that a query reads is independent of the number of results. The only
+//! exception: the rank of a value is counted within its bin.
 
 use std::ops::Deref;
 
@@ -12,7 +12,7 @@ use crate::database::{Connection, DatabaseError, Row, Value};
 use crate::entry::{DeviceRevision, Key, UNKNOWN_MAKER};
 use crate::figures;
 
-/// A comparison key, as stored.
+/// A comparison key in the database.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredKey {
     /// The number.
@@ -31,7 +31,7 @@ impl Deref for StoredKey {
     }
 }
 
-/// A device, as stored.
+/// A device in the database.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredDevice {
     /// The number.
@@ -51,7 +51,7 @@ impl Deref for StoredDevice {
 }
 
 impl StoredDevice {
-    /// The name for people, without the revision.
+    /// The display name, without the revision.
     pub fn name(&self) -> String {
         match self.maker.as_str() {
             UNKNOWN_MAKER => format!("{} ({})", self.model, self.kind),
@@ -60,14 +60,14 @@ impl StoredDevice {
     }
 }
 
-/// A result, as stored.
+/// A result in the database.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stored {
     /// The order of arrival.
     pub seq: i64,
     /// The public id.
     pub id: String,
-    /// When it was received, in seconds since 1970.
+    /// The time of receipt, in seconds since 1970.
     pub received_at: i64,
     /// Why it is hidden.
     pub hidden_reason: Option<String>,
@@ -86,7 +86,7 @@ pub struct Place {
     pub rank: i64,
     /// The value.
     pub value: f64,
-    /// The order of arrival, which orders equal values.
+    /// The order of arrival; it orders equal values.
     pub seq: i64,
     /// The result's id.
     pub id: String,
@@ -94,16 +94,16 @@ pub struct Place {
     pub device: StoredDevice,
 }
 
-/// A part of a ranking.
+/// A page of a ranking.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {
     /// The rows.
     pub places: Vec<Place>,
-    /// The beginning of the next page, if there is one.
+    /// The position of the next page, if there is one.
     pub next: Option<Position>,
 }
 
-/// A position in a ranking: behind the row with this score and order of arrival.
+/// A position in a ranking: after the row with this score and order of arrival.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Position {
     /// The score.
@@ -121,7 +121,7 @@ pub enum Of {
     Devices,
 }
 
-/// Reads the database's numbers of the ranked figures, in their order.
+/// Reads the ids of the ranked figures in their order.
 pub(crate) fn figure_ids(connection: &mut dyn Connection) -> Result<Vec<i64>, DatabaseError> {
     let rows = connection.query("SELECT name, figure_id FROM figures", &[])?;
     let id = |figure: &figures::Ranked| {
@@ -143,7 +143,7 @@ fn key(row: &Row) -> StoredKey {
     StoredKey { key_id: row.int(0), of, results: row.int(6) }
 }
 
-/// The keys with the most results, at most `limit`.
+/// At most `limit` keys, those with the most results first.
 pub fn keys(connection: &mut dyn Connection, limit: i64) -> Result<Vec<StoredKey>, DatabaseError> {
     let rows = connection.query(
         "SELECT key_id, name, test_version, file_system, mode, size_class, results FROM keys \
@@ -162,7 +162,7 @@ pub fn key_by_name(connection: &mut dyn Connection, name: &str) -> Result<Option
     Ok(rows.first().map(key))
 }
 
-/// The key with a number, which exists.
+/// The key with an id. The id must exist.
 pub fn key_by_id(connection: &mut dyn Connection, key_id: i64) -> Result<StoredKey, DatabaseError> {
     let rows = connection.query(
         "SELECT key_id, name, test_version, file_system, mode, size_class, results FROM keys WHERE key_id = $1",
@@ -171,7 +171,7 @@ pub fn key_by_id(connection: &mut dyn Connection, key_id: i64) -> Result<StoredK
     Ok(key(&rows[0]))
 }
 
-/// A device in columns from `at` on.
+/// Reads a device from the columns from `at` on.
 fn device(row: &Row, at: usize) -> StoredDevice {
     let text = |column: usize| row.text(at + column).to_owned();
     let of = DeviceRevision {
@@ -185,7 +185,7 @@ fn device(row: &Row, at: usize) -> StoredDevice {
     StoredDevice { device_id: row.int(at), of, results: row.int(at + 7) }
 }
 
-/// The device with a number, which exists.
+/// The device with an id. The id must exist.
 pub fn device_by_id(connection: &mut dyn Connection, device_id: i64) -> Result<StoredDevice, DatabaseError> {
     let rows = connection.query(
         "SELECT device_id, slug, revision_slug, kind, maker, model, revision, results FROM devices \
@@ -205,7 +205,7 @@ pub fn revisions(connection: &mut dyn Connection, slug: &str) -> Result<Vec<Stor
     Ok(rows.iter().map(|row| device(row, 0)).collect())
 }
 
-/// Devices in the order of their names, behind a position.
+/// Devices in the order of their names, after a position.
 pub fn devices(
     connection: &mut dyn Connection,
     behind: (&str, &str),
@@ -219,13 +219,13 @@ pub fn devices(
     Ok(rows.iter().map(|row| device(row, 0)).collect())
 }
 
-/// The keys under which a device has received results, at most `limit`.
+/// At most `limit` comparison keys with received results of a device.
 pub fn keys_of_device(
     connection: &mut dyn Connection,
     device_id: i64,
     limit: i64,
 ) -> Result<Vec<StoredKey>, DatabaseError> {
-    // The best results of a device have one row for each key and figure. The number of keys is small.
+    // The table has one row per device, key and figure. The number of keys is small.
     let rows = connection.query(
         "SELECT k.key_id, k.name, k.test_version, k.file_system, k.mode, k.size_class, k.results FROM keys k \
          WHERE EXISTS (SELECT 1 FROM bins b WHERE b.scope = $1 AND b.key_id = k.key_id) \
@@ -235,7 +235,7 @@ pub fn keys_of_device(
     Ok(rows.iter().map(key).collect())
 }
 
-/// The latest results of a device, with their state.
+/// The latest results of a device, including hidden ones.
 pub fn latest_of_device(
     connection: &mut dyn Connection,
     device_id: i64,
@@ -271,7 +271,7 @@ fn stored(row: &Row) -> Stored {
     }
 }
 
-/// Received results in the order of arrival, behind `seq`: a piece of a dump.
+/// A batch for a dump: received results in the order of arrival, after `seq`.
 pub fn received(connection: &mut dyn Connection, seq: i64, limit: i64) -> Result<Vec<Stored>, DatabaseError> {
     let rows = connection.query(
         "SELECT r.seq, r.id, r.received_at, r.hidden_reason, r.key_id, r.device_id, d.document \
@@ -303,7 +303,7 @@ pub fn summary(
     Ok(summary)
 }
 
-/// The number of results that are better than a value: those of better bins, and those of its own bin.
+/// The number of results better than a value: all results in better bins, and the better ones in its own bin.
 pub fn better_than(
     connection: &mut dyn Connection,
     summary: &Summary,
@@ -320,7 +320,7 @@ pub fn better_than(
     Ok(summary.better_than(bin) + rows[0].int(0))
 }
 
-/// A page of a ranking with `limit` rows, behind a position.
+/// A page of a ranking with `limit` rows, after a position.
 pub fn ranking(
     connection: &mut dyn Connection,
     summary: &Summary,
@@ -361,7 +361,7 @@ pub fn ranking(
         Some(row) if behind.is_some() => Some(before(connection, summary, scope, of, row)?),
         _ => None,
     };
-    // How many rows precede the page, and how many of them are better than its first row.
+    // The number of rows before the page, and how many of them are better than its first row.
     let (preceding, better_rows) = before.unwrap_or((0, 0));
     let mut places: Vec<Place> = Vec::new();
     for (row, at) in shown.iter().zip(0..) {
@@ -389,7 +389,7 @@ pub fn ranking(
     Ok(Page { places, next })
 }
 
-/// The numbers of rows before a row of a ranking, and of those among them that are better.
+/// Returns the number of rows ranked before `row`, and how many of them are better.
 fn before(
     connection: &mut dyn Connection,
     summary: &Summary,

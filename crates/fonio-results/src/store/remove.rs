@@ -1,4 +1,4 @@
-//! Deletes a result from every table. With the commit, it is gone from pages, API and dumps.
+//! Deletes a result from every table. After the commit, pages, API and dumps no longer contain it.
 
 use std::collections::BTreeMap;
 
@@ -10,22 +10,22 @@ use super::cache::Scope;
 use crate::database::{Column, Connection, DatabaseError};
 use crate::{compression, entry, figures, token};
 
-/// The end of an attempt to delete a result.
+/// The outcome of an attempt to delete a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
     /// It is deleted.
     Deleted,
-    /// The token is not that of the result.
+    /// The token does not belong to the result.
     WrongToken,
-    /// No result has this name.
+    /// No result has this id.
     Unknown,
 }
 
-/// Deletes a result if the token is its own.
+/// Deletes a result if the token belongs to it.
 ///
 /// # Errors
 ///
-/// As the database; then nothing is deleted.
+/// If the database fails; then nothing is deleted.
 pub(super) fn delete(
     book: &mut Book,
     connection: &mut dyn Connection,
@@ -71,14 +71,12 @@ fn delete_in_transaction(
     Ok((Deletion::Deleted, changes))
 }
 
-/// The ranked figures of a stored document.
 fn values(document: &[u8]) -> Vec<(usize, f64)> {
     let json = compression::decompress(document, JSON_BYTES_MAX).expect("the service stored the document");
     let document: Document = serde_json::from_slice(&json).expect("the service stored the document");
     entry::ranked_figures(&document)
 }
 
-/// A result that is being deleted.
 struct Gone<'a> {
     book: &'a Book,
     connection: &'a mut dyn Connection,
@@ -90,7 +88,7 @@ struct Gone<'a> {
 type Outcome<T> = Result<T, DatabaseError>;
 
 impl Gone<'_> {
-    /// Removes the row in the ranking, and returns what the bins lose.
+    /// Removes the row from the ranking, and returns the changes to the bins.
     fn unrank(&mut self, figure: usize, value: f64) -> Outcome<Changes> {
         let better = figures::ranked()[figure].better;
         let (key_id, figure_id) = (self.key_id, self.book.figure_id(figure));
@@ -103,7 +101,7 @@ impl Gone<'_> {
         Ok([0, self.device_id].into_iter().map(change).collect())
     }
 
-    /// Removes the bins of the value if they have become empty.
+    /// Removes the value's bins if they are empty now.
     fn empty_bins(&mut self, figure: usize, value: f64) -> Outcome<()> {
         let (bin, figure_id) = (figures::ranked()[figure].better.bin(value), self.book.figure_id(figure));
         for scope in [0, self.device_id] {
@@ -115,8 +113,8 @@ impl Gone<'_> {
         Ok(())
     }
 
-    /// If this was the best result of its device, the next one takes its place. It is in the device's first bin, so only the
-    /// ranking's rows of that bin are read.
+    /// If this was the best result of its device, stores the next one as the best. It is in the device's
+    /// first bin, so only this bin's rows of the ranking are read.
     fn elect(&mut self, figure: usize) -> Outcome<()> {
         let figure_id = self.book.figure_id(figure);
         let gone = self.connection.query(

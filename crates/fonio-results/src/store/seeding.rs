@@ -1,6 +1,6 @@
-//! Fills an empty database with many entries, for benchmarks. Rows of the large tables are written in their order, which is
-//! many times faster than submissions. `examples/load/seed.rs` uses it, and compares the tables with those of
-//! submissions.
+//! Fills an empty database with many entries, for benchmarks. It writes the rows of the large tables in table
+//! order, which is many times faster than submissions. `examples/load/seed.rs` checks that submissions create
+//! the same tables.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use crate::database::{Column, Connection, DatabaseError};
 use crate::entry::Entry;
 use crate::{figures, token};
 
-/// When the entries were received.
+/// The time at which the seeded results were received, in seconds since 1970.
 pub const RECEIVED_AT: i64 = 1_790_000_000;
 
-/// Queries of every table without its random columns: ids and hashes of tokens.
+/// A query for each table, without its random columns (ids and token hashes).
 pub const TABLES: [&str; 8] = [
     "SELECT key_id, name, test_version, file_system, mode, size_class, results FROM keys ORDER BY key_id",
     "SELECT device_id, slug, revision_slug, kind, maker, model, revision, results FROM devices ORDER BY device_id",
@@ -26,10 +26,10 @@ pub const TABLES: [&str; 8] = [
     "SELECT key_id, figure_id, device_id, score, seq FROM best ORDER BY key_id, figure_id, device_id",
 ];
 
-/// Rows of a statement, so that arrays stay small.
+/// Maximum number of rows per statement, to keep arrays small.
 const ROWS: usize = 100_000;
 
-/// A rank in memory: 16 bytes for each figure of each result.
+/// A rank in memory; it needs 16 bytes for each figure of each result.
 #[derive(Clone, Copy)]
 struct Rank {
     score: f64,
@@ -37,7 +37,7 @@ struct Rank {
     device_id: u32,
 }
 
-/// A database that is being filled, in one transaction.
+/// Fills a database in one transaction.
 pub struct Seed {
     book: Book,
     seq: i64,
@@ -53,12 +53,12 @@ impl Seed {
     pub fn begin(connection: &mut dyn Connection, summaries: Summaries) -> Result<Seed, DatabaseError> {
         let book = Book::open(connection, summaries)?;
         let found = connection.query("SELECT COUNT(*) FROM results", &[])?;
-        assert_eq!(found[0].int(0), 0, "only an empty database is seeded");
+        assert_eq!(found[0].int(0), 0, "only an empty database can be seeded");
         connection.begin()?;
         Ok(Seed { book, seq: 0, ranks: BTreeMap::new() })
     }
 
-    /// Adds entries, which are not hidden.
+    /// Adds entries. None may be hidden.
     pub fn add(&mut self, connection: &mut dyn Connection, entries: Vec<Entry>) -> Result<(), DatabaseError> {
         let (mut keys, mut devices) = (Vec::new(), Vec::new());
         for entry in &entries {

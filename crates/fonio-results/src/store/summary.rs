@@ -1,5 +1,5 @@
-//! The distribution of a figure, from bins that the database keeps up to date: quantiles with intervals, shares, and points of
-//! the distribution function. Counts are exact; a quantile has the precision of its bin, 0.4 %.
+//! The distribution of a figure, computed from the bins in the database: quantiles with intervals, shares,
+//! and points of the distribution function. Counts are exact; a quantile has the precision of its bin, 0.4 %.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -9,14 +9,14 @@ use fonio_core::Better;
 use super::bins::Scored;
 use super::order;
 
-/// The shares for which pages show quantiles.
+/// The shares of the quantiles on pages.
 pub const SHARES: [f64; 5] = [0.05, 0.25, 0.5, 0.75, 0.95];
 
-/// A distribution, in the order from best to worst.
+/// A distribution, ordered from best to worst.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     better: Better,
-    /// Bin and count, in the order of bins, without empty bins.
+    /// Bins and their counts, in the order of bins, without empty bins.
     bins: Vec<(i64, i64)>,
     count: i64,
 }
@@ -28,8 +28,7 @@ pub struct Quantile {
     pub share: f64,
     /// The value, to 0.4 %.
     pub value: f64,
-    /// The lower end of the interval that contains the quantile of all such devices with a probability of at least 95 %;
-    /// absent where there are too few results.
+    /// The lower end of the 95 % confidence interval of the quantile; absent if there are too few results.
     pub low: Option<f64>,
     /// The upper end.
     pub high: Option<f64>,
@@ -40,12 +39,12 @@ pub struct Quantile {
 pub struct Point {
     /// A value.
     pub value: f64,
-    /// The share of results with a smaller value.
+    /// The share of results with a lower value.
     pub share: f64,
 }
 
 impl Summary {
-    /// Makes a distribution of bins in their order.
+    /// Creates a distribution from bins in their order.
     pub fn new(better: Better, bins: Vec<(i64, i64)>) -> Summary {
         assert!(bins.windows(2).all(|pair| pair[0].0 < pair[1].0), "bins are in order");
         let count = bins.iter().map(|(_, count)| count).sum();
@@ -62,7 +61,7 @@ impl Summary {
         self.count
     }
 
-    /// Adds to a bin; a negative number takes away.
+    /// Adds a number of results to a bin, or subtracts them if it is negative.
     pub fn add(&mut self, bin: i64, results: i64) {
         self.count += results;
         match self.bins.binary_search_by_key(&bin, |(bin, _)| *bin) {
@@ -76,17 +75,17 @@ impl Summary {
         }
     }
 
-    /// Returns how many results lie in bins that are better than `bin`.
+    /// Returns the number of results in bins better than `bin`.
     pub fn better_than(&self, bin: i64) -> i64 {
         self.bins.iter().take_while(|(at, _)| *at < bin).map(|(_, count)| count).sum()
     }
 
-    /// The quantiles of [`SHARES`]; none without results.
+    /// The quantiles of [`SHARES`]; empty if there are no results.
     pub fn quantiles(&self) -> Vec<Quantile> {
         SHARES.iter().filter_map(|share| self.quantile(*share)).collect()
     }
 
-    /// The quantile of a share between 0.05 and 0.95; `None` without results.
+    /// The quantile of a share between 0.05 and 0.95; `None` if there are no results.
     pub fn quantile(&self, share: f64) -> Option<Quantile> {
         let count = u64::try_from(self.count).ok().filter(|count| *count > 0)?;
         let ranks = order::interval(count, share);
@@ -99,7 +98,7 @@ impl Summary {
         })
     }
 
-    /// The value of the result with a rank by value, from 1: the middle of its bin.
+    /// The value at a rank (from 1, by value): the middle of its bin.
     fn nth_smallest(&self, rank: u64) -> f64 {
         let rank = i64::try_from(rank).expect("a rank is a count");
         let mut seen = 0;
@@ -121,7 +120,7 @@ impl Summary {
         }
     }
 
-    /// Returns at most `points` points of the distribution function, without those that add nothing.
+    /// Returns at most `points` points of the distribution function, without redundant points.
     pub fn points(&self, points: usize) -> Vec<Point> {
         let total = self.count as f64;
         let mut all = Vec::new();
@@ -129,7 +128,7 @@ impl Summary {
         let mut above_last = None;
         for (bin, results) in self.by_value() {
             let (low, above) = self.better.edges(bin);
-            // A gap before the bin: the function is flat there.
+            // There is a gap before the bin, where the function is flat.
             if above_last != Some(low) {
                 all.push(Point { value: low, share: seen as f64 / total });
             }
@@ -140,7 +139,7 @@ impl Summary {
         if all.len() <= points {
             return all;
         }
-        // Steps of equal share, and both ends.
+        // Keeps both ends, and points between them at steps of equal share.
         let mut kept = vec![all[0]];
         for point in &all[1..all.len() - 1] {
             let last = kept[kept.len() - 1].share;
@@ -152,9 +151,8 @@ impl Summary {
         kept
     }
 
-    /// Half the width of the band that contains the complete distribution function of all devices of this
-    /// kind with a probability of 95 %: the inequality of Dvoretzky, Kiefer and Wolfowitz, with Massart's
-    /// constant.
+    /// Half the width of the 95 % confidence band of the complete distribution function, by the inequality of
+    /// Dvoretzky, Kiefer and Wolfowitz with Massart's constant.
     pub fn band(&self) -> f64 {
         /// ln(2 / 0.05).
         const LN_40: f64 = 3.688_879_454_113_936;

@@ -1,6 +1,6 @@
-//! The thread that writes. It takes everything that waits, up to `BATCH_MAX`, writes it in one transaction, and answers after
-//! the commit: an acknowledged result is on disk. One sync serves a complete batch, so thousands of
-//! submissions a second are possible.
+//! The writer thread. It takes up to `BATCH_MAX` waiting submissions, writes them in one transaction, and
+//! replies after the commit: an acknowledged result is on disk. One sync per batch allows thousands of
+//! submissions per second.
 
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -14,13 +14,13 @@ use super::remove::{self, Deletion};
 use crate::database::{Connection, DatabaseError, Location};
 use crate::entry::Entry;
 
-/// The maximum number of submissions in a transaction. At a few KiB each, a transaction has a few MiB.
+/// The maximum number of submissions in a transaction. With a few KiB each, a transaction writes a few MiB.
 const BATCH_MAX: usize = 512;
 
-/// The maximum number of waiting submissions. They hold a few MiB, and are written within a second.
+/// The maximum number of waiting submissions. They need a few MiB, and are written within a second.
 const QUEUE: usize = 1024;
 
-/// The reason why something was not written, for each waiting request.
+/// The reason why a submission or deletion was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// Too many submissions wait.
@@ -38,14 +38,14 @@ enum Command {
     Delete { id: String, token: String, reply: oneshot::Sender<Result<Deletion, Refusal>> },
 }
 
-/// The queue of the thread that writes.
+/// The queue of the writer thread.
 #[derive(Clone)]
 pub struct Writer {
     commands: SyncSender<Command>,
 }
 
 impl Writer {
-    /// Starts the thread. It ends when all its queues are dropped, after it has written what waited.
+    /// Starts the thread. It ends when all its queues are dropped, after writing the waiting submissions.
     pub fn start(
         location: &Location,
         summaries: Summaries,
@@ -114,7 +114,7 @@ impl Thread {
             let now = now_unix_s();
             match self.attempt(|book, connection| book.store(connection, &entries, now)) {
                 Ok(stored) => replies.into_iter().zip(stored).for_each(|(reply, stored)| {
-                    // The client may have gone.
+                    // The client may have disconnected.
                     let _ = reply.send(Ok(stored));
                 }),
                 Err(refusal) => replies.into_iter().for_each(|reply| {

@@ -1,4 +1,4 @@
-//! Headless Chromium, asked through its debugging pipe: messages in JSON that end with a zero byte.
+//! Headless Chromium, controlled through its debugging pipe: JSON messages that end with a zero byte.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
@@ -17,12 +17,11 @@ pub struct Chromium {
 }
 
 impl Chromium {
-    /// Starts the browser.
     pub fn start() -> Chromium {
         let folder = tempfile::tempdir().unwrap();
         let [to, from] = ["to", "from"].map(|name| folder.path().join(name));
         assert!(Command::new("mkfifo").args([&to, &from]).status().unwrap().success());
-        // Without these switches, Chromium asks its maker's servers at each start.
+        // Without these switches, Chromium contacts Google's servers at each start.
         let switches = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking \
             --disable-component-update --disable-sync --disable-dev-shm-usage --remote-debugging-pipe";
         let profile = folder.path().join("profile");
@@ -66,7 +65,7 @@ impl Chromium {
         serde_json::from_slice(&bytes).unwrap()
     }
 
-    /// Asks, and returns the answer's result.
+    /// Sends a command, and returns the result.
     pub fn ask(&mut self, method: &str, parameters: Value) -> Value {
         let id = self.send(method, parameters);
         loop {
@@ -78,7 +77,7 @@ impl Chromium {
         }
     }
 
-    /// Shows an address in a window of a width, in light or dark colours.
+    /// Opens an address in a window of a given width, in light or dark colours.
     pub fn show(&mut self, address: &str, width: u32, scheme: &str) {
         let size = json!({ "width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width < 600 });
         self.ask("Emulation.setDeviceMetricsOverride", size);
@@ -93,12 +92,12 @@ impl Chromium {
         }
     }
 
-    /// The value of an expression in the page.
+    /// Evaluates an expression in the page.
     pub fn evaluate(&mut self, expression: &str) -> Value {
         self.ask("Runtime.evaluate", json!({ "expression": expression, "returnByValue": true }))["result"]["value"].clone()
     }
 
-    /// Returns the page as a screen reader gets it: role and name of each element.
+    /// Returns the page as a screen reader sees it: role and name of each element.
     pub fn accessible(&mut self) -> Vec<(String, String)> {
         let tree = self.ask("Accessibility.getFullAXTree", json!({}));
         let nodes = tree["nodes"].as_array().unwrap().iter().filter(|node| node["ignored"] == false);

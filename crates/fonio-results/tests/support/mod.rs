@@ -1,4 +1,4 @@
-//! A service in this process, on either database, and a client that sends bytes as they are.
+//! A service in this process, on either database, and a client that sends raw bytes.
 
 #![allow(dead_code)] // Each program of tests uses a part.
 
@@ -26,14 +26,14 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Starts a server; `None` if the machine has none.
+    /// Starts a server; `None` if PostgreSQL is not installed.
     pub fn start() -> Option<Postgres> {
         if !fonio_testing::has(&[Need::Postgres]) {
             return None;
         }
         let programs = fonio_testing::postgres_programs().expect("it was found a moment ago");
         let folder = tempfile::Builder::new().prefix("fonio-postgres").tempdir().unwrap();
-        // PostgreSQL refuses to run as root: then it runs as the user `nobody`.
+        // PostgreSQL refuses to run as root, so root starts it as the user `nobody`.
         let is_root = folder_owner(folder.path()) == 0;
         if is_root {
             chown(folder.path(), Some(65534), Some(65534)).unwrap();
@@ -84,7 +84,6 @@ impl Postgres {
         postgres::Client::connect(&self.url(name), postgres::NoTls)
     }
 
-    /// A new empty database.
     pub fn database(&mut self) -> Location {
         self.databases += 1;
         let name = format!("results_{}", self.databases);
@@ -106,15 +105,13 @@ fn folder_owner(folder: &Path) -> u32 {
     folder.metadata().unwrap().uid()
 }
 
-/// A running service.
 pub struct Running {
-    /// Its address.
     pub address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Settings that no test exceeds by accident.
+/// Settings with limits that no test exceeds by accident.
 pub fn settings(location: Location) -> Settings {
     let many = Rate { per_s: 1e6, burst: 1e6 };
     Settings {
@@ -128,7 +125,6 @@ pub fn settings(location: Location) -> Settings {
 }
 
 impl Running {
-    /// Starts a service.
     pub fn start(settings: &Settings, times: Times) -> Running {
         let (service, writer) = Service::start(settings).unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -150,17 +146,15 @@ impl Running {
         Running { address: address.recv().unwrap(), stop: Some(stop), thread: Some(thread) }
     }
 
-    /// Sends a request, and returns the answer.
+    /// Sends a request, and returns the response.
     pub fn ask(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Answer {
         ask(self.address, &head(method, path, headers, body.len()), body)
     }
 
-    /// Gets a page.
     pub fn get(&self, path: &str) -> Answer {
         self.ask("GET", path, &[], b"")
     }
 
-    /// Submits bytes as JSON.
     pub fn submit(&self, body: &[u8]) -> Answer {
         self.ask("POST", "/api/v1/results", &["Content-Type: application/json"], body)
     }
@@ -185,7 +179,6 @@ impl Drop for Running {
     }
 }
 
-/// The head of a request.
 pub fn head(method: &str, path: &str, headers: &[&str], bytes: usize) -> String {
     let mut head =
         format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {bytes}\r\n");
@@ -193,23 +186,22 @@ pub fn head(method: &str, path: &str, headers: &[&str], bytes: usize) -> String 
     head + "\r\n"
 }
 
-/// Sends a request, and returns the answer.
+/// Sends a request, and returns the response.
 pub fn ask(address: SocketAddr, head: &str, body: &[u8]) -> Answer {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    // The service may refuse a large body before it has arrived.
+    // The service may refuse a large body before it has arrived completely.
     let _ = stream.write_all(&[head.as_bytes(), body].concat());
     Answer::read(&mut stream)
 }
 
-/// An answer.
+/// A response.
 #[derive(Debug)]
 pub struct Answer {
-    /// The status; 0 if the connection ended without an answer.
+    /// The status; 0 if the connection ended without a response.
     pub status: u16,
-    /// The head, in lower-case letters.
+    /// In lower-case letters.
     pub head: String,
-    /// The body.
     pub body: Vec<u8>,
 }
 
@@ -217,7 +209,7 @@ impl Answer {
     /// Reads until the end of the connection.
     pub fn read(stream: &mut TcpStream) -> Answer {
         let mut bytes = Vec::new();
-        // A reset after the answer is the end, too.
+        // A connection reset after the response also counts as its end.
         let _ = stream.read_to_end(&mut bytes);
         let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap_or(bytes.len());
         let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();
@@ -227,12 +219,10 @@ impl Answer {
         Answer { status, head, body }
     }
 
-    /// The body as text.
     pub fn text(&self) -> String {
         String::from_utf8(self.body.clone()).unwrap()
     }
 
-    /// The body as JSON.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }

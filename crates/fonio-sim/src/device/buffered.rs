@@ -42,9 +42,9 @@ impl Buffered {
     ///
     /// If the fast device holds fewer than four pages of 4 KiB, or loses data on a power cut.
     pub fn new(fast: Box<dyn Device>, slow: Box<dyn Device>) -> Buffered {
-        assert!(!fast.limits().volatile_cache, "the memory before a device is persistent");
+        assert!(!fast.limits().volatile_cache, "the fast memory must be persistent");
         let pages_max = fast.limits().capacity.0 / PAGE;
-        assert!(pages_max >= 4, "the memory holds some pages");
+        assert!(pages_max >= 4, "the memory must hold at least four pages");
         let limits = Limits { fua: true, volatile_cache: false, flush_blocks_all: false, ..*slow.limits() };
         Buffered {
             fast,

@@ -17,12 +17,10 @@ pub(super) struct Dies {
     free_at: u64,
 }
 
-/// The operations of one die.
 #[derive(Clone, Copy, Debug, Default)]
 struct Schedule {
     /// The end of all operations queued at the die.
     free: u64,
-    /// The end of the last read.
     read_free: u64,
     /// The duration of each operation of the latest step. It gives the end of the operation in progress.
     operation: u64,

@@ -1,18 +1,18 @@
-//! A flash device: an interface, a controller, dies behind channels, and a translation layer that decides which
-//! operations the dies do.
+//! A flash device: an interface, a controller, dies behind channels, and a translation layer that chooses the
+//! operations of the dies.
 //!
-//! Every resource is modelled by the instant until which it is in use. A command uses, in this order: a slot of the queue,
-//! the controller, the interface, and the dies that hold its data. A delay that keeps no resource busy (an interrupt, a
-//! table fetched meanwhile) is latency that is added at the end.
+//! The model keeps, for every resource, the time until which it is busy. A command uses, in this order: a
+//! queue slot, the controller, the interface, and the dies with its data. A delay that keeps no resource busy
+//! (an interrupt, a map fetch in the background) is latency, added at the end.
 //!
-//! Instants are nanoseconds of virtual time.
+//! All times are nanoseconds of virtual time.
 
 use fonio_core::{ByteCount, Nanos, Op, SECTOR_BYTES, Timestamp};
 
 use super::dies::Dies;
 use super::gather::Gather;
 use super::parameters::nanos_for;
-pub use super::parameters::{Buffer, Flash, Interface, MapReach, Slc};
+pub use super::parameters::{Buffer, Direction, Flash, Interface, MapReach, Slc};
 use super::slots::Slots;
 use super::streams::{ReadAhead, Streams};
 use super::{Command, Counters, Device, Limits};
@@ -31,7 +31,7 @@ pub struct FlashDevice<F> {
     bus_to_host_free: u64,
     bus_from_host_free: u64,
     dies: Dies,
-    /// When each page in the write buffer will be in flash, as a ring.
+    /// For each page in the write buffer, the time at which it will be in flash; a ring.
     in_buffer: Vec<u64>,
     oldest_in_buffer: usize,
     gather: Gather,
@@ -39,11 +39,11 @@ pub struct FlashDevice<F> {
     readers: Streams,
     writers: Streams,
     map: Vec<CachedMap>,
-    /// The first unit that the device does not hold in full.
+    /// The first unit that does not lie completely on the device.
     whole_units_end: LogicalUnit,
-    /// When all acknowledged data will be in flash.
+    /// The time at which all acknowledged data will be in flash.
     durable_at: u64,
-    /// The end of the last flush that blocks everything.
+    /// The end of the last flush that blocks all other commands.
     blocked_until: u64,
     last_submit: u64,
     busy_until: u64,
@@ -59,16 +59,15 @@ struct CachedMap {
     level: MapLevel,
 }
 
-/// The end of a command.
 #[derive(Clone, Copy, Debug)]
 struct Finish {
-    /// The instant at which its slot and all other resources are free.
+    /// The time at which its slot and all other resources are free.
     at: u64,
-    /// The delay until the host learns of it.
+    /// The delay until the host sees the completion.
     latency: u64,
 }
 
-/// The bytes of the device that a command covers.
+/// The byte range of a command.
 #[derive(Clone, Copy, Debug)]
 struct Bytes {
     start: u64,
@@ -81,13 +80,13 @@ impl Bytes {
         Bytes { start, end: start + command.bytes.0 }
     }
 
-    /// The first unit of which a byte is covered, and the first unit after all covered ones.
+    /// Returns the first covered unit and the first unit after the range.
     fn units(self, unit_bytes: u64) -> (LogicalUnit, LogicalUnit) {
         let first = LogicalUnit::new(self.start / unit_bytes);
         (first, LogicalUnit::new(self.end.div_ceil(unit_bytes)))
     }
 
-    /// The covered part of `unit`, relative to the unit's beginning.
+    /// Returns the covered part of `unit`, relative to the unit's beginning.
     fn within(self, unit: LogicalUnit, unit_bytes: u64) -> Bytes {
         let unit_start = u64::from(unit.0) * unit_bytes;
         Bytes {
@@ -102,7 +101,7 @@ impl Bytes {
 }
 
 impl<F: Ftl> FlashDevice<F> {
-    /// A device around a translation layer.
+    /// Makes a device from a translation layer.
     ///
     /// # Panics
     ///
@@ -138,8 +137,8 @@ impl<F: Ftl> FlashDevice<F> {
             in_buffer: vec![0; buffer.pages as usize],
             oldest_in_buffer: 0,
             gather: Gather::new(buffer.gathered_units, flash.unit_bytes),
-            readers: Streams::new(flash.interface.read_streams),
-            writers: Streams::new(flash.interface.write_streams),
+            readers: Streams::new(flash.interface.read.streams),
+            writers: Streams::new(flash.interface.write.streams),
             map,
             whole_units_end: LogicalUnit::new(limits.capacity.0 / flash.unit_bytes),
             work: Work::default(),
@@ -159,12 +158,12 @@ impl<F: Ftl> FlashDevice<F> {
         }
     }
 
-    /// The translation layer, for tests and for figures about it.
+    /// Returns the translation layer, for tests and statistics.
     pub fn ftl(&self) -> &F {
         &self.ftl
     }
 
-    /// The time to fetch the pieces of the map that a command needs and that are not in RAM.
+    /// Returns the time to fetch the command's map segments that are not in RAM.
     fn map_misses(&mut self, command: &Command) -> u64 {
         let mut cost = 0;
         let Bytes { start, end } = Bytes::of(command);
@@ -179,17 +178,26 @@ impl<F: Ftl> FlashDevice<F> {
         cost
     }
 
+    /// Occupies the controller for a read or a write. Returns the end of the controller's work, the command's
+    /// latency, and the stream that the command continues.
+    fn control(&mut self, command: &Command, begin: u64) -> (u64, u64, Option<usize>) {
+        let (direction, streams) = match command.op {
+            Op::Read => (self.flash.interface.read, &mut self.readers),
+            _ => (self.flash.interface.write, &mut self.writers),
+        };
+        let follows = streams.follow(command.sector.0, command.sector.after(command.bytes).0);
+        let (mut controller, mut latency) = (direction.command, direction.latency);
+        if follows.is_none() {
+            controller += direction.random;
+            latency += direction.random_latency;
+        }
+        let misses = self.map_misses(command);
+        (self.take_controller(begin, controller.0 + misses), latency.0, follows)
+    }
+
     fn read(&mut self, command: &Command, begin: u64) -> Finish {
         self.counters.host_read += command.bytes;
-        let follows = self.readers.follow(command.sector.0, command.sector.after(command.bytes).0);
-        let interface = &self.flash.interface;
-        let (additional, latency) = match follows {
-            Some(_) => (0, interface.read_latency.0),
-            None => (interface.random_read.0, interface.read_latency.0 + interface.random_read_latency.0),
-        };
-        let controller = interface.read_command.0 + additional;
-        let misses = self.map_misses(command);
-        let ready = self.take_controller(begin, controller + misses);
+        let (ready, latency, follows) = self.control(command, begin);
         let unit_bytes = self.flash.unit_bytes;
         let bytes = Bytes::of(command);
         let (first, units_end) = bytes.units(unit_bytes);
@@ -205,7 +213,7 @@ impl<F: Ftl> FlashDevice<F> {
             && let Some(stream) = self.readers.newest()
         {
             ahead.end = ahead.end.max(units_end);
-            // Nothing is read ahead for a reader that has just begun.
+            // There is no read-ahead for a new stream.
             if follows.is_some() {
                 self.read_ahead(&mut ahead, units_end, ready);
             }
@@ -214,7 +222,7 @@ impl<F: Ftl> FlashDevice<F> {
         Finish { at: finish, latency }
     }
 
-    /// Reads ahead of a reader that has got as far as `reader`.
+    /// Reads ahead for a reader whose next unit is `reader`.
     fn read_ahead(&mut self, ahead: &mut ReadAhead, reader: LogicalUnit, at: u64) {
         let distance = self.flash.read_ahead_bytes / self.flash.unit_bytes;
         let wanted = u64::from(reader.0) + distance;
@@ -225,7 +233,7 @@ impl<F: Ftl> FlashDevice<F> {
         ahead.end = ahead.end.max(end);
     }
 
-    /// Returns when a unit is in the controller. The page that was read last is there already.
+    /// Returns the time at which a unit is in the controller. The page that was read last is there already.
     fn fetch(&mut self, unit: LogicalUnit, at: u64, page_read: &mut Option<PhysicalPage>) -> u64 {
         if self.gather.holds(unit) {
             return at;
@@ -240,7 +248,7 @@ impl<F: Ftl> FlashDevice<F> {
     }
 
     fn send(&mut self, bytes: u64, at: u64) -> u64 {
-        let end = at.max(self.bus_to_host_free) + nanos_for(bytes, self.flash.interface.read_rate);
+        let end = at.max(self.bus_to_host_free) + nanos_for(bytes, self.flash.interface.read.rate);
         self.bus_to_host_free = end;
         if !self.flash.interface.full_duplex {
             self.bus_from_host_free = end;
@@ -249,7 +257,7 @@ impl<F: Ftl> FlashDevice<F> {
     }
 
     fn receive(&mut self, bytes: u64, at: u64) -> u64 {
-        let end = at.max(self.bus_from_host_free) + nanos_for(bytes, self.flash.interface.write_rate);
+        let end = at.max(self.bus_from_host_free) + nanos_for(bytes, self.flash.interface.write.rate);
         self.bus_from_host_free = end;
         if !self.flash.interface.full_duplex {
             self.bus_to_host_free = end;
@@ -259,17 +267,8 @@ impl<F: Ftl> FlashDevice<F> {
 
     fn write(&mut self, command: &Command, begin: u64) -> Finish {
         self.counters.host_written += command.bytes;
-        let follows = self.writers.follow(command.sector.0, command.sector.after(command.bytes).0);
-        let interface = &self.flash.interface;
-        let (additional, latency) = match follows {
-            Some(_) => (0, interface.write_latency.0),
-            None => (interface.random_write.0, interface.write_latency.0 + interface.random_write_latency.0),
-        };
-        let controller = interface.write_command.0 + additional;
-        let fua_cost = interface.fua.0;
-        let programs_while_receiving = interface.programs_while_receiving;
-        let misses = self.map_misses(command);
-        let ready = self.take_controller(begin, controller + misses);
+        let (ready, latency, _) = self.control(command, begin);
+        let Interface { fua: fua_cost, programs_while_receiving, .. } = self.flash.interface;
         let unit_bytes = self.flash.unit_bytes;
         let bytes = Bytes::of(command);
         let mut arrived = if programs_while_receiving { ready } else { self.receive(command.bytes.0, ready) };
@@ -286,18 +285,18 @@ impl<F: Ftl> FlashDevice<F> {
         }
         if self.in_buffer.is_empty() || command.fua {
             if command.fua {
-                // The write's own data must be in flash, and all gathered units go with it.
+                // The write's data must be in flash, so all gathered units are programmed too.
                 durable = durable.max(self.program_gathered(arrived, &mut accepted));
             }
             durable = durable.max(self.close_page(arrived, &mut accepted));
-            let at = accepted.max(durable) + if command.fua { fua_cost } else { 0 };
+            let at = accepted.max(durable) + if command.fua { fua_cost.0 } else { 0 };
             return Finish { at, latency };
         }
         Finish { at: accepted, latency }
     }
 
-    /// Gathers or programs the part of a unit that has arrived, and returns when the programmed data are in
-    /// flash.
+    /// Gathers or programs the part of a unit that has arrived. Returns the time at which the programmed data
+    /// are in flash.
     fn write_unit(&mut self, unit: LogicalUnit, part: Bytes, arrived: u64, accepted: &mut u64) -> u64 {
         if part.length() == self.flash.unit_bytes {
             self.gather.forget(unit);
@@ -316,7 +315,7 @@ impl<F: Ftl> FlashDevice<F> {
         durable
     }
 
-    /// Reads from flash the part of a unit that the host did not send, and programs the unit.
+    /// Reads the missing part of a unit from flash and programs the unit.
     fn fill_and_program(&mut self, unit: LogicalUnit, at: u64, accepted: &mut u64) -> u64 {
         let filled = match self.ftl.locate(unit) {
             Some(physical) => self.dies.read_for_program(self.ftl.die_of(physical), at),
@@ -343,8 +342,8 @@ impl<F: Ftl> FlashDevice<F> {
         durable
     }
 
-    /// Does the layer's work from `at` on, and returns when the host's data are in flash. Moves `accepted` to
-    /// the instant at which the write buffer had room for them.
+    /// Executes the layer's work from `at` on. Returns the time at which the host's data are in flash. Sets
+    /// `accepted` to the time at which the write buffer had room for them.
     fn do_work(&mut self, at: u64, accepted: &mut u64) -> u64 {
         let mut durable = at;
         let mut from = at;
@@ -357,7 +356,7 @@ impl<F: Ftl> FlashDevice<F> {
                 self.slc_used += slc_programs;
             }
             if step.host_programs > 0 && !self.in_buffer.is_empty() {
-                // The page waits until the oldest page has left the buffer.
+                // The page waits for the oldest page to leave the buffer.
                 from = from.max(self.in_buffer[self.oldest_in_buffer]);
                 *accepted = (*accepted).max(from);
             }
@@ -390,12 +389,12 @@ impl<F: Ftl> FlashDevice<F> {
     fn discard(&mut self, command: &Command, begin: u64) -> u64 {
         let Bytes { start, end } = Bytes::of(command);
         let first = LogicalUnit::new(start.div_ceil(self.flash.unit_bytes));
-        // A unit that is only partly covered keeps its data.
+        // A partly covered unit keeps its data.
         for unit in first.up_to(LogicalUnit::new(end / self.flash.unit_bytes)) {
             self.gather.forget(unit);
             self.ftl.discard(unit);
         }
-        self.take_controller(begin, self.flash.interface.write_command.0)
+        self.take_controller(begin, self.flash.interface.write.command.0)
     }
 
     fn take_controller(&mut self, at: u64, span: u64) -> u64 {
@@ -403,7 +402,7 @@ impl<F: Ftl> FlashDevice<F> {
         self.controller_free
     }
 
-    /// Copies pages from the SLC cache to the rest of the flash for the time in which the device was idle.
+    /// Copies pages from the SLC cache to the rest of the flash during the idle time before `now`.
     fn fold_slc(&mut self, now: u64) {
         let Some(slc) = &self.flash.slc else { return };
         let idle = now.saturating_sub(self.busy_until.max(self.dies.free_at()));

@@ -15,7 +15,7 @@ pub use parameters::ReadsWaitFor;
 use fonio_core::{ByteCount, Nanos, Op, Sector, Timestamp};
 use serde::{Deserialize, Serialize};
 
-/// One command as the host sends it.
+/// A command from the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
     /// The operation; an unknown one completes at once.
@@ -87,7 +87,7 @@ pub struct Counters {
     pub erases: u64,
     /// Log blocks that became data blocks without a copy.
     pub switch_merges: u64,
-    /// Merges that kept the beginning of a block in its log block and copied the rest behind it.
+    /// Merges that kept the beginning of a block in its log block and copied the rest after it.
     pub partial_merges: u64,
     /// Merges that copied the complete block.
     pub full_merges: u64,
@@ -99,7 +99,7 @@ pub struct Counters {
 
 /// Panics if a command breaks the conditions of [`Device::submit`].
 fn assert_fits(command: &Command, now: Timestamp, last: u64, limits: &Limits) {
-    assert!(now.0 >= last, "a command at {} ns came after one at {last} ns", now.0);
+    assert!(now.0 >= last, "a command at {} ns was submitted after one at {last} ns", now.0);
     let end = command.sector.after(command.bytes);
     let sectors = limits.capacity.0 / fonio_core::SECTOR_BYTES;
     assert!(end.0 <= sectors, "a command up to sector {} on a device of {sectors} sectors", end.0);

@@ -2,16 +2,16 @@
 
 use fonio_core::Nanos;
 
-/// Times, rates and sizes of a flash device. All of them come from a profile (`crate::profile`).
+/// Times, rates and sizes of a flash device, all from a profile (`crate::profile`).
 #[derive(Clone, Debug)]
 pub struct Flash {
-    /// The piece that the translation layer maps.
+    /// The mapping unit of the translation layer.
     pub unit_bytes: u64,
-    /// A page of all planes, which are programmed together.
+    /// A page of all planes; they are programmed together.
     pub page_bytes: u64,
-    /// Dies on all channels together.
+    /// Total number of dies on all channels.
     pub dies: u32,
-    /// Channels; die `n` is on channel `n mod channels`.
+    /// Number of channels; die `n` is on channel `n mod channels`.
     pub channels: u32,
     /// A channel's rate in bytes per second; `None` if its transfers take no time.
     pub channel_rate: Option<u64>,
@@ -21,55 +21,52 @@ pub struct Flash {
     pub t_program: Nanos,
     /// Time to erase an erase block.
     pub t_erase: Nanos,
-    /// The operations that a read waits for while its die is busy.
+    /// The operations that a read waits for if its die is busy.
     pub reads_wait_for: ReadsWaitFor,
     /// The interface and the controller.
     pub interface: Interface,
     /// A write-back buffer in the controller's RAM.
     pub buffer: Option<Buffer>,
-    /// A part of the flash that is used with one bit per cell, to take writes quickly.
+    /// A part of the flash used with one bit per cell, for fast writes.
     pub slc: Option<Slc>,
-    /// How far the device reads ahead of a sequential reader.
+    /// Data read ahead for a sequential reader.
     pub read_ahead_bytes: u64,
-    /// Parts of the map that fit into RAM, nearest first.
+    /// Map caches in RAM, nearest first.
     pub map_levels: Vec<MapReach>,
 }
 
 /// The interface and the controller.
 #[derive(Clone, Debug)]
 pub struct Interface {
-    /// Bytes per second to the host.
-    pub read_rate: u64,
-    /// Bytes per second from the host.
-    pub write_rate: u64,
+    /// Transfers to the host.
+    pub read: Direction,
+    /// Transfers from the host.
+    pub write: Direction,
     /// Whether it sends and receives at the same time.
     pub full_duplex: bool,
-    /// The controller's time for a read.
-    pub read_command: Nanos,
-    /// The controller's time for a write.
-    pub write_command: Nanos,
     /// The controller's time for a flush, without the time to program buffered data.
     pub flush_command: Nanos,
     /// The time that forced unit access adds to a write, without the time to program its data.
     pub fua: Nanos,
-    /// The controller's additional time for a read that continues no stream.
-    pub random_read: Nanos,
-    /// The controller's additional time for a write that continues no stream.
-    pub random_write: Nanos,
-    /// The delay of a read that keeps no resource busy.
-    pub read_latency: Nanos,
-    /// The delay of a write that keeps no resource busy.
-    pub write_latency: Nanos,
-    /// The additional delay of a read that continues no stream.
-    pub random_read_latency: Nanos,
-    /// The additional delay of a write that continues no stream.
-    pub random_write_latency: Nanos,
-    /// Sequential readers that the controller can tell apart.
-    pub read_streams: u32,
-    /// Sequential writers that the controller can tell apart.
-    pub write_streams: u32,
-    /// Whether programming begins when the first page has arrived, rather than the last.
+    /// Whether programming begins when the first page has arrived, instead of the last.
     pub programs_while_receiving: bool,
+}
+
+/// A direction of the interface, and the controller's work for its commands.
+#[derive(Clone, Copy, Debug)]
+pub struct Direction {
+    /// Bytes per second.
+    pub rate: u64,
+    /// The controller's time for a command.
+    pub command: Nanos,
+    /// The controller's additional time for a command that continues no stream.
+    pub random: Nanos,
+    /// The delay of a command that keeps no resource busy.
+    pub latency: Nanos,
+    /// The additional delay of a command that continues no stream.
+    pub random_latency: Nanos,
+    /// Sequential readers or writers that the controller can tell apart.
+    pub streams: u32,
 }
 
 /// A write-back buffer.
@@ -77,8 +74,8 @@ pub struct Interface {
 pub struct Buffer {
     /// The number of pages that it can hold until they are in flash.
     pub pages: u32,
-    /// The number of partly written units that it can hold until the rest has been written. With 0, the rest
-    /// of a partly written unit is read from flash at once.
+    /// The number of partly written units that it can hold while the rest is missing. With 0, the missing
+    /// part is read from flash at once.
     pub gathered_units: u32,
 }
 
@@ -91,29 +88,29 @@ pub struct Slc {
     pub t_program: Nanos,
 }
 
-/// The data that the part of the map in RAM covers.
+/// The data covered by the part of the map in RAM.
 #[derive(Clone, Copy, Debug)]
 pub struct MapReach {
-    /// Data that one piece of the map covers.
+    /// Data covered by one segment of the map.
     pub piece_bytes: u64,
-    /// Data that all pieces in RAM together cover.
+    /// Data covered by all segments in RAM.
     pub reach_bytes: u64,
-    /// The time to fetch a piece that is not there.
+    /// The time to fetch a missing segment.
     pub miss: Nanos,
 }
 
-/// The operations for which a read waits while its die programs or erases.
+/// The operations that a read waits for while its die programs or erases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadsWaitFor {
-    /// All operations that the die was given before.
+    /// All operations queued at the die.
     Queue,
-    /// The operation in progress; the read goes before those that have not begun.
+    /// The operation in progress; the read overtakes operations that have not begun.
     Operation,
-    /// The suspension of the operation in progress, which takes this long.
+    /// The suspension of the operation in progress, with its duration.
     Suspension(Nanos),
 }
 
-/// The time that `bytes` take at `rate` bytes per second, in nanoseconds.
+/// Returns the time of `bytes` at `rate` bytes per second, in nanoseconds.
 pub(super) fn nanos_for(bytes: u64, rate: u64) -> u64 {
     bytes * 1_000_000_000 / rate
 }

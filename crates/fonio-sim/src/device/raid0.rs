@@ -23,9 +23,9 @@ impl Raid0 {
     ///
     /// # Panics
     ///
-    /// If there is no member, or the stripe is not a multiple of the sector size or larger than a member.
+    /// If there is no member, or if the stripe is larger than a member or not a multiple of the sector size.
     pub fn new(members: Vec<Box<dyn Device>>, stripe: ByteCount) -> Raid0 {
-        assert!(stripe.0 > 0 && stripe.0.is_multiple_of(SECTOR_BYTES), "a stripe is made of sectors");
+        assert!(stripe.0 > 0 && stripe.0.is_multiple_of(SECTOR_BYTES), "a stripe consists of sectors");
         let all = || members.iter().map(|member| member.limits());
         let smallest = all().map(|limits| limits.capacity.0).min().expect("a RAID has a member");
         assert!(smallest >= stripe.0, "a member holds a stripe");

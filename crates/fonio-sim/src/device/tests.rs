@@ -10,7 +10,6 @@ const CAPACITY: ByteCount = ByteCount(64 << 20);
 #[derive(Clone, Copy, Debug)]
 struct Timed {
     command: Command,
-    /// Nanoseconds after the previous command.
     after: u64,
 }
 
@@ -59,9 +58,9 @@ proptest! {
         let written: u64 = writes.map(|timed| timed.command.bytes.0).sum();
         prop_assert_eq!(counters.host_written.0, written);
         let last = completions.iter().map(|done| done.0).max().unwrap_or(0);
-        prop_assert!(counters.busy.0 <= last, "{}: busy for longer than it ran", name);
+        prop_assert!(counters.busy.0 <= last, "{}: the busy time exceeds the run time", name);
         if !limits.volatile_cache {
-            prop_assert!(counters.programmed.0 >= written, "{}: what is written is programmed at once", name);
+            prop_assert!(counters.programmed.0 >= written, "{}: written data are programmed at once", name);
         }
         // The same commands give the same times.
         prop_assert_eq!(drive(name, &commands), (completions, counters));
@@ -79,9 +78,9 @@ fn a_flush_waits_for_what_the_buffer_holds() {
     let flushed = device.submit(&flush, acknowledged);
     let t_program = profile.number("flash.t_program").unwrap();
     assert!(acknowledged.0 < t_program, "a buffered write does not wait for flash");
-    assert!(flushed.0 - acknowledged.0 >= t_program, "a flush does");
+    assert!(flushed.0 - acknowledged.0 >= t_program, "a flush waits for flash");
     let again = device.submit(&flush, flushed);
-    assert!(again.0 - flushed.0 < t_program, "a flush of nothing does not");
+    assert!(again.0 - flushed.0 < t_program, "a flush without data does not wait");
     let durable = device.submit(&Command { fua: true, ..write(1) }, again);
     assert!(durable.0 - again.0 >= t_program, "forced unit access waits for flash");
 }

@@ -7,7 +7,7 @@ use crate::scheduler::{Priority, ProcessId, Request, RequestId};
 /// A request and the time at which it is queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
-    /// When it is queued.
+    /// The queueing time.
     pub at: Timestamp,
     /// The operation.
     pub op: Op,

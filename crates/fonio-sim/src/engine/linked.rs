@@ -1,4 +1,4 @@
-//! Threads whose requests wait for each other: a recording's wait graph.
+//! Threads whose requests depend on each other: the wait graph of a recording.
 
 use std::collections::BTreeMap;
 
@@ -6,48 +6,48 @@ use fonio_core::{Nanos, Timestamp};
 
 use super::arrival::Arrival;
 
-/// When a request of a thread is queued. In addition, a thread's requests are queued in their order.
+/// The condition for queueing a request of a thread. A thread's requests are always queued in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begins {
-    /// This long after the beginning of the run: the thread did not wait for an earlier request.
+    /// This time after the beginning of the run: the thread did not wait for an earlier request.
     At(Nanos),
-    /// This long after the thread's previous request completed: it had waited for that one.
+    /// This time after the thread's previous request completed: the thread had waited for it.
     AfterEnd(Nanos),
-    /// This long after the thread's previous request was queued: it did not wait.
+    /// This time after the thread's previous request was queued: the thread did not wait for it.
     AfterBegin(Nanos),
-    /// This long after a request of another thread and its own previous one completed: it had waited for that thread.
+    /// This time after both its own previous request and a request of another thread completed: it had waited
+    /// for the other thread.
     AfterOther {
         /// The signal of the other thread's request.
         signal: u32,
-        /// The time from the later completion to the queueing.
+        /// The time between the later completion and the queueing.
         pause: Nanos,
     },
 }
 
-/// A request of a thread, and the condition for its start.
+/// A request of a thread, with the condition for queueing it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// When it is queued.
+    /// The condition for queueing it.
     pub begins: Begins,
-    /// The request. Its instant does not count.
+    /// The request. Its time is ignored.
     pub request: Arrival,
     /// The signal that it sets when it completes.
     pub signal: Option<u32>,
 }
 
-/// A thread in progress.
 pub(super) struct Thread {
     steps: Vec<Step>,
-    /// How many were queued.
+    /// Number of requests queued.
     pub made: u32,
-    /// Whether the instant of the next request is among the events.
+    /// Whether the next request is in the event queue.
     is_armed: bool,
-    /// When the last one was queued, and when it completed.
+    /// The times at which the last request was queued and completed.
     queued: Timestamp,
     completed: Option<Timestamp>,
 }
 
-/// The times at which signals were set, and the sources that wait for one.
+/// The times at which signals were set, and the sources that wait for a signal.
 #[derive(Default)]
 pub(super) struct Signals {
     set: BTreeMap<u32, Timestamp>,
@@ -55,7 +55,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Sets a signal; returns the sources that waited for it.
+    /// Sets a signal and returns the sources that waited for it.
     pub(super) fn set(&mut self, signal: u32, now: Timestamp) -> Vec<u32> {
         self.set.insert(signal, now);
         self.waiting.remove(&signal).unwrap_or_default()
@@ -63,21 +63,18 @@ impl Signals {
 }
 
 impl Thread {
-    pub(super) fn new(steps: Vec<Step>) -> Thread {
-        Thread { steps, made: 0, is_armed: false, queued: Timestamp(0), completed: None }
+    /// Makes a thread that begins at `from`.
+    pub(super) fn new(steps: Vec<Step>, from: Timestamp) -> Thread {
+        Thread { steps, made: 0, is_armed: false, queued: from, completed: Some(from) }
     }
 
-    pub(super) fn start(&mut self, from: Timestamp) {
-        self.queued = from;
-        self.completed = Some(from);
-    }
-
-    /// The number of requests that were not made.
+    /// Returns the number of requests that were not queued.
     pub(super) fn left(&self) -> u64 {
         self.steps.len() as u64 - u64::from(self.made)
     }
 
-    /// The instant of the next request, once it is known. `source` is this thread's place among the sources.
+    /// Returns the time of the next request, once it is known. `source` is the index of this thread among the
+    /// sources.
     pub(super) fn arm(&mut self, source: u32, from: Timestamp, signals: &mut Signals) -> Option<Timestamp> {
         if self.is_armed {
             return None;
@@ -102,7 +99,6 @@ impl Thread {
         Some(at)
     }
 
-    /// Makes the next request.
     pub(super) fn make(&mut self, now: Timestamp) -> Arrival {
         let step = self.steps[self.made as usize];
         self.made += 1;
@@ -110,7 +106,7 @@ impl Thread {
         Arrival { at: now, ..step.request }
     }
 
-    /// A request completed. Returns the signal that it sets.
+    /// Records the completion of a request. Returns the signal that it sets.
     pub(super) fn complete(&mut self, step: u32, now: Timestamp) -> Option<u32> {
         if step + 1 == self.made {
             self.completed = Some(now);

@@ -1,12 +1,11 @@
 //! Runs workloads through a scheduler and a device in virtual time.
 //!
-//! A [`Source`] makes requests: processes that wait for their requests ([`ClosedLoop`]), requests at given instants
-//! ([`Arrival`]), which a recording can give ([`replay`]), or threads that wait for their own and each other's requests
-//! ([`Step`]). The driver takes a request from the scheduler while the device
-//! has room, and gives it to the device, whose model says when it completes. Events at the same instant happen in the
-//! order in which they were made. Therefore, the scheduler is asked for a request before a process that
-//! continues at once inserts its next one: as in the kernel, where the interrupt runs the queue before the
-//! process wakes.
+//! A [`Source`] queues requests. It is a process that waits for its requests ([`ClosedLoop`]), a list of
+//! requests with given times ([`Arrival`], [`replay`]), or a thread that waits for its own and other threads'
+//! requests ([`Step`]). While the device has room, the driver takes requests from the scheduler and submits
+//! them to the device model, which returns the completion time. Events with the same time run in the order of
+//! creation. So a completion first dispatches the next request; then the waiting process queues another one.
+//! In the kernel, too, the interrupt runs the queue before the process wakes.
 //!
 //! The same input gives the same result on every machine.
 
@@ -17,7 +16,7 @@ mod source;
 mod tally;
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use fonio_core::{ByteCount, Op, SECTOR_BYTES, Sector, Timestamp};
 use thiserror::Error;
@@ -31,7 +30,6 @@ use crate::device::{Command, Device};
 use crate::scheduler::{Request, RequestId, Scheduler};
 use linked::Signals;
 use source::State;
-use tally::Tallies;
 
 /// A request that the engine cannot simulate.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -39,7 +37,7 @@ use tally::Tallies;
 pub enum EngineError {
     /// The request ends beyond the end of the device.
     #[error(
-        "the request at sector {} with {} bytes ends behind the device's {} bytes; simulate a larger device", .sector.0, .bytes.0, .capacity.0
+        "the request at sector {} with {} bytes ends beyond the device's {} bytes; simulate a larger device", .sector.0, .bytes.0, .capacity.0
     )]
     BeyondDevice {
         /// Its first sector.
@@ -49,12 +47,12 @@ pub enum EngineError {
         /// The size of the device.
         capacity: ByteCount,
     },
-    /// The request arrives before the previous one of its source.
-    #[error("a request at {} ns came behind one at {} ns; sort requests by the instant at which they were queued", .at.0, .last.0)]
+    /// The request arrives before its source's previous request.
+    #[error("a request at {} ns came after one at {} ns; sort requests by queueing time", .at.0, .last.0)]
     OutOfOrder {
-        /// When it arrives.
+        /// The arrival time.
         at: Timestamp,
-        /// The arrival of the previous request.
+        /// The arrival time of the previous request.
         last: Timestamp,
     },
     /// A recorded request lacks a value that a replay needs.
@@ -65,34 +63,35 @@ pub enum EngineError {
         /// The missing value.
         what: &'static str,
     },
-    /// Threads wait for requests that are never made.
+    /// Threads wait for requests that are never queued.
     #[error(
-        "{requests} requests wait for others that are never made; the recording's waits contradict each other"
+        "{requests} requests wait for requests that are never queued; the recording's waits contradict each other"
     )]
     NeverBegin {
-        /// The requests that were not made.
+        /// The number of requests that were not queued.
         requests: u64,
     },
 }
 
-/// The host: how many requests its driver gives to the device at once, and the seed of its processes.
+/// The host: the queue depth of its driver, and the seed of its processes.
 #[derive(Clone, Copy, Debug)]
 pub struct Host {
-    /// Requests at the driver and in the device. The device's own depth applies as well.
+    /// Maximum requests in flight at the driver. The device's own depth applies too.
     pub depth: u32,
-    /// Decides places and think times.
+    /// Seed of random addresses and think times.
     pub seed: u64,
 }
 
-/// Runs sources through a scheduler and a device, from the instant `from` on, until all their requests have completed.
+/// Runs sources through a scheduler and a device, starting at `from`, until all their requests have
+/// completed.
 ///
 /// # Errors
 ///
-/// If a source gives a request that cannot be simulated.
+/// If a source has a request that cannot be simulated.
 ///
 /// # Panics
 ///
-/// If the depth is 0, or the scheduler holds requests back without end.
+/// If the depth is 0, or the scheduler holds requests back forever.
 pub fn run(
     device: &mut dyn Device,
     scheduler: &mut dyn Scheduler,
@@ -100,8 +99,9 @@ pub fn run(
     from: Timestamp,
     host: Host,
 ) -> Result<Outcome, EngineError> {
-    assert!(host.depth > 0, "a driver gives the device at least one request");
-    let sources = sources.into_iter().enumerate().map(|(at, source)| State::new(source, host.seed, at));
+    assert!(host.depth > 0, "the driver's depth must be at least 1");
+    let sources = sources.into_iter().enumerate();
+    let sources = sources.map(|(at, source)| State::new(source, host.seed, at, from));
     let mut engine = Engine {
         capacity: device.limits().capacity,
         device,
@@ -117,7 +117,7 @@ pub fn run(
         pending: Pending::default(),
         flushes: VecDeque::new(),
         in_flight: 0,
-        tallies: Tallies::new(from),
+        outcome: Outcome { tallies: BTreeMap::new(), from, end: from },
     };
     engine.start(from)?;
     while let Some(Reverse((now, _, event))) = engine.events.pop() {
@@ -134,16 +134,14 @@ pub fn run(
     if left > 0 {
         return Err(EngineError::NeverBegin { requests: left });
     }
-    Ok(engine.tallies.outcome())
+    Ok(engine.outcome)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A source makes a request.
     Arrive(u32),
-    /// A request in flight completes.
     Complete(RequestId),
-    /// Requests that the scheduler held back may go.
+    /// The scheduler may dispatch requests that it held back.
     Timer,
 }
 
@@ -161,20 +159,16 @@ struct Engine<'a, 'b> {
     armed: Option<Timestamp>,
     next_id: u64,
     pending: Pending,
-    /// Flushes, which go to the device before all others.
+    /// Flushes; they are dispatched before all other requests.
     flushes: VecDeque<Request>,
     in_flight: u32,
-    tallies: Tallies,
+    outcome: Outcome,
 }
 
 impl Engine<'_, '_> {
     fn start(&mut self, from: Timestamp) -> Result<(), EngineError> {
         for source in 0..self.sources.len() {
-            if let State::Linked(thread) = &mut self.sources[source] {
-                thread.start(from);
-                self.arm(source as u32, from);
-                continue;
-            }
+            self.arm(source as u32, from);
             for _ in 0..self.sources[source].concurrency() {
                 if let Some(at) = self.sources[source].next_at(from)? {
                     self.push(at.max(from), Event::Arrive(source as u32));
@@ -184,7 +178,7 @@ impl Engine<'_, '_> {
         Ok(())
     }
 
-    /// Notes the instant of a thread's next request, once it is known.
+    /// Schedules a thread's next request, once its time is known.
     fn arm(&mut self, source: u32, now: Timestamp) {
         let State::Linked(thread) = &mut self.sources[source as usize] else { return };
         if let Some(at) = thread.arm(source, self.from, &mut self.signals) {
@@ -216,7 +210,7 @@ impl Engine<'_, '_> {
         }
         let request = made.request(id);
         self.pending.insert(Waiting { request, queued: now, issued: None, source, step, fua: made.fua });
-        self.tallies.queued(&request, now);
+        self.outcome.queued(&request, now);
         match request.op {
             Op::Flush => self.flushes.push_back(request),
             _ => self.scheduler.insert(request, now),
@@ -232,7 +226,7 @@ impl Engine<'_, '_> {
         if request.op != Op::Flush {
             self.scheduler.complete(&request, issued, now);
         }
-        self.tallies.completed(&request, (waiting.queued, issued, now));
+        self.outcome.completed(&request, (waiting.queued, issued, now));
         let source = &mut self.sources[waiting.source as usize];
         if let State::Linked(thread) = source {
             let signal = thread.complete(waiting.step, now);
@@ -247,7 +241,7 @@ impl Engine<'_, '_> {
         }
     }
 
-    /// Gives requests to the device while it has room and the scheduler gives any.
+    /// Dispatches requests while the device has room and the scheduler has any.
     fn drive(&mut self, now: Timestamp) {
         while self.in_flight < self.depth {
             let next = self.flushes.pop_front();
@@ -258,11 +252,7 @@ impl Engine<'_, '_> {
             return;
         }
         let timer = self.scheduler.next_timer(now);
-        assert!(
-            timer.is_some() || self.in_flight > 0,
-            "{} holds requests back without end",
-            self.scheduler.name()
-        );
+        assert!(timer.is_some() || self.in_flight > 0, "requests are not held back forever");
         if let Some(at) = timer
             && self.armed.is_none_or(|armed| at < armed)
         {
@@ -274,8 +264,8 @@ impl Engine<'_, '_> {
 
     fn issue(&mut self, request: Request, now: Timestamp) {
         let waiting = self.pending.get(request.id);
-        assert!(waiting.issued.is_none(), "{} gives a request once", self.scheduler.name());
-        assert_eq!(waiting.request, request, "{} leaves a request unchanged", self.scheduler.name());
+        assert!(waiting.issued.is_none(), "a scheduler dispatches a request once");
+        assert_eq!(waiting.request, request, "a scheduler leaves a request unchanged");
         waiting.issued = Some(now);
         let fua = waiting.fua;
         let command = Command { op: request.op, sector: request.sector, bytes: request.bytes, fua };
@@ -286,20 +276,19 @@ impl Engine<'_, '_> {
     }
 }
 
-/// A request that has not completed.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
     request: Request,
     queued: Timestamp,
-    /// When it was given to the device.
+    /// The time at which it was issued to the device.
     issued: Option<Timestamp>,
     source: u32,
-    /// The number of this request in its source, if that is a thread of steps.
+    /// The index of this request in its source, if the source is a thread of steps.
     step: u32,
     fua: bool,
 }
 
-/// The requests that have not completed, by number: a window from the oldest to the newest.
+/// The requests that have not completed, by ID: a window from the oldest to the newest.
 #[derive(Debug, Default)]
 struct Pending {
     first: u64,

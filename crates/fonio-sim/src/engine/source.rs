@@ -11,26 +11,27 @@ use crate::scheduler::{Priority, ProcessId};
 
 /// A source of requests.
 pub enum Source<'a> {
-    /// A process that keeps a number of requests in flight and waits for them.
+    /// A process that keeps a fixed number of requests in flight and waits for them.
     Closed(ClosedLoop),
-    /// Requests at given instants, in the order of these, regardless of the device. An error ends the run.
+    /// Requests at given times, in time order, regardless of the device. An error ends the run.
     Open(Box<dyn Iterator<Item = Result<Arrival, EngineError>> + 'a>),
-    /// A thread whose requests wait for its own and for those of other threads.
+    /// A thread whose requests depend on earlier requests, its own or other threads'.
     Linked(Vec<Step>),
 }
 
-/// A process that keeps a number of requests in flight. When one completes, it thinks and makes the next.
+/// A process that keeps a fixed number of requests in flight. When one completes, the process thinks and
+/// queues the next.
 #[derive(Clone, Copy, Debug)]
 pub struct ClosedLoop {
-    /// Its number; loops with the same number are one process to the scheduler.
+    /// Its ID; to the scheduler, loops with the same ID are one process.
     pub process: ProcessId,
     /// The priority of its requests.
     pub priority: Priority,
-    /// Whether a program waits for its writes: direct I/O and fsync, not write-back.
+    /// Whether its writes are synchronous: direct I/O and fsync, not write-back.
     pub is_sync: bool,
-    /// How many of 100 requests are reads; the others are writes. Chosen at random.
+    /// Percentage of reads; the other requests are writes. Chosen at random.
     pub reads_percent: u8,
-    /// Whether requests of one direction follow one another.
+    /// Whether the requests of each direction are sequential or random.
     pub order: Order,
     /// The first byte of its range.
     pub start: ByteCount,
@@ -38,20 +39,20 @@ pub struct ClosedLoop {
     pub range: ByteCount,
     /// The size of a request.
     pub request: ByteCount,
-    /// How many requests it makes.
+    /// The number of requests.
     pub count: u64,
-    /// How many of them it keeps in flight.
+    /// The number of requests in flight.
     pub depth: u32,
-    /// How long it thinks.
+    /// The pause between a completion and the next request.
     pub think: Think,
 }
 
-/// A think time: any time between two, each equally likely.
+/// A think time, uniformly distributed between a minimum and a maximum.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Think {
-    /// The shortest.
+    /// The minimum.
     pub min: Nanos,
-    /// The longest.
+    /// The maximum.
     pub max: Nanos,
 }
 
@@ -60,27 +61,26 @@ impl Think {
     pub const NONE: Think = Think { min: Nanos(0), max: Nanos(0) };
 }
 
-/// The progress of a process so far.
 #[derive(Clone, Debug)]
-pub(super) struct Places {
+pub(super) struct Progress {
     random: Random,
     /// Requests of each direction, writes first.
     by_direction: [u64; 2],
     places: u64,
 }
 
-impl Places {
-    fn new(process: &ClosedLoop, seed: u64) -> Places {
+impl Progress {
+    fn new(process: &ClosedLoop, seed: u64) -> Progress {
         assert!(
             process.range.0 >= process.request.0 && process.request.0 > 0,
             "a process's range holds a request"
         );
         let places = process.range.0 / process.request.0;
-        Places { random: Random::new(seed), by_direction: [0; 2], places }
+        Progress { random: Random::new(seed), by_direction: [0; 2], places }
     }
 
     fn next(&mut self, process: &ClosedLoop, at: Timestamp) -> Arrival {
-        // No random number is drawn if there is no choice, so a process without writes stays the same.
+        // A process with only one direction draws no random number, so its sequence stays the same.
         let is_read = match process.reads_percent {
             0 => false,
             100.. => true,
@@ -109,22 +109,21 @@ impl Places {
     }
 }
 
-/// A source in progress.
 pub(super) enum State<'a> {
-    Closed { process: ClosedLoop, places: Places, started: u64 },
+    Closed { process: ClosedLoop, progress: Progress, started: u64 },
     Open { arrivals: Box<dyn Iterator<Item = Result<Arrival, EngineError>> + 'a>, next: Option<Arrival> },
     Linked(Thread),
 }
 
 impl<'a> State<'a> {
-    pub(super) fn new(source: Source<'a>, seed: u64, at: usize) -> State<'a> {
+    pub(super) fn new(source: Source<'a>, seed: u64, at: usize, from: Timestamp) -> State<'a> {
         match source {
             Source::Closed(process) => {
-                let places = Places::new(&process, seed_for(seed, at as u64 + 1));
-                State::Closed { process, places, started: 0 }
+                let progress = Progress::new(&process, seed_for(seed, at as u64 + 1));
+                State::Closed { process, progress, started: 0 }
             }
             Source::Open(arrivals) => State::Open { arrivals, next: None },
-            Source::Linked(steps) => State::Linked(Thread::new(steps)),
+            Source::Linked(steps) => State::Linked(Thread::new(steps, from)),
         }
     }
 
@@ -132,17 +131,17 @@ impl<'a> State<'a> {
         matches!(self, State::Open { .. })
     }
 
-    /// Returns how many steps of a thread were made.
+    /// Returns the number of a thread's queued steps.
     pub(super) fn made(&self) -> u32 {
         if let State::Linked(thread) = self { thread.made } else { 0 }
     }
 
-    /// Returns how many steps of a thread were not made.
+    /// Returns the number of a thread's steps that were not queued.
     pub(super) fn left(&self) -> u64 {
         if let State::Linked(thread) = self { thread.left() } else { 0 }
     }
 
-    /// Returns how many requests it makes at the beginning, without waiting for a completion.
+    /// Returns the number of requests queued at the beginning, before any completion.
     pub(super) fn concurrency(&self) -> u32 {
         match self {
             State::Closed { process, .. } => process.depth,
@@ -150,7 +149,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// The instant of its next request; `None` if it makes no more.
+    /// Returns the time of its next request; `None` at the end.
     pub(super) fn next_at(&mut self, now: Timestamp) -> Result<Option<Timestamp>, EngineError> {
         match self {
             State::Closed { process, started, .. } => {
@@ -172,21 +171,21 @@ impl<'a> State<'a> {
         }
     }
 
-    /// The instant of a closed source's next request after one has completed.
+    /// Returns the time of a closed source's next request after a completion.
     pub(super) fn continue_at(&mut self, completed: Timestamp) -> Option<Timestamp> {
-        let State::Closed { process, places, started, .. } = self else { return None };
+        let State::Closed { process, progress, started, .. } = self else { return None };
         if *started == process.count {
             return None;
         }
         *started += 1;
-        Some(completed + places.think(process.think))
+        Some(completed + progress.think(process.think))
     }
 
-    /// The request whose instant has come.
+    /// Returns the request that is due at `now`.
     pub(super) fn make(&mut self, now: Timestamp) -> Arrival {
         match self {
-            State::Closed { process, places, .. } => places.next(process, now),
-            State::Open { next, .. } => next.expect("its instant was given before"),
+            State::Closed { process, progress, .. } => progress.next(process, now),
+            State::Open { next, .. } => next.expect("its time was returned before"),
             State::Linked(thread) => thread.make(now),
         }
     }

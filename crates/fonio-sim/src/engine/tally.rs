@@ -1,4 +1,4 @@
-//! Counts and times of the requests of each process and op.
+//! Request counts and times, per process and op.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use fonio_core::{ByteCount, Nanos, Op, Timestamp};
 
 use crate::scheduler::{ProcessId, Request};
 
-/// The sum and the maximum of some times.
+/// Sum and maximum of durations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// Their sum.
@@ -25,29 +25,30 @@ impl Times {
 /// The requests of one process and op.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// How many completed.
+    /// Number of completed requests.
     pub count: u64,
     /// Bytes in them.
     pub bytes: ByteCount,
-    /// From queue to completion.
+    /// Times from queueing to completion.
     pub response: Times,
-    /// From dispatch to completion.
+    /// Times from dispatch to completion.
     pub service: Times,
-    /// From queue to dispatch.
+    /// Times from queueing to dispatch.
     pub queue: Times,
-    /// When the first was queued.
+    /// The queueing time of the first request.
     pub first_queued: Timestamp,
-    /// When the last completed.
+    /// The completion time of the last request.
     pub last_completed: Timestamp,
 }
 
 impl Tally {
-    /// From the first queued to the last completed.
+    /// Returns the time from the first queueing to the last completion.
     pub fn span(&self) -> Nanos {
         self.last_completed.since(self.first_queued).unwrap_or_default()
     }
 
-    /// Total time over the number of requests, in microseconds: the response time of Nguyen et al., section 4.3.
+    /// Returns the total time divided by the number of requests, in microseconds: the response time of Nguyen
+    /// et al., section 4.3.
     pub fn micros_each(&self) -> f64 {
         self.span().0 as f64 / 1e3 / self.count as f64
     }
@@ -58,35 +59,21 @@ impl Tally {
 pub struct Outcome {
     /// The requests of each process and op.
     pub tallies: BTreeMap<(ProcessId, Op), Tally>,
-    /// When the run began.
+    /// The beginning of the run.
     pub from: Timestamp,
-    /// When the last request completed.
+    /// The completion time of the last request.
     pub end: Timestamp,
 }
 
 impl Outcome {
-    /// The requests of a process and op; empty if it made none.
+    /// Returns the requests of a process and op; empty if there are none.
     pub fn of(&self, process: ProcessId, op: Op) -> Tally {
         self.tallies.get(&(process, op)).copied().unwrap_or_default()
     }
 
-    /// The number of requests.
+    /// Returns the number of requests.
     pub fn count(&self) -> u64 {
         self.tallies.values().map(|tally| tally.count).sum()
-    }
-}
-
-/// The tallies of a run in progress.
-#[derive(Debug)]
-pub(super) struct Tallies {
-    tallies: BTreeMap<(ProcessId, Op), Tally>,
-    from: Timestamp,
-    end: Timestamp,
-}
-
-impl Tallies {
-    pub(super) fn new(from: Timestamp) -> Tallies {
-        Tallies { tallies: BTreeMap::new(), from, end: from }
     }
 
     pub(super) fn queued(&mut self, request: &Request, now: Timestamp) {
@@ -107,9 +94,5 @@ impl Tallies {
         tally.queue.add(Nanos(issued.0 - queued.0));
         tally.last_completed = now;
         self.end = now;
-    }
-
-    pub(super) fn outcome(self) -> Outcome {
-        Outcome { tallies: self.tallies, from: self.from, end: self.end }
     }
 }

@@ -1,4 +1,3 @@
-use expect_test::{Expect, expect};
 use fonio_core::rows;
 use fonio_core::{DeviceId, Flags, Nanos, Random};
 use proptest::prelude::*;
@@ -10,9 +9,7 @@ use crate::measure::{self, Job, Order};
 use crate::profile::Profile;
 use crate::scheduler::{Class, Policy, Priority, ProcessId};
 
-const HOST: Host = Host { depth: 2, seed: 1 };
-
-/// A device that takes 1 µs for each sector.
+/// Returns a device that takes 1 µs per sector.
 fn memory() -> MemoryDevice {
     let memory =
         Memory { line_bytes: 512, read_line: Nanos(1_000), write_line: Nanos(1_000), command: Nanos(0) };
@@ -57,13 +54,17 @@ fn arrival(at: u64, op: Op, sectors: u64) -> Arrival {
     }
 }
 
+/// Runs sources on the memory device, with this driver depth.
+fn run_on_memory(policy: Policy, sources: Vec<Source<'_>>, depth: u32) -> Result<Outcome, EngineError> {
+    run(&mut memory(), policy.scheduler().as_mut(), sources, Timestamp(0), Host { depth, seed: 1 })
+}
+
 fn open(arrivals: Vec<Arrival>) -> Source<'static> {
     Source::Open(Box::new(arrivals.into_iter().map(Ok)))
 }
 
 proptest! {
-    /// A server that takes requests in the order of arrival: each request begins when it has arrived and the
-    /// previous one has completed.
+    /// In a FIFO server, each request begins when it has arrived and the previous one has completed.
     #[test]
     fn noop_on_one_server_is_lindleys_recursion(seed in any::<u64>()) {
         let mut random = Random::new(seed);
@@ -81,9 +82,7 @@ proptest! {
             free = begin + arrival.bytes.0 / 512 * 1_000;
             response += free - arrival.at.0;
         }
-        let host = Host { depth: 1, seed: 1 };
-        let mut noop = Policy::Noop.scheduler();
-        let outcome = run(&mut memory(), noop.as_mut(), vec![open(arrivals)], Timestamp(0), host).unwrap();
+        let outcome = run_on_memory(Policy::Noop, vec![open(arrivals)], 1).unwrap();
         let tally = outcome.of(ProcessId(1), Op::Read);
         prop_assert_eq!(tally.count, 200);
         prop_assert_eq!(tally.response.sum, Nanos(response));
@@ -91,7 +90,7 @@ proptest! {
         prop_assert_eq!(outcome.end, Timestamp(free));
     }
 
-    /// Without a limit and without a policy, the engine is the benchmark runner of `measure`.
+    /// With `noop` and no depth limit, the engine gives the same result as the benchmark runner of `measure`.
     #[test]
     fn noop_without_a_limit_changes_nothing(seed in any::<u64>(), random_order in any::<bool>(), depth in 1u32..5) {
         let order = if random_order { Order::Random } else { Order::Sequential };
@@ -125,8 +124,8 @@ proptest! {
         }
     }
 
-    /// Every request completes once, under every policy, with closed and open sources; two runs give the same
-    /// result.
+    /// With every policy and closed and open sources, every request completes once, and two runs give the
+    /// same result.
     #[test]
     fn every_request_completes_and_a_seed_repeats(seed in any::<u64>(), depth in 1u32..9) {
         let think = Think { min: Nanos(0), max: Nanos(20_000_000) };
@@ -158,9 +157,7 @@ proptest! {
 #[test]
 fn a_flush_bypasses_the_scheduler() {
     let arrivals = vec![arrival(0, Op::Write, 8), arrival(0, Op::Write, 8), arrival(0, Op::Flush, 0)];
-    let host = Host { depth: 1, seed: 1 };
-    let mut noop = Policy::Noop.scheduler();
-    let outcome = run(&mut memory(), noop.as_mut(), vec![open(arrivals)], Timestamp(0), host).unwrap();
+    let outcome = run_on_memory(Policy::Noop, vec![open(arrivals)], 1).unwrap();
     let flush = outcome.of(ProcessId(1), Op::Flush);
     let write = outcome.of(ProcessId(1), Op::Write);
     assert_eq!((flush.queue.max, write.queue.max), (Nanos(8_000), Nanos(8_000)));
@@ -187,30 +184,26 @@ fn a_recording_is_replayed_in_the_order_of_queueing() {
     assert_eq!(arrivals[0].priority, Priority { class: Class::RealTime, level: 3 });
 }
 
-fn fails(source: Source<'_>, expected: Expect) {
-    let mut noop = Policy::Noop.scheduler();
-    let error = run(&mut memory(), noop.as_mut(), vec![source], Timestamp(0), HOST).unwrap_err();
-    expected.assert_eq(&error.to_string());
-}
-
 #[test]
 fn errors_name_the_request() {
-    fails(
-        open(vec![arrival(0, Op::Read, 1 << 22)]),
-        expect![
-            "the request at sector 0 with 2147483648 bytes ends behind the device's 1073741824 bytes; simulate a larger device"
-        ],
-    );
-    fails(
-        open(vec![arrival(5, Op::Read, 8), arrival(4, Op::Read, 8)]),
-        expect![
-            "a request at 4 ns came behind one at 5 ns; sort requests by the instant at which they were queued"
-        ],
-    );
-    fails(
-        Source::Open(Box::new(Replay::new(std::iter::once(row(7, None, 0))))),
-        expect!["request 7 of the recording has no time of queueing, so it cannot be replayed"],
-    );
+    let replay = Replay::new(std::iter::once(row(7, None, 0)));
+    for (source, expected) in [
+        (
+            open(vec![arrival(0, Op::Read, 1 << 22)]),
+            "the request at sector 0 with 2147483648 bytes ends beyond the device's 1073741824 bytes; simulate a larger device",
+        ),
+        (
+            open(vec![arrival(5, Op::Read, 8), arrival(4, Op::Read, 8)]),
+            "a request at 4 ns came after one at 5 ns; sort requests by queueing time",
+        ),
+        (
+            Source::Open(Box::new(replay)),
+            "request 7 of the recording has no time of queueing, so it cannot be replayed",
+        ),
+    ] {
+        let error = run_on_memory(Policy::Noop, vec![source], 2).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
 }
 
 fn step(process: u32, sectors: u64, begins: Begins, signal: Option<u32>) -> Step {
@@ -227,17 +220,16 @@ fn threads_wait_for_their_own_requests_and_for_those_of_others() {
         vec![step(1, 8, Begins::At(us(0)), Some(0)), step(1, 4, Begins::AfterEnd(us(2)), Some(1))],
         // From 9 to 10.
         vec![step(2, 1, after_other(0, 1), None)],
-        // The second does not wait for the first, the third for its own and for the first thread.
+        // The second request does not wait for the first; the third waits for the second and for the first
+        // thread.
         vec![
             step(3, 1, Begins::At(us(11)), None),
             step(3, 1, Begins::AfterBegin(us(2)), None),
             step(3, 1, after_other(1, 0), None),
         ],
     ];
-    let host = Host { depth: 1, seed: 1 };
     let run = |threads: Vec<Vec<Step>>| {
-        let sources = threads.into_iter().map(Source::Linked).collect();
-        run(&mut memory(), Policy::Noop.scheduler().as_mut(), sources, Timestamp(0), host)
+        run_on_memory(Policy::Noop, threads.into_iter().map(Source::Linked).collect(), 1)
     };
     let outcome = run(threads).unwrap();
     let of = |process| {
@@ -275,12 +267,8 @@ proptest! {
             Source::Linked((0..process.count).map(step).collect())
         };
         for policy in [Policy::Noop, Policy::Cfq, Policy::SmartIo] {
-            let run = |sources| {
-                let host = Host { depth, seed: 1 };
-                run(&mut memory(), policy.scheduler().as_mut(), sources, Timestamp(0), host)
-            };
-            let closed = run(loops.iter().copied().map(Source::Closed).collect());
-            prop_assert_eq!(run(loops.iter().map(chain).collect()), closed);
+            let closed = run_on_memory(policy, loops.iter().copied().map(Source::Closed).collect(), depth);
+            prop_assert_eq!(run_on_memory(policy, loops.iter().map(chain).collect(), depth), closed);
         }
     }
 }

@@ -131,9 +131,7 @@ impl<W: Watch> Bast<W> {
 
     fn oldest_log(&self) -> LogNumber {
         let logs = self.logs.iter().enumerate();
-        let (oldest, _) = logs
-            .min_by_key(|(_, log)| log.used_at)
-            .expect("all log blocks are in use, and there is at least one");
+        let (oldest, _) = logs.min_by_key(|(_, log)| log.used_at).expect("there is at least one log block");
         LogNumber(oldest as u32)
     }
 

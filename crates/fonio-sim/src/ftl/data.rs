@@ -5,7 +5,7 @@
 //! block into one data block:
 //!
 //! - *switch*: the log block has all units in order and becomes the data block; one erase.
-//! - *partial*: the log block has the first units in order, and the rest is copied behind them; one erase.
+//! - *partial*: the log block has the first units in order, and the rest is copied after them; one erase.
 //! - *full*: the newest copy of every unit is copied to a fresh erase block; two erases.
 
 use std::collections::VecDeque;
@@ -14,7 +14,6 @@ use super::address::Table;
 use super::bits::{BlockBits, count_from, end_of};
 use super::{Census, EraseBlock, Geometry, LogicalBlock, Offset, PhysicalUnit, Watch, Work, shuffled_blocks};
 
-/// The data blocks.
 #[derive(Debug)]
 pub(super) struct DataBlocks<W> {
     pub(super) geometry: Geometry,
@@ -48,7 +47,7 @@ impl<W: Watch> DataBlocks<W> {
     }
 
     pub(super) fn take_free(&mut self) -> EraseBlock {
-        self.free.pop_front().expect("data, logs and one spare block are all that is ever in use")
+        self.free.pop_front().expect("only data, log and one spare block are in use")
     }
 
     pub(super) fn erase(&mut self, block: EraseBlock, work: &mut Work) {

@@ -142,7 +142,7 @@ impl<W: Watch> Fast<W> {
             return self.data.geometry.physical_unit(block, offset);
         }
         self.make_random_room(work);
-        let log = self.random.back_mut().expect("room was made");
+        let log = self.random.back_mut().expect("the last log has room");
         let physical = self.data.geometry.physical_unit(log.block, Offset(log.units.len() as u32));
         log.units.push(unit);
         self.random_copy.set(unit, physical);

@@ -18,7 +18,7 @@ impl Piece {
     ///
     /// If the number does not fit into 32 bits.
     pub(crate) fn new(number: u64) -> Piece {
-        Piece(u32::try_from(number).expect("a map has fewer than 2³² pieces"))
+        Piece(u32::try_from(number).expect("a map has fewer than 2³² segments"))
     }
 }
 
@@ -53,7 +53,7 @@ impl MapLevel {
     ///
     /// If `held_max` is 0.
     pub fn new(pieces: u32, held_max: u32) -> MapLevel {
-        assert!(held_max > 0, "a level holds a piece");
+        assert!(held_max > 0, "a level holds a segment");
         MapLevel {
             held_max,
             held: 0,
@@ -74,7 +74,7 @@ impl MapLevel {
             }
             self.unlink(piece);
         } else if self.held == self.held_max {
-            let oldest = self.oldest.expect("a full level holds a piece");
+            let oldest = self.oldest.expect("a full level holds a segment");
             self.unlink(oldest);
             self.is_held[oldest.0 as usize] = false;
         } else {

@@ -74,7 +74,6 @@ impl Geometry {
         Die(block.0 % self.dies)
     }
 
-    /// Returns all dies.
     fn each_die(&self) -> impl Iterator<Item = Die> + use<> {
         (0..self.dies).map(Die)
     }
@@ -124,7 +123,7 @@ pub struct Totals {
     pub erases: u64,
     /// Log blocks that became data blocks without a copy.
     pub switch_merges: u64,
-    /// Merges that kept the beginning of a block in its log block and copied the rest behind it.
+    /// Merges that kept the beginning of a block in its log block and copied the rest after it.
     pub partial_merges: u64,
     /// Merges that copied the complete block.
     pub full_merges: u64,
@@ -149,7 +148,6 @@ impl Work {
         }
     }
 
-    /// Adds an erase.
     pub(crate) fn erase(&mut self, die: Die) {
         self.push(Step { die, erases: 1, ..Step::default() });
     }

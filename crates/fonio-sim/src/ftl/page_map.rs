@@ -2,8 +2,8 @@
 //!
 //! The erase blocks with the same number on all dies form a superblock. It is filled page by page across the
 //! dies. Host data and the collector's copies go to different superblocks, which separates old data from new
-//! data. Collection is paced: while few superblocks are free, copies follow each host page, enough to empty
-//! the victim before the space that it gains is used up.
+//! data. Collection is paced: while few superblocks are free, a number of copies follows each host page. This
+//! number empties the victim before the gained space is used up.
 //!
 //! Two rules can choose the victim. *Greedy* takes the superblock with the fewest valid units. *Cost-benefit*
 //! (Rosenblum, Ousterhout 1992) takes the one with the largest `(1 - u) × age / 2u`, where `u` is the share
@@ -23,7 +23,7 @@ use super::{
 pub enum Collection {
     /// Fewest valid units first.
     Greedy,
-    /// Space gained times age over cost.
+    /// Largest space gained × age / cost first.
     CostBenefit,
 }
 
@@ -107,7 +107,6 @@ impl ValidUnits {
     }
 }
 
-/// A superblock being written.
 #[derive(Clone, Copy, Debug)]
 struct Stream {
     block: EraseBlock,
@@ -120,7 +119,6 @@ struct Collecting {
     block: EraseBlock,
     /// The offset at which the search for the next valid unit continues.
     next: Offset,
-    /// Copies per host page.
     copies_per_page: u32,
     /// The pages before this one have been read where necessary.
     pages_read: u32,
@@ -138,8 +136,8 @@ impl<W: Watch> PageMap<W> {
     ///
     /// # Panics
     ///
-    /// If there are fewer spare superblocks than [`SPARE_BLOCKS_MIN`] or at least 2³¹ units, or if the number
-    /// of dies or of units per page is not a power of two.
+    /// If there are fewer spare superblocks than [`SPARE_BLOCKS_MIN`] or at least 2³¹ units. If the number of
+    /// dies or the number of units per page is not a power of two.
     pub fn new(
         geometry: Geometry,
         spare_blocks: u32,
@@ -157,7 +155,7 @@ impl<W: Watch> PageMap<W> {
         );
         let mut free = shuffled_blocks(total, seed);
         let mut open =
-            || Stream { block: free.pop_front().expect("spare superblocks are many"), next: Offset(0) };
+            || Stream { block: free.pop_front().expect("there are spare superblocks"), next: Offset(0) };
         let (host, copies) = (open(), open());
         PageMap {
             geometry,
@@ -210,7 +208,7 @@ impl<W: Watch> PageMap<W> {
         }
         self.valid_units.update(stream.block, ValidUnits::closed);
         self.closed_at[stream.block.0 as usize] = self.writes;
-        // Pacing makes this necessary only if nearly all units are valid.
+        // With pacing, this is necessary only if nearly all units are valid.
         while self.free.len() < 2 && self.victim.is_some() {
             self.collect(self.geometry.units_per_block, work);
         }
@@ -225,7 +223,7 @@ impl<W: Watch> PageMap<W> {
         };
         let (block, valid) = victim.expect("there are superblocks");
         let valid = valid.of_closed().filter(|valid| *valid < self.geometry.units_per_block);
-        (block, valid.expect("spare superblocks leave something to gain"))
+        (block, valid.expect("with spare superblocks, a closed one has space to gain"))
     }
 
     /// Returns the closed superblock with the greatest benefit; the first on a tie.
@@ -242,7 +240,7 @@ impl<W: Watch> PageMap<W> {
         best
     }
 
-    /// Space gained times age over cost.
+    /// Returns space gained × age / cost.
     fn benefit(&self, block: EraseBlock, valid: u32) -> f64 {
         let used = f64::from(valid) / f64::from(self.geometry.units_per_block);
         let age = (self.writes - self.closed_at[block.0 as usize] + 1) as f64;
@@ -332,8 +330,8 @@ impl<W: Watch> PageMap<W> {
         self.free.push_back(block);
     }
 
-    /// Returns the number of missing units in the page that ends after `next`; `None` if no page is partly
-    /// written.
+    /// Returns the number of missing units in the page that is partly written up to `next`; `None` if there
+    /// is no such page.
     fn padding(&self, next: Offset) -> Option<u32> {
         let filled = next.0 % self.geometry.units_per_page;
         (filled != 0).then(|| self.geometry.units_per_page - filled)

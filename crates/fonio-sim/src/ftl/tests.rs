@@ -1,5 +1,5 @@
-//! Compares every layer with simulated flash: each operation is repeated on an array of pages, and after each command of
-//! the host every unit must be at the position that the layer reports, in its newest version.
+//! Compares every layer with simulated flash. Each operation is repeated on an array of pages. After each
+//! host command, the newest version of every unit must be at the address that the layer reports.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use fonio_core::Random;
 struct Chip {
     units_per_block: u32,
     content: BTreeMap<PhysicalUnit, (LogicalUnit, u64)>,
-    /// In each erase block, the first unit that was not programmed since the last erase.
+    /// The first unprogrammed unit of each erase block.
     next: BTreeMap<EraseBlock, Offset>,
     version: u64,
 }
@@ -39,8 +39,7 @@ impl Watch for Chip {
         self.store(to, (unit, self.version));
     }
     fn copy(&mut self, from: PhysicalUnit, to: PhysicalUnit) {
-        let content =
-            *self.content.get(&from).unwrap_or_else(|| panic!("{from:?} is copied, but holds nothing"));
+        let content = *self.content.get(&from).unwrap_or_else(|| panic!("{from:?} is copied, but empty"));
         self.store(to, content);
     }
     fn erase(&mut self, block: EraseBlock) {
@@ -54,14 +53,13 @@ impl Watch for Chip {
 #[derive(Clone, Copy, Debug)]
 enum Host {
     Write(u32),
-    /// Several units in order.
     Run(u32, u32),
     Discard(u32),
     Close,
 }
 
-/// Runs the host's commands and compares the layer with the chip after each. `discards` says whether the layer records
-/// discarded units.
+/// Runs the host's commands and compares the layer with the chip after each command. `discards` tells whether
+/// the layer records discards.
 fn check<F: Ftl>(mut ftl: F, chip: impl Fn(&F) -> &Chip, commands: &[Host], discards: bool) {
     let units = ftl.geometry().logical_units;
     let mut newest: BTreeMap<LogicalUnit, u64> = BTreeMap::new();
@@ -115,7 +113,7 @@ fn check<F: Ftl>(mut ftl: F, chip: impl Fn(&F) -> &Chip, commands: &[Host], disc
 fn commands(units: u32) -> impl Strategy<Value = Vec<Host>> {
     let one = prop_oneof![
         6 => (0..units).prop_map(Host::Write),
-        // A few units are written again and again.
+        // A few units are overwritten often.
         4 => (0..units / 8).prop_map(Host::Write),
         3 => (0..units, 1..40u32).prop_map(|(start, length)| Host::Run(start, length)),
         2 => (0..units / 16, Just(16u32)).prop_map(|(block, length)| Host::Run(block * 16, length)),
@@ -155,8 +153,13 @@ proptest! {
     }
 }
 
-/// Writes a layer in order, then units among the first `range` at random: `settle` times and `counted` times. Returns the
-/// cost of the counted writes.
+/// Returns a geometry with erase blocks of 128 units, for the formulas.
+fn large(logical_units: u32) -> Geometry {
+    Geometry { logical_units, units_per_block: 128, units_per_page: 1, dies: 1 }
+}
+
+/// Writes the complete layer sequentially, then random units below `range`: `settle` writes and `counted`
+/// writes. Returns the totals of the counted writes.
 fn uniform(ftl: &mut impl Ftl, range: u32, settle: u64, counted: u64) -> Totals {
     let mut work = Work::default();
     let mut random = Random::new(5);
@@ -178,16 +181,16 @@ fn uniform(ftl: &mut impl Ftl, range: u32, settle: u64, counted: u64) -> Totals 
 
 #[test]
 fn greedy_write_amplification_is_the_formula() {
-    // For large blocks and uniform random writes the share `x` of a victim that is still valid solves
-    // `u = (x - 1) / ln x`, where `u` is the share of flash that holds data, and write amplification is 1 / (1 - x)
-    // (Menon 1995; Desnoyers 2012).
+    // For large blocks and uniform random writes, the valid share `x` of a victim solves `u = (x - 1) / ln
+    // x`, where `u` is the used share of the flash. Write amplification is 1 / (1 - x) (Menon 1995; Desnoyers
+    // 2012).
     for spare_percent in [7, 15, 28, 50] {
         let geometry = Geometry { logical_units: 1 << 18, units_per_block: 512, units_per_page: 1, dies: 1 };
         let spare = geometry.logical_blocks() * spare_percent / 100;
         let mut ftl = PageMap::new(geometry, spare, Collection::Greedy, 1, Unwatched);
         let totals = uniform(&mut ftl, 1 << 18, 3 << 18, 1 << 19);
         let given = 1.0 + totals.copy_programs as f64 / totals.host_programs as f64;
-        // The free and open superblocks hold almost no data: three are free, two half full.
+        // Three superblocks are free and two are half full, so four superblocks hold no data.
         let usable = f64::from(geometry.logical_blocks() + spare) - 4.0;
         let u = f64::from(geometry.logical_blocks()) / usable;
         let (mut low, mut high) = (1e-9, 1.0 - 1e-9);
@@ -205,7 +208,7 @@ fn greedy_write_amplification_is_the_formula() {
 fn the_miss_rate_of_bast_is_the_formula() {
     // Uniform random writes over R units with N logs of B units: m = 1 - N B / R.
     for (logs, blocks) in [(1u32, 8u32), (2, 16), (4, 16), (8, 64)] {
-        let geometry = Geometry { logical_units: 128 * 64, units_per_block: 128, units_per_page: 1, dies: 1 };
+        let geometry = large(128 * 64);
         let mut ftl = Bast::new(geometry, logs, Victim::Lru, 1, Unwatched);
         let totals = uniform(&mut ftl, blocks * 128, 10_000, 200_000);
         let merges = totals.full_merges + totals.partial_merges + totals.switch_merges;
@@ -215,21 +218,21 @@ fn the_miss_rate_of_bast_is_the_formula() {
         // All merges except those that begin at the first unit copy a complete block.
         assert!(totals.full_merges as f64 > 0.95 * merges as f64);
         let copies = totals.copy_programs as f64 / merges as f64;
-        assert!((copies / 128.0 - 1.0).abs() < 0.02, "{copies} copies a merge");
+        assert!((copies / 128.0 - 1.0).abs() < 0.02, "{copies} copies per merge");
     }
 }
 
 #[test]
 fn the_merges_of_fast_are_the_formula() {
-    // A data block is written in the course of one log block's P writes with p = 1 - (1 - 1/D)^P. After a merge it takes
-    // 1/p log blocks until it is written again, and N - 1 more until that log block is reclaimed and it is merged again:
-    // D / (1/p + N - 1) merges for each log block.
+    // P writes fill a log block; they include a write to a given data block with probability p = 1 - (1 -
+    // 1/D)^P. After a merge, this data block is written again after 1/p log blocks. After N - 1 more, that
+    // log block is reclaimed and the data block is merged again. This gives D / (1/p + N - 1) merges per log
+    // block.
     for (logs, blocks) in [(1u32, 64u32), (2, 256), (4, 512), (8, 16)] {
-        let geometry =
-            Geometry { logical_units: 128 * 512, units_per_block: 128, units_per_page: 1, dies: 1 };
+        let geometry = large(128 * 512);
         let mut ftl = Fast::new(geometry, logs, 1, Unwatched);
         let totals = uniform(&mut ftl, blocks * 128, 20_000, 200_000);
-        // One unit in P is the first of its block and goes to the sequential log.
+        // One of P units is the first of its block and goes to the sequential log.
         let log_blocks = totals.host_programs as f64 * 127.0 / 128.0 / 128.0;
         let given = totals.full_merges as f64 / log_blocks;
         let d = f64::from(blocks);
@@ -241,7 +244,7 @@ fn the_merges_of_fast_are_the_formula() {
 
 #[test]
 fn writing_in_order_costs_switch_merges_only() {
-    let geometry = Geometry { logical_units: 128 * 16, units_per_block: 128, units_per_page: 1, dies: 1 };
+    let geometry = large(128 * 16);
     let mut work = Work::default();
     let mut bast = Bast::new(geometry, 2, Victim::Lru, 1, Unwatched);
     let mut fast = Fast::new(geometry, 2, 1, Unwatched);

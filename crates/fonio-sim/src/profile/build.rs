@@ -3,7 +3,7 @@
 use fonio_core::{ByteCount, Nanos, SECTOR_BYTES};
 
 use super::{Profile, ProfileError, schema, text};
-use crate::device::flash::{Buffer, Flash, FlashDevice, Interface, MapReach, Slc};
+use crate::device::flash::{Buffer, Direction, Flash, FlashDevice, Interface, MapReach, Slc};
 use crate::device::memory::{Memory, MemoryDevice};
 use crate::device::{Device, Limits, ReadsWaitFor};
 use crate::ftl::bast::{Bast, Victim};
@@ -14,25 +14,24 @@ use crate::ftl::{Ftl, Geometry, Unwatched};
 /// The minimum number of erase blocks of a device.
 const BLOCKS_MIN: u64 = 2;
 
-/// The minimum number of superblocks of a page-mapped device that is smaller than its profile's. It keeps the
-/// superblocks that are reserved for garbage collection a small part of the device.
+/// The minimum number of superblocks of a page-mapped device that is smaller than its profile's. With more
+/// superblocks, those reserved for garbage collection are a small part of the device.
 const SUPERBLOCKS_MIN: u64 = 128;
 
-/// A device as a profile describes it.
+/// The design of a device, as described by a profile.
 #[expect(clippy::large_enum_variant, reason = "one value exists at a time, on the stack")]
 enum Design {
     Memory(Memory),
     Flash(Flash, Geometry, Layer),
 }
 
-/// A translation layer.
 enum Layer {
     PageMap { spare_blocks: u32, collection: Collection },
     Bast { logs: u32, victim: Victim },
     Fast { logs: u32 },
 }
 
-/// Reports every error that building the device could report.
+/// Returns the error that building the device would return, if any.
 pub(super) fn check(profile: &Profile) -> Result<(), ProfileError> {
     design(profile, &limits(profile, None)?).map(drop)
 }
@@ -100,7 +99,7 @@ fn design(profile: &Profile, limits: &Limits) -> Result<Design, ProfileError> {
         (Layer::PageMap { spare_blocks: spare as u32, collection }, spare, 1 << 31)
     } else {
         if flash.unit_bytes != flash.page_bytes {
-            return Err(profile.contradiction(format!("`ftl.unit` is for a page map, not for {kind}")));
+            return Err(profile.contradiction(format!("`ftl.unit` applies to a page map, not to {kind}")));
         }
         let logs = profile.required("ftl.log_blocks")? as u32;
         let layer = match kind {
@@ -108,7 +107,7 @@ fn design(profile: &Profile, limits: &Limits) -> Result<Design, ProfileError> {
             _ if profile.required_word("ftl.victim")? == "fifo" => Layer::Bast { logs, victim: Victim::Fifo },
             _ => Layer::Bast { logs, victim: Victim::Lru },
         };
-        // Both layers keep one or two erase blocks besides data and logs.
+        // Besides data and log blocks, both layers need one or two erase blocks.
         (layer, u64::from(logs) + 2, 1 << 32)
     };
     if (blocks + more_blocks) * u64::from(geometry.units_per_block) >= units_max {
@@ -128,7 +127,7 @@ fn geometry(profile: &Profile, flash: &Flash, capacity: u64) -> Result<Geometry,
     let mut pages = profile.required("flash.pages_per_block")?;
     let units_per_page = flash.page_bytes / flash.unit_bytes;
     let logical_units = capacity.div_ceil(flash.unit_bytes);
-    // A page map writes across all dies; a log block is one erase block.
+    // A page map writes across all dies; a log-block layer writes single erase blocks.
     let mut across = 1;
     if profile.required_word("ftl.kind")? == "page_map" {
         across = u64::from(flash.dies);
@@ -143,7 +142,7 @@ fn geometry(profile: &Profile, flash: &Flash, capacity: u64) -> Result<Geometry,
             units_per_block * flash.unit_bytes
         )));
     }
-    // Physical units are counted in 32 bits; spare blocks included, half of them is the limit.
+    // Physical units, including spare blocks, are numbered with 32 bits; the limit is half of this range.
     if logical_units >= 1 << 31 {
         return Err(too_large(profile, ByteCount(capacity)));
     }
@@ -213,21 +212,25 @@ fn flash(profile: &Profile) -> Result<Flash, ProfileError> {
 fn interface(profile: &Profile) -> Result<Interface, ProfileError> {
     let optional = |key| Nanos(profile.number(key).unwrap_or(0));
     Ok(Interface {
-        read_rate: profile.required("interface.read_rate")?,
-        write_rate: profile.required("interface.write_rate")?,
+        read: Direction {
+            rate: profile.required("interface.read_rate")?,
+            command: profile.duration("interface.read_command")?,
+            random: optional("interface.random_read"),
+            latency: optional("interface.read_latency"),
+            random_latency: optional("interface.random_read_latency"),
+            streams: profile.number("interface.read_streams").unwrap_or(0) as u32,
+        },
+        write: Direction {
+            rate: profile.required("interface.write_rate")?,
+            command: profile.duration("interface.write_command")?,
+            random: optional("interface.random_write"),
+            latency: optional("interface.write_latency"),
+            random_latency: optional("interface.random_write_latency"),
+            streams: profile.number("interface.write_streams").unwrap_or(0) as u32,
+        },
         full_duplex: profile.yes("interface.full_duplex"),
-        read_command: profile.duration("interface.read_command")?,
-        write_command: profile.duration("interface.write_command")?,
         flush_command: optional("interface.flush_command"),
         fua: optional("interface.fua_cost"),
-        random_read: optional("interface.random_read"),
-        random_write: optional("interface.random_write"),
-        read_latency: optional("interface.read_latency"),
-        write_latency: optional("interface.write_latency"),
-        random_read_latency: optional("interface.random_read_latency"),
-        random_write_latency: optional("interface.random_write_latency"),
-        read_streams: profile.number("interface.read_streams").unwrap_or(0) as u32,
-        write_streams: profile.number("interface.write_streams").unwrap_or(0) as u32,
         programs_while_receiving: profile.yes("interface.programs_while_receiving"),
     })
 }
@@ -267,7 +270,7 @@ impl Profile {
         self.required(key).map(Nanos)
     }
 
-    /// Returns whether a key has the value yes; a profile without the key says no.
+    /// Returns whether a key has the value `yes`; false if the profile does not have the key.
     fn yes(&self, key: &str) -> bool {
         self.word(key) == Some("yes")
     }

@@ -44,7 +44,7 @@ pub enum ProfileError {
     /// A value in the wrong form.
     #[error("{location}: `{key}`: {problem}; write {wanted}")]
     Form {
-        /// The place of the value.
+        /// The location of the value.
         location: Location,
         /// The key.
         key: String,
@@ -57,7 +57,7 @@ pub enum ProfileError {
     #[error("{location}: `{}` is {}, but must be between {} and {}", key.path, key.quantity.show(*value),
         key.quantity.show(key.min), key.quantity.show(key.max))]
     Range {
-        /// The place of the value.
+        /// The location of the value.
         location: Location,
         /// The key.
         key: &'static Key,

@@ -98,8 +98,8 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// If the text is not TOML, if a key is unknown or missing, or if values have the wrong form, are out of
-    /// range, or contradict each other.
+    /// If the text is not TOML, a key is unknown or missing, or values are malformed, out of range or
+    /// contradictory.
     pub fn parse(name: &str, toml_text: &str) -> Result<Profile, ProfileError> {
         let profile = text::parse(name, toml_text)?;
         build::check(&profile)?;
@@ -110,7 +110,7 @@ impl Profile {
     pub fn shipped(name: &str) -> Option<Profile> {
         let text = shipped::text(name)?;
         // A test parses all shipped profiles.
-        Some(Profile::parse(name, text).expect("a shipped profile is in order"))
+        Some(Profile::parse(name, text).expect("shipped profiles are valid"))
     }
 
     /// Returns the name of the profile.

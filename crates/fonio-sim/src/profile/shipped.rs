@@ -35,5 +35,5 @@ shipped! {
     "sd_a2": "SD card that just meets application class A2, 64 GB",
     "nvme": "NVMe drive, 250 GB, PCIe 3.0 x4",
     "pcm": "phase-change memory (Chen, Gibbons, Nath 2011), 16 MB",
-    "ram": "memory, for what a device without flash would do",
+    "ram": "RAM, for comparison with a device without flash",
 }

@@ -78,7 +78,7 @@ fn errors_say_what_is_wrong_where() {
         ("value = 1,", "value = -1,"),
         ("1.5 us", "1.5"),
     ] {
-        assert!(RAM.contains(from), "`{from}` is not there");
+        assert!(RAM.contains(from), "`{from}` is not in the profile");
         let error = Profile::parse("x.toml", &RAM.replace(from, to)).expect_err(to);
         said.push_str(&format!("{from:?} -> {to:?}\n    {error}\n"));
     }
@@ -106,7 +106,7 @@ fn a_number_can_be_set_within_its_range() {
     assert!(matches!(profile.set("device.kind", 0, Source::Assumed, ""), Err(ProfileError::Form { .. })));
 }
 
-/// A number in the range of a key that gives a device small enough for a test.
+/// Generates a number in the range of a key that gives a device small enough for a test.
 fn modest(key: &Key) -> impl Strategy<Value = u64> + use<> {
     let max =
         if key.quantity == Quantity::Size { key.max.min(64 << 20) } else { key.max.min(key.min + 5_000) };
@@ -145,7 +145,7 @@ proptest! {
         let mut text = shipped::text("sandisk").unwrap().as_bytes().to_vec();
         let at = at % text.len();
         if cut { text.truncate(at) } else { text[at] = byte }
-        // The text is still a profile, or the error names the mistake; the parser never panics.
+        // The text is either still a profile or gives an error; the parser never panics.
         if let Err(error) = Profile::parse("damaged", &String::from_utf8_lossy(&text)) {
             let text = error.to_string();
             prop_assert!(text.starts_with("damaged: ") || text.starts_with("damaged, line "), "{text}");

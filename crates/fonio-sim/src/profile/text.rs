@@ -106,7 +106,7 @@ impl File<'_> {
         let source = source
             .ok_or_else(|| wrong("`source` is missing".to_owned(), format!("`source` as {SOURCES}")))?;
         if source != Source::Assumed && to.is_empty() {
-            let wanted = format!("`to`, which says how or where the value was {}", source.name());
+            let wanted = format!("`to` with a text: how or where the value was {}", source.name());
             return Err(wrong("`to` is missing".to_owned(), wanted));
         }
         if let Value::Number(number) = value {

@@ -1,24 +1,28 @@
-//! cfq: time slices for processes.
+//! The cfq scheduler: time slices for processes.
 //!
-//! Each process has a queue for its synchronous requests. Asynchronous requests of all processes share 17 queues: one
-//! for each level of the real-time and best-effort classes, one for the idle class. A queue has the device for a slice,
-//! which is longer at higher levels. Within a queue, requests go in the order of insertion.
+//! Each process has a queue for its synchronous requests. Asynchronous requests of all processes share 17
+//! queues: one for each level of the real-time and best-effort classes, and one for the idle class. A queue
+//! has the device for a time slice, which is longer at higher levels. Requests of a queue are dispatched in
+//! the order of insertion.
 //!
-//! Of each class, three groups of queues take turns, each for as long as its queues' slices together:
+//! Three groups of queues take turns within each class. A group's turn lasts for the sum of its queues'
+//! slices:
 //!
-//! - *sequential*: one queue at a time. If the queue is empty, the device stays idle for a moment
-//!   ([`Tunables::slice_idle`]), because the process may continue; if other queues got the device, the
-//!   process would lose its place.
-//! - *random*: queues of processes that make random requests, and of those that think for longer than the device would
-//!   idle. They are served together: an empty queue hands on to the next. The device idles only behind the last one.
-//! - *asynchronous*: while no synchronous request is in flight, and only a few at a time.
+//! - *sequential*: one queue at a time. If the queue is empty, the device idles for a moment
+//!   ([`Tunables::slice_idle`]), because the process may continue its sequence.
+//! - *random*: queues of processes with random requests or with think times longer than the idle time. They
+//!   are served together: after an empty queue comes the next one. The device idles only after the last
+//!   queue.
+//! - *asynchronous*: dispatched only while no synchronous request is in flight, and only a few at a time.
 //!
-//! On flash, small requests count as random: there, the time of a request depends on its size, not on its place.
+//! On flash, small requests count as random, because the time of a request depends on its size, not on its
+//! address.
 //!
 //! Sources: J. Axboe, "Linux block I/O: present and future" (Ottawa Linux Symposium 2004); the kernel's
-//! `Documentation/block/cfq-iosched.txt` and `ioprio.txt` (Linux 3.9 to 3.14); the commit messages "cfq-iosched: rework
-//! seeky detection", "cfq-iosched: rethink seeky detection for SSDs" and "cfq-iosched: fairness for sync no-idle queues"
-//! (2009, 2010); Nguyen et al. 2015, sections 3.1 and 6. CFQ left the kernel in 5.0, so no running kernel can pin it.
+//! `Documentation/block/cfq-iosched.txt` and `ioprio.txt` (Linux 3.9 to 3.14); the commit messages
+//! "cfq-iosched: rework seeky detection", "cfq-iosched: rethink seeky detection for SSDs" and "cfq-iosched:
+//! fairness for sync no-idle queues" (2009, 2010); Nguyen et al. 2015, sections 3.1 and 6. Linux 5.0 removed
+//! CFQ, so the model cannot be checked against a running kernel.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -34,15 +38,15 @@ pub struct Tunables {
     pub slice_sync: Nanos,
     /// The slice of an asynchronous queue at level 4.
     pub slice_async: Nanos,
-    /// How long the device idles for the next request of a process. 0 turns idling off.
+    /// The time that the device idles for the next request of a process. 0 disables idling.
     pub slice_idle: Nanos,
     /// The maximum number of requests of a queue in flight while another queue waits.
     pub quantum: u32,
     /// The maximum number of asynchronous requests of a queue in flight while another queue waits.
     pub slice_async_rq: u32,
-    /// A request counts as random if it is smaller, as on flash. Zero for disks, where only the distance counts.
+    /// On flash, smaller requests count as random. Zero for disks, where only the distance counts.
     pub random_below: ByteCount,
-    /// A request counts as random if it begins farther than this from the end of the process's last one.
+    /// A request counts as random if it begins farther than this from the end of the process's last request.
     pub seek_min: ByteCount,
 }
 
@@ -59,32 +63,30 @@ impl Tunables {
     };
 }
 
-/// Returns whether another request of a queue may go to the device. Algorithm 6.2 of Nguyen et al. 2015,
-/// which CFQ and SmartIO share: a queue may have `quantum` requests in flight, and more if no other queue
-/// waits.
+/// Returns whether another request of a queue may be dispatched. Algorithm 6.2 of Nguyen et al. 2015, for CFQ
+/// and SmartIO: a queue may have `quantum` requests in flight, and more if no other queue waits.
 pub fn may_dispatch(in_flight: u32, busy_queues: u32, quantum: u32) -> bool {
     in_flight < quantum || busy_queues == 1
 }
 
-/// A scheduler of processes.
+/// The CFQ scheduler.
 #[derive(Debug)]
 pub struct Cfq {
     settings: Tunables,
     queues: Vec<Queue>,
     by_key: BTreeMap<Key, usize>,
-    /// The queues with requests that do not have the device, by class and group, in the order of their turns.
+    /// Queues with requests that wait for the device, by class and group, in turn order.
     busy: [[VecDeque<usize>; 3]; 3],
     group: Option<GroupTurn>,
     turn: Option<Turn>,
     waiting: usize,
     sync_in_flight: u32,
-    /// Requests in flight that are not of the idle class.
+    /// Requests in flight of the other classes than idle.
     others_in_flight: u32,
-    /// The instant at which the next of the held requests may go.
+    /// The time at which the next held request may be dispatched.
     held_until: Option<Timestamp>,
 }
 
-/// The owner of a queue's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Key {
     Sync(Priority, ProcessId),
@@ -108,7 +110,6 @@ struct GroupTurn {
     ends: Timestamp,
 }
 
-/// A queue that has the device.
 #[derive(Clone, Copy, Debug)]
 struct Turn {
     queue: usize,
@@ -122,11 +123,11 @@ struct Queue {
     in_flight: u32,
     think: ThinkTime,
     last_end: Option<Sector>,
-    /// One bit for each of the last 32 requests, set for a random one.
+    /// One bit for each of the last 32 requests; set if the request was random.
     history: u32,
 }
 
-/// A queue is random if more than this many of its last 32 requests were.
+/// A queue is random if more than this number of its last 32 requests were random.
 const RANDOM_MAX: u32 = 32 / 8;
 
 impl Queue {
@@ -165,7 +166,8 @@ impl Queue {
         }
     }
 
-    /// A fifth of the base more for each level above 4, and less for each below: 180 to 40 ms for a base of 100 ms.
+    /// Returns the slice: each level above 4 adds a fifth of the base, each level below 4 subtracts a fifth.
+    /// A base of 100 ms gives 180 to 40 ms.
     fn slice(&self, settings: &Tunables) -> Nanos {
         let base = if self.is_sync() { settings.slice_sync } else { settings.slice_async };
         Nanos(base.0 / 5 * (9 - u64::from(self.priority().level.min(Priority::LEVEL_MAX))))
@@ -173,7 +175,7 @@ impl Queue {
 }
 
 impl Cfq {
-    /// An empty scheduler.
+    /// Makes an empty scheduler.
     pub fn new(settings: Tunables) -> Cfq {
         Cfq {
             settings,
@@ -204,14 +206,14 @@ impl Cfq {
         })
     }
 
-    /// The number of queues with requests.
+    /// Returns the number of queues with requests.
     fn busy_queues(&self) -> u32 {
         let others: usize = self.busy.iter().flatten().map(VecDeque::len).sum();
         let own = self.turn.is_some_and(|turn| !self.queues[turn.queue].requests.is_empty());
         others as u32 + u32::from(own)
     }
 
-    /// The queue whose request goes next; `None` if the scheduler waits for the one that has the device.
+    /// Returns the queue to dispatch from; `None` if the scheduler waits for the queue that has the device.
     fn select(&mut self, now: Timestamp) -> Option<usize> {
         if let Some(turn) = self.turn {
             let queue = &self.queues[turn.queue];
@@ -243,7 +245,7 @@ impl Cfq {
         self.make_busy(turn.queue);
     }
 
-    /// Adds a queue that does not have the device to those that wait for it.
+    /// Adds a queue to the queues that wait for the device.
     fn make_busy(&mut self, index: usize) {
         let queue = &self.queues[index];
         if !queue.requests.is_empty() {
@@ -252,7 +254,7 @@ impl Cfq {
         }
     }
 
-    /// The group whose turn it is; `None` if no queue waits.
+    /// Returns the group whose turn is next; `None` if no queue waits.
     fn next_group(&self, now: Timestamp) -> Option<GroupTurn> {
         let class = Class::ALL.into_iter().find(|class| {
             let groups = &self.busy[*class as usize];
@@ -273,15 +275,15 @@ impl Cfq {
         Some(GroupTurn { class, group, ends: now + Nanos(slices.sum()) })
     }
 
-    /// Returns the instant until which the scheduler holds others back for the next request of the queue that
-    /// has the device and is empty. `None` if it does not hold them back.
+    /// Returns the end of idling for the empty queue that has the device; other queues are held back until
+    /// then. `None` if the device does not idle.
     fn idles_until(&self, turn: Turn, now: Timestamp) -> Option<Timestamp> {
         let queue = &self.queues[turn.queue];
         let class = queue.priority().class;
         let may_idle = self.settings.slice_idle.0 > 0 && queue.is_sync() && class != Class::Idle;
         let is_wanted = match self.group.filter(|of| of.class == class)?.group {
             Group::Sequential => queue.group(&self.settings) == Group::Sequential,
-            // Only behind the last queue, so that the random ones together keep their share.
+            // Idle only after the last queue, so the random queues together keep their share.
             group @ Group::Random => self.busy[class as usize][group as usize].is_empty(),
             Group::Asynchronous => false,
         };
@@ -291,7 +293,7 @@ impl Cfq {
         queue.think.idles_until(queue.in_flight, turn.ends, self.settings.slice_idle, now)
     }
 
-    /// Returns whether the queue that has the device may give another request now.
+    /// Returns whether the queue that has the device may dispatch another request now.
     fn may_go(&self, index: usize) -> bool {
         let queue = &self.queues[index];
         if queue.priority().class == Class::Idle && self.others_in_flight > 0 {
@@ -307,10 +309,6 @@ impl Cfq {
 }
 
 impl Scheduler for Cfq {
-    fn name(&self) -> &'static str {
-        "cfq"
-    }
-
     fn insert(&mut self, request: Request, now: Timestamp) {
         let index = self.queue_of(&request);
         let queue = &mut self.queues[index];
@@ -330,7 +328,7 @@ impl Scheduler for Cfq {
         }
         let index = self.select(now)?;
         if !self.may_go(index) {
-            // When the slice ends, another queue may go.
+            // When the slice ends, another queue may dispatch.
             self.held_until = self.turn.map(|turn| turn.ends);
             return None;
         }

@@ -1,9 +1,9 @@
-//! deadline: requests in the order of their sectors, in batches, with a deadline for each.
+//! The deadline scheduler: batches of requests in sector order, with a deadline for each request.
 //!
-//! Reads and writes are kept apart, each sorted by sector and by age. A batch consists of requests of one direction in
-//! ascending order. A new batch is one of reads, unless writes have waited for [`Tunables::writes_starved`] batches of
-//! reads. It begins with the oldest request if that one's deadline has passed, else behind the last request of its
-//! direction.
+//! Reads and writes are kept separately, sorted by sector and by age. A batch consists of requests of one
+//! direction in ascending order. A new batch consists of reads, unless writes have waited for
+//! [`Tunables::writes_starved`] read batches. If the deadline of the oldest request has passed, the batch
+//! begins with it, else after the last request of its direction.
 //!
 //! Source: the kernel's `Documentation/block/deadline-iosched`.
 
@@ -12,7 +12,7 @@ use std::ops::Bound;
 
 use fonio_core::{Nanos, Op, Timestamp};
 
-use super::{Request, RequestId, Scheduler};
+use super::{Position, Request, Scheduler};
 
 /// The tunables, under the kernel's names.
 #[derive(Clone, Copy, Debug)]
@@ -21,9 +21,9 @@ pub struct Tunables {
     pub read_expire: Nanos,
     /// The deadline of a write.
     pub write_expire: Nanos,
-    /// The requests of a batch.
+    /// Maximum requests per batch.
     pub fifo_batch: u32,
-    /// The number of batches of reads before a batch of waiting writes. With 0, reads wait for all writes.
+    /// The number of read batches before a batch of waiting writes. With 0, reads wait for all writes.
     pub writes_starved: u32,
 }
 
@@ -37,7 +37,7 @@ impl Tunables {
     };
 }
 
-/// A scheduler of one queue.
+/// The deadline scheduler.
 #[derive(Debug)]
 pub struct Deadline {
     lists: Lists,
@@ -45,17 +45,13 @@ pub struct Deadline {
 }
 
 impl Deadline {
-    /// An empty scheduler.
+    /// Makes an empty scheduler.
     pub fn new(settings: Tunables) -> Deadline {
         Deadline { lists: Lists::default(), batches: Batches::new(settings) }
     }
 }
 
 impl Scheduler for Deadline {
-    fn name(&self) -> &'static str {
-        "deadline"
-    }
-
     fn insert(&mut self, request: Request, now: Timestamp) {
         self.lists.insert(request, now);
     }
@@ -83,53 +79,47 @@ impl Direction {
     }
 }
 
-/// The order of a side's requests on the device.
-type Place = (u64, RequestId);
-
-/// A request that [`Batches::choose`] names.
+/// A request chosen by [`Batches::choose`].
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Chosen {
     direction: Direction,
-    place: Place,
+    position: Position,
 }
 
-/// The requests of one direction.
 #[derive(Debug, Default)]
 struct Side {
-    /// With the instants of insertion.
-    by_place: BTreeMap<Place, (Request, Timestamp)>,
-    /// Places in the order of insertion with the instants of insertion. Requests that have gone are skipped when they
-    /// come to the front.
-    by_age: VecDeque<(Timestamp, Place)>,
-    /// The last request that went.
-    last: Option<Place>,
+    /// Waiting requests with their insertion times.
+    by_position: BTreeMap<Position, (Request, Timestamp)>,
+    /// Insertion times and positions, in the order of insertion. Dispatched requests are skipped when they
+    /// reach the front.
+    by_age: VecDeque<(Timestamp, Position)>,
+    last: Option<Position>,
 }
 
 impl Side {
-    fn next_in_order(&self) -> Option<(Timestamp, Place)> {
+    fn next_in_order(&self) -> Option<(Timestamp, Position)> {
         let behind = self.last.map_or(Bound::Unbounded, Bound::Excluded);
-        let (place, (_, inserted)) = self.by_place.range((behind, Bound::Unbounded)).next()?;
-        Some((*inserted, *place))
+        let (position, (_, inserted)) = self.by_position.range((behind, Bound::Unbounded)).next()?;
+        Some((*inserted, *position))
     }
 
-    fn oldest(&self) -> Option<(Timestamp, Place)> {
+    fn oldest(&self) -> Option<(Timestamp, Position)> {
         self.by_age.front().copied()
     }
 
-    fn take(&mut self, place: Place) -> Request {
-        let (request, _) = self.by_place.remove(&place).expect("the request waits");
-        if self.by_age.front().is_some_and(|(_, oldest)| *oldest == place) {
+    fn take(&mut self, position: Position) -> Request {
+        let (request, _) = self.by_position.remove(&position).expect("the request waits");
+        if self.by_age.front().is_some_and(|(_, oldest)| *oldest == position) {
             self.by_age.pop_front();
-            while self.by_age.front().is_some_and(|(_, oldest)| !self.by_place.contains_key(oldest)) {
+            while self.by_age.front().is_some_and(|(_, oldest)| !self.by_position.contains_key(oldest)) {
                 self.by_age.pop_front();
             }
         }
-        self.last = Some(place);
+        self.last = Some(position);
         request
     }
 }
 
-/// The requests of one class.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     sides: [Side; 2],
@@ -138,16 +128,16 @@ pub(super) struct Lists {
 impl Lists {
     pub(super) fn insert(&mut self, request: Request, now: Timestamp) {
         let side = &mut self.sides[Direction::of(&request) as usize];
-        let place = (request.sector.0, request.id);
-        side.by_place.insert(place, (request, now));
-        side.by_age.push_back((now, place));
+        let position = (request.sector.0, request.id);
+        side.by_position.insert(position, (request, now));
+        side.by_age.push_back((now, position));
     }
 
     pub(super) fn len(&self) -> usize {
-        self.sides.iter().map(|side| side.by_place.len()).sum()
+        self.sides.iter().map(|side| side.by_position.len()).sum()
     }
 
-    /// The instant at which the request that has waited longest was inserted.
+    /// Returns the insertion time of the oldest request.
     pub(super) fn oldest(&self) -> Option<Timestamp> {
         self.sides.iter().filter_map(Side::oldest).map(|(inserted, _)| inserted).min()
     }
@@ -157,14 +147,13 @@ impl Lists {
     }
 }
 
-/// The batch in progress and its direction. Several lists can share it: then a batch continues with the
-/// requests of another list.
+/// The batch in progress. Several lists can share it: a batch then continues with requests of another list.
 #[derive(Debug)]
 pub(super) struct Batches {
     settings: Tunables,
-    /// The direction of the batch in progress, and how many of its requests have gone.
+    /// The direction of the batch in progress, and the number of its dispatched requests.
     batch: Option<(Direction, u32)>,
-    /// Batches of reads since writes began to wait.
+    /// Read batches since writes began to wait.
     starved: u32,
 }
 
@@ -173,33 +162,33 @@ impl Batches {
         Batches { settings, batch: None, starved: 0 }
     }
 
-    /// The request that goes next, with the instant of its insertion; `None` if none waits. If that request
-    /// begins a batch, the batch in progress has ended, even if [`Batches::take`] does not follow.
+    /// Returns the next request, with its insertion time; `None` if no request waits. If the request begins a
+    /// batch, the batch in progress ends, even if [`Batches::take`] is not called.
     pub(super) fn choose(&mut self, lists: &Lists, now: Timestamp) -> Option<(Chosen, Timestamp)> {
         let going_on = self.batch.filter(|(_, gone)| *gone < self.settings.fifo_batch);
         if let Some((direction, _)) = going_on
-            && let Some((inserted, place)) = lists.side(direction).next_in_order()
+            && let Some((inserted, position)) = lists.side(direction).next_in_order()
         {
-            return Some((Chosen { direction, place }, inserted));
+            return Some((Chosen { direction, position }, inserted));
         }
         let direction = self.next_direction(lists)?;
-        let (inserted, place) = self.beginning(lists.side(direction), direction, now)?;
+        let (inserted, position) = self.beginning(lists.side(direction), direction, now)?;
         self.batch = Some((direction, 0));
-        Some((Chosen { direction, place }, inserted))
+        Some((Chosen { direction, position }, inserted))
     }
 
-    /// Takes the request that was chosen from `lists`.
+    /// Removes the chosen request from `lists`.
     pub(super) fn take(&mut self, lists: &mut Lists, chosen: Chosen) -> Request {
         if let Some((_, gone)) = &mut self.batch {
             *gone += 1;
         }
-        lists.sides[chosen.direction as usize].take(chosen.place)
+        lists.sides[chosen.direction as usize].take(chosen.position)
     }
 
-    /// The direction of a new batch; `None` if no request waits.
+    /// Returns the direction of a new batch; `None` if no request waits.
     fn next_direction(&mut self, lists: &Lists) -> Option<Direction> {
         let [reads, writes] =
-            [Direction::Read, Direction::Write].map(|of| !lists.side(of).by_place.is_empty());
+            [Direction::Read, Direction::Write].map(|of| !lists.side(of).by_position.is_empty());
         match (reads, writes) {
             (false, false) => None,
             (true, false) => Some(Direction::Read),
@@ -214,8 +203,8 @@ impl Batches {
         }
     }
 
-    /// The first request of a new batch, with the instant of its insertion.
-    fn beginning(&self, side: &Side, direction: Direction, now: Timestamp) -> Option<(Timestamp, Place)> {
+    /// Returns the first request of a new batch, with its insertion time.
+    fn beginning(&self, side: &Side, direction: Direction, now: Timestamp) -> Option<(Timestamp, Position)> {
         let expire = match direction {
             Direction::Read => self.settings.read_expire,
             Direction::Write => self.settings.write_expire,
@@ -250,13 +239,13 @@ mod tests {
         }
         let order: Vec<u64> =
             std::iter::from_fn(|| deadline.dispatch(Timestamp(10), 0)).map(|gone| gone.sector.0).collect();
-        // The first batch begins at the lowest sector; after one batch of reads, writes had waited long enough.
+        // The first batch begins at the lowest sector. After one read batch, a write batch is due.
         assert_eq!(order, [10, 20, 40, 50, 30, 60]);
     }
 
     proptest! {
-        /// Once the oldest request of a direction has expired, only the batch in progress goes before it, and
-        /// then at most the batches of the other direction that the settings allow.
+        /// After the oldest request of a direction has expired, only two things may precede it: the batch in
+        /// progress, and the allowed batches of the other direction.
         #[test]
         fn the_oldest_waits_for_its_deadline_and_a_few_batches(seed in any::<u64>(), batch in 1u32..5, starved in 1u32..4) {
             let settings = Tunables {
@@ -289,7 +278,7 @@ mod tests {
                     let Some(oldest) = waiting.iter_mut().find(|(waits, ..)| waits.op == op) else { continue };
                     if oldest.1 + expire <= now {
                         oldest.2 += 1;
-                        prop_assert!(oldest.2 <= passes_max, "{op:?} was passed {} times", oldest.2);
+                        prop_assert!(oldest.2 <= passes_max, "{op:?} was overtaken {} times", oldest.2);
                     }
                 }
             }

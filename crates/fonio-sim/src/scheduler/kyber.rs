@@ -1,12 +1,13 @@
-//! kyber: limits on reads, writes and other requests in flight, which follow their latencies.
+//! The kyber scheduler: limits the reads, writes and other requests in flight, depending on their latencies.
 //!
-//! Requests of one kind go in the order of insertion, in batches, one kind after the other. Each kind has a number of
-//! tokens. After a period, a kind that met its target gives up half of its tokens if another missed its own; if all met
-//! their targets, tokens come back.
+//! Requests of a kind are dispatched in the order of insertion; the kinds take turns, in batches. Each kind
+//! has a number of tokens. After each period, if one kind missed its latency target, the kinds that met their
+//! targets give up half of their tokens. If all kinds met their targets, tokens are restored.
 //!
-//! Sources: the kernel's `Documentation/block/kyber-iosched`; the message of the commit that introduced it (Linux 4.12);
-//! "Two new block I/O schedulers for 4.12" (LWN 2017). How fast tokens change is our choice. Pinned by a running kernel
-//! where its limits do not bind (`tests/vectors/observed`).
+//! Sources: the kernel's `Documentation/block/kyber-iosched`; the message of the commit that introduced it
+//! (Linux 4.12); "Two new block I/O schedulers for 4.12" (LWN 2017). The speed of token changes is our
+//! choice. While the limits do not bind, decisions are checked against a running kernel
+//! (`tests/vectors/observed`).
 
 use std::collections::VecDeque;
 
@@ -14,7 +15,7 @@ use fonio_core::{Nanos, Op, Timestamp};
 
 use super::{Request, Scheduler};
 
-/// The tunables, and the numbers that the kernel does not let users change.
+/// The tunables, and numbers that are fixed in the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Tunables {
     /// The target for reads, `read_lat_nsec`.
@@ -23,16 +24,16 @@ pub struct Tunables {
     pub write_latency: Nanos,
     /// The maximum number of tokens, by [`Kind`].
     pub tokens_max: [u32; 4],
-    /// The requests of a batch, by [`Kind`].
+    /// Maximum requests per batch, by [`Kind`].
     pub batch: [u32; 4],
-    /// The time between two adjustments.
+    /// The time between token adjustments.
     pub period: Nanos,
     /// The share of requests that must meet the target, in percent.
     pub met_percent: u64,
 }
 
 impl Tunables {
-    /// The kernel's defaults; period and share are assumed.
+    /// The kernel's defaults; `period` and `met_percent` are assumed.
     pub const DEFAULT: Tunables = Tunables {
         read_latency: Nanos(2_000_000),
         write_latency: Nanos(10_000_000),
@@ -43,7 +44,7 @@ impl Tunables {
     };
 }
 
-/// A kind of requests that has its own tokens.
+/// A kind of requests with its own tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Reads.
@@ -52,7 +53,7 @@ pub enum Kind {
     Write,
     /// Discards.
     Discard,
-    /// All others.
+    /// All other requests.
     Other,
 }
 
@@ -67,15 +68,14 @@ impl Kind {
     }
 }
 
-/// The number of kinds.
 const KINDS: usize = 4;
 
-/// A scheduler of kinds.
+/// The kyber scheduler.
 #[derive(Debug)]
 pub struct Kyber {
     settings: Tunables,
     kinds: [Queue; KINDS],
-    /// The kind of the batch in progress, and how many of its requests have gone.
+    /// The kind of the batch in progress, and the number of its dispatched requests.
     current: usize,
     gone: u32,
     period_ends: Timestamp,
@@ -86,7 +86,7 @@ struct Queue {
     requests: VecDeque<Request>,
     in_flight: u32,
     tokens: u32,
-    /// Completions in this period, and how many of them met the target.
+    /// Completions in this period, and the number of them that met the target.
     completed: u64,
     met: u64,
 }
@@ -98,13 +98,13 @@ impl Queue {
 }
 
 impl Kyber {
-    /// An empty scheduler.
+    /// Makes an empty scheduler.
     pub fn new(settings: Tunables) -> Kyber {
         let kinds = settings.tokens_max.map(|tokens| Queue { tokens, ..Queue::default() });
         Kyber { settings, kinds, current: 0, gone: 0, period_ends: Timestamp(0) }
     }
 
-    /// The tokens of a kind.
+    /// Returns the tokens of a kind.
     pub fn tokens(&self, kind: Kind) -> u32 {
         self.kinds[kind as usize].tokens
     }
@@ -125,10 +125,6 @@ impl Kyber {
 }
 
 impl Scheduler for Kyber {
-    fn name(&self) -> &'static str {
-        "kyber"
-    }
-
     fn insert(&mut self, request: Request, _: Timestamp) {
         self.kinds[Kind::of(request.op) as usize].requests.push_back(request);
     }
@@ -183,7 +179,7 @@ mod tests {
             let now = 1_000_000_000 * (step as u64 + 1);
             for (op, ms) in [(Op::Write, 5), (Op::Read, read_ms)] {
                 kyber.insert(request(step as u64, op, 0), Timestamp(now));
-                let gone = kyber.dispatch(Timestamp(now), 0).expect("it may go");
+                let gone = kyber.dispatch(Timestamp(now), 0).expect("the request may be dispatched");
                 // The period ends with the read, so both requests count.
                 let end = now + ms * 1_000_000 + if op == Op::Read { 200_000_000 } else { 0 };
                 let issued = end - ms * 1_000_000;

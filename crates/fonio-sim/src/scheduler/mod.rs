@@ -1,11 +1,12 @@
-//! I/O schedulers: they decide which waiting request goes to the device next, and when no request does.
+//! I/O schedulers: they choose the next waiting request for the device, or hold requests back.
 //!
-//! A driver inserts requests, asks for one while the device has room, and reports completions. A scheduler may hold
-//! requests back: while others are in flight, or until an instant, which it then names. It has no clock; the
-//! driver passes the time, which does not go backwards.
+//! A driver inserts requests, takes requests while the device has room, and reports completions. A scheduler
+//! may hold requests back while others are in flight, or until a time that it reports. It has no clock: the
+//! driver passes the time, which must not decrease.
 //!
-//! The models were written from papers and documentation (`docs/scheduler-models.md` names them and says what each model
-//! lacks). Requests do not merge here: a recorded request is merged already. Flushes bypass schedulers, as in the kernel.
+//! The models were written from papers and documentation; `docs/scheduler-models.md` lists them and each
+//! model's gaps. The models do not merge requests: recorded requests are already merged. Flushes bypass
+//! schedulers, as in the kernel.
 
 pub mod bfq;
 pub mod cfq;
@@ -19,22 +20,25 @@ pub mod vectors;
 
 use fonio_core::{ByteCount, Op, Sector, Timestamp};
 
-/// The order in which requests were inserted; unique for one scheduler. Ties go to the smaller number.
+/// The insertion number of a request; unique within a scheduler. Ties go to the smaller number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// The process that owns the request. Schedulers only compare it.
+/// The process that owns a request. Schedulers only compare it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub u32);
 
-/// A request that waits in a scheduler.
+/// The position of a request on the device. Requests at the same sector are in insertion order.
+type Position = (u64, RequestId);
+
+/// A request waiting in a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Its number.
+    /// Its ID.
     pub id: RequestId,
     /// The operation; not a flush.
     pub op: Op,
-    /// Whether a program waits for it. Every read counts as synchronous, regardless of this value.
+    /// Whether it is synchronous. Every read counts as synchronous, regardless of this value.
     pub is_sync: bool,
     /// The first sector.
     pub sector: Sector,
@@ -47,12 +51,12 @@ pub struct Request {
 }
 
 impl Request {
-    /// Returns whether a program waits for it.
+    /// Returns whether a program waits for the request.
     pub fn is_synchronous(&self) -> bool {
         self.is_sync || self.op == Op::Read
     }
 
-    /// The first sector after the request.
+    /// Returns the first sector after the request.
     pub fn end(&self) -> Sector {
         self.sector.after(self.bytes)
     }
@@ -63,18 +67,18 @@ impl Request {
 pub struct Priority {
     /// The class.
     pub class: Class,
-    /// From 0, the highest, to [`Priority::LEVEL_MAX`]. The idle class has no levels.
+    /// The level, from 0 (highest) to [`Priority::LEVEL_MAX`]. The idle class has no levels.
     pub level: u8,
 }
 
-/// A class of priority, highest first.
+/// A priority class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Before all others.
+    /// Served before all other classes.
     RealTime,
-    /// The class of processes without a class of their own.
+    /// The default class.
     BestEffort,
-    /// Only while no other process uses the device.
+    /// Served only while no other process uses the device.
     Idle,
 }
 
@@ -82,7 +86,7 @@ impl Class {
     /// All classes, highest first.
     pub const ALL: [Class; 3] = [Class::RealTime, Class::BestEffort, Class::Idle];
 
-    /// The name in vectors.
+    /// Returns the name in vectors.
     pub fn name(self) -> &'static str {
         match self {
             Class::RealTime => "rt",
@@ -96,11 +100,11 @@ impl Priority {
     /// The lowest level of a class.
     pub const LEVEL_MAX: u8 = 7;
 
-    /// The priority of processes without a priority of their own: level 4 of the best-effort class.
+    /// The default priority: level 4 of the best-effort class.
     pub const DEFAULT: Priority = Priority { class: Class::BestEffort, level: 4 };
 
-    /// The priority in a recorded `ioprio`: class in the top 3 of 16 bits, level in the lowest 3. No class is the
-    /// default.
+    /// Decodes a recorded `ioprio`: the class is in the top 3 of 16 bits, the level in the lowest 3. Without
+    /// a class, it is the default priority.
     pub fn from_ioprio(ioprio: u16) -> Priority {
         let level = (ioprio & 7) as u8;
         match ioprio >> 13 {
@@ -112,95 +116,78 @@ impl Priority {
     }
 }
 
-/// A policy: it decides which waiting request goes next.
+/// A scheduling policy: it chooses the next request to dispatch.
 ///
-/// Instants given to its functions must not go backwards. Each inserted request is dispatched once. While no request is
-/// in flight, a scheduler with waiting requests either dispatches one or names a later instant in
-/// [`Scheduler::next_timer`]; so none waits forever.
+/// Times given to its functions must not decrease. Each inserted request is dispatched once. While no request
+/// is in flight, a scheduler with waiting requests dispatches one or returns a later time from
+/// [`Scheduler::next_timer`]; so no request waits forever.
 pub trait Scheduler: Send {
-    /// The kernel's name for it.
-    fn name(&self) -> &'static str;
-
-    /// Takes a request.
+    /// Inserts a request.
     fn insert(&mut self, request: Request, now: Timestamp);
 
-    /// Gives the request that goes to the device now, where `in_flight` requests are in progress. `None` if
-    /// none waits, or those that wait are held back.
+    /// Removes and returns the next request to dispatch, given `in_flight` requests in the device. `None` if
+    /// no request waits, or if all are held back.
     fn dispatch(&mut self, now: Timestamp, in_flight: u32) -> Option<Request>;
 
-    /// Notes that a request, which was dispatched at `issued`, has completed.
+    /// Records the completion of a request that was dispatched at `issued`.
     fn complete(&mut self, _request: &Request, _issued: Timestamp, _now: Timestamp) {}
 
-    /// The next instant after `now` at which requests that were held back may go without another insertion or
-    /// completion. Without this function, the scheduler holds none back.
+    /// Returns the next time after `now` at which held requests may be dispatched without another insertion
+    /// or completion. The default is for schedulers that hold no requests back.
     fn next_timer(&self, _now: Timestamp) -> Option<Timestamp> {
         None
     }
 
-    /// The number of waiting requests.
+    /// Returns the number of waiting requests.
     fn waiting(&self) -> usize;
 }
 
-/// The policies that have a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
-    /// In the order of insertion.
-    Noop,
+macro_rules! policies {
+    ($($(#[$doc:meta])* $policy:ident $name:literal $scheduler:expr;)*) => {
+        /// The policies that have a model.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Policy {
+            $($(#[$doc])* $policy,)*
+        }
+
+        impl Policy {
+            /// All policies.
+            pub const ALL: [Policy; [$(Policy::$policy),*].len()] = [$(Policy::$policy),*];
+
+            /// Returns the kernel's name of the policy.
+            pub fn name(self) -> &'static str {
+                match self { $(Policy::$policy => $name),* }
+            }
+
+            /// Makes a scheduler with default settings; for SmartIO, the settings of the Samsung S5.
+            pub fn scheduler(self) -> Box<dyn Scheduler> {
+                match self { $(Policy::$policy => Box::new($scheduler)),* }
+            }
+        }
+    };
+}
+
+policies! {
+    /// Insertion order.
+    Noop "noop" noop::Noop::default();
     /// Deadlines and batches, for a single queue (up to Linux 5.0).
-    Deadline,
+    Deadline "deadline" deadline::Deadline::new(deadline::Tunables::DEFAULT);
     /// Time slices for processes (up to Linux 5.0).
-    Cfq,
-    /// Reads before writes, with limits of concurrency (Nguyen et al. 2015).
-    SmartIo,
+    Cfq "cfq" cfq::Cfq::new(cfq::Tunables::DEFAULT);
+    /// Reads before writes, with concurrency limits (Nguyen et al. 2015).
+    SmartIo "smartio" smartio::SmartIo::new(smartio::Tunables::SAMSUNG_S5);
     /// Deadlines and batches for each class (since Linux 4.11).
-    MqDeadline,
-    /// Limits that follow latencies (since Linux 4.12).
-    Kyber,
+    MqDeadline "mq-deadline" mq_deadline::MqDeadline::new(mq_deadline::Tunables::DEFAULT);
+    /// Limits that adapt to latencies (since Linux 4.12).
+    Kyber "kyber" kyber::Kyber::new(kyber::Tunables::DEFAULT);
     /// Budgets by weight (since Linux 4.12).
-    Bfq,
+    Bfq "bfq" bfq::Bfq::new(bfq::Tunables::DEFAULT);
 }
 
 impl Policy {
-    /// All of them.
-    pub const ALL: [Policy; 7] = [
-        Policy::Noop,
-        Policy::Deadline,
-        Policy::Cfq,
-        Policy::SmartIo,
-        Policy::MqDeadline,
-        Policy::Kyber,
-        Policy::Bfq,
-    ];
-
-    /// The kernel's name for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Policy::Noop => "noop",
-            Policy::Deadline => "deadline",
-            Policy::Cfq => "cfq",
-            Policy::SmartIo => "smartio",
-            Policy::MqDeadline => "mq-deadline",
-            Policy::Kyber => "kyber",
-            Policy::Bfq => "bfq",
-        }
-    }
-
-    /// The policy of this name.
+    /// Returns the policy of this name.
     pub fn named(name: &str) -> Option<Policy> {
         Policy::ALL.into_iter().find(|policy| policy.name() == name)
-    }
-
-    /// A scheduler with this policy and its default settings; for SmartIO, those of the Samsung S5.
-    pub fn scheduler(self) -> Box<dyn Scheduler> {
-        match self {
-            Policy::Noop => Box::new(noop::Noop::default()),
-            Policy::Deadline => Box::new(deadline::Deadline::new(deadline::Tunables::DEFAULT)),
-            Policy::Cfq => Box::new(cfq::Cfq::new(cfq::Tunables::DEFAULT)),
-            Policy::SmartIo => Box::new(smartio::SmartIo::new(smartio::Tunables::SAMSUNG_S5)),
-            Policy::MqDeadline => Box::new(mq_deadline::MqDeadline::new(mq_deadline::Tunables::DEFAULT)),
-            Policy::Kyber => Box::new(kyber::Kyber::new(kyber::Tunables::DEFAULT)),
-            Policy::Bfq => Box::new(bfq::Bfq::new(bfq::Tunables::DEFAULT)),
-        }
     }
 }
 

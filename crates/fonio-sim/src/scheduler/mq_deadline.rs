@@ -1,17 +1,17 @@
-//! mq-deadline: the lists of `deadline` for each class of priority, highest class first.
+//! The mq-deadline scheduler: the lists of `deadline` per priority class, highest class first.
 //!
-//! Requests of a class wait until all requests of higher classes have completed, but not longer than
-//! [`Tunables::prio_aging_expire`]. The classes share one batch: it goes on with requests of another class, and `writes_starved`
-//! counts the batches of reads of all.
+//! Requests of a class wait until all requests of higher classes have completed, but at most
+//! [`Tunables::prio_aging_expire`]. The classes share one batch, which can continue with requests of another
+//! class. `writes_starved` counts the read batches of all classes.
 //!
-//! While requests of several classes are unfinished, the scheduler first looks for one that has aged: in each
-//! lower class, it looks at the request that would go next. If this look finds a new batch, the batch begins,
-//! although the request does not go. Therefore, waiting writes of a lower class get their batch sooner than
+//! While requests of several classes are unfinished, the scheduler first looks for an aged request: it
+//! chooses the next request of each lower class. If this choice begins a new batch, the batch has begun even
+//! if the request is not dispatched. So waiting writes of a lower class get their batch earlier than
 //! `writes_starved` says.
 //!
-//! Sources: the kernel's `Documentation/block/deadline-iosched`; the commit messages that added I/O priorities in
-//! Linux 5.14; decisions of running kernels (`tests/vectors/observed`), for the shared state of the classes,
-//! the look, and the tick.
+//! Sources: the kernel's `Documentation/block/deadline-iosched`; the commit messages that added I/O
+//! priorities in Linux 5.14. The shared batch, the search for aged requests, and the tick follow decisions of
+//! running kernels (`tests/vectors/observed`).
 
 use fonio_core::{Nanos, Timestamp};
 
@@ -21,16 +21,16 @@ use super::{Class, Request, Scheduler};
 /// The tunables, under the kernel's names, and a property of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Tunables {
-    /// Those of all classes together.
+    /// The tunables shared by all classes.
     pub lists: deadline::Tunables,
-    /// How long higher classes can hold a request back.
+    /// The maximum time for which higher classes can hold a request back.
     pub prio_aging_expire: Nanos,
-    /// The kernel measures ages in ticks of this length. Not 0.
+    /// The length of a tick, in which the kernel measures ages. Not 0.
     pub tick: Nanos,
 }
 
 impl Tunables {
-    /// The kernel's defaults. The tick is that of Debian and of most phones, 250 a second.
+    /// The kernel's defaults. Debian and most phones have 250 ticks per second.
     pub const DEFAULT: Tunables = Tunables {
         lists: deadline::Tunables::DEFAULT,
         prio_aging_expire: Nanos(10_000_000_000),
@@ -38,18 +38,17 @@ impl Tunables {
     };
 }
 
-/// A scheduler of classes.
+/// The mq-deadline scheduler.
 #[derive(Debug)]
 pub struct MqDeadline {
     settings: Tunables,
     classes: [Lists; 3],
     batches: Batches,
-    /// Requests of each class that were dispatched and have not completed.
     in_flight: [u32; 3],
 }
 
 impl MqDeadline {
-    /// An empty scheduler.
+    /// Makes an empty scheduler.
     pub fn new(settings: Tunables) -> MqDeadline {
         let batches = Batches::new(settings.lists);
         MqDeadline { settings, classes: Default::default(), batches, in_flight: [0; 3] }
@@ -59,12 +58,12 @@ impl MqDeadline {
         self.in_flight[class] > 0 || self.classes[class].len() > 0
     }
 
-    /// The last tick.
+    /// Returns the time of the last tick.
     fn tick(&self, now: Timestamp) -> Timestamp {
         Timestamp(now.0 - now.0 % self.settings.tick.0)
     }
 
-    /// Takes the next request of a class if it has waited for `age`.
+    /// Removes and returns the next request of a class if it has waited for `age`.
     fn take(&mut self, class: usize, now: Timestamp, age: Nanos) -> Option<Request> {
         let (chosen, inserted) = self.batches.choose(&self.classes[class], now)?;
         if inserted + age > now {
@@ -76,10 +75,6 @@ impl MqDeadline {
 }
 
 impl Scheduler for MqDeadline {
-    fn name(&self) -> &'static str {
-        "mq-deadline"
-    }
-
     fn insert(&mut self, request: Request, now: Timestamp) {
         let tick = self.tick(now);
         self.classes[request.priority.class as usize].insert(request, tick);

@@ -1,4 +1,4 @@
-//! noop: in the order of insertion.
+//! The noop scheduler: dispatches in the order of insertion.
 //!
 //! The kernel's noop also merges neighbours; this model does not merge requests.
 
@@ -8,17 +8,13 @@ use fonio_core::Timestamp;
 
 use super::{Request, Scheduler};
 
-/// A queue, first in, first out.
+/// A FIFO queue.
 #[derive(Debug, Default)]
 pub struct Noop {
     queue: VecDeque<Request>,
 }
 
 impl Scheduler for Noop {
-    fn name(&self) -> &'static str {
-        "noop"
-    }
-
     fn insert(&mut self, request: Request, _: Timestamp) {
         self.queue.push_back(request);
     }

@@ -1,25 +1,27 @@
-//! SmartIO: reads before writes, with limits of concurrency (Nguyen et al. 2015).
+//! The SmartIO scheduler: reads before writes, with concurrency limits (Nguyen et al. 2015).
 //!
-//! A request waits first in one of 17 queues: one for each level of the real-time and best-effort classes, one for the
-//! idle class. Algorithm 6.1 takes requests from one queue for a slice of time, in the order of insertion, and moves
-//! them to the dispatch queue as far as Algorithm 6.2 lets it. The dispatch queue has a section for each class, in which
-//! reads precede writes (section 5, Figure 9). From there, requests go to the device, and never more of a kind
-//! (sequential or random, read or write) than the device gains from (section 4.5).
+//! A request first waits in one of 17 queues: one for each level of the real-time and best-effort classes,
+//! and one for the idle class. For a time slice, Algorithm 6.1 moves requests of one queue to the dispatch
+//! queue, in the order of insertion, while Algorithm 6.2 allows it. The dispatch queue has a section for each
+//! class; in a section, reads precede writes (section 5, Figure 9). From the dispatch queue, requests go to
+//! the device. Each kind (sequential or random, read or write) has a limit of requests in flight: the device
+//! gains nothing from more (section 4.5).
 //!
-//! For the choices that the study leaves open, this model
+//! Where the study leaves choices open, this model
 //!
 //! - moves requests until Algorithm 6.2 forbids it, because a dispatch queue of one request cannot be ordered;
-//! - lets writes go when no read waits and no read is in flight ("delay writes as long as there are reads");
-//! - lets a write go before reads when it has been in the dispatch queue for a slice ("write starvation is avoided by
-//!   applying a time slice");
-//! - chooses the next queue in the order of priorities behind the current one when the slice has expired, and the
-//!   highest when the current one is empty;
-//! - takes a request for sequential if it begins where the last one of the same process and direction ended.
+//! - dispatches writes when no read waits or is in flight ("delay writes as long as there are reads");
+//! - dispatches a write before reads after it has been in the dispatch queue for a slice ("write starvation
+//!   is avoided by applying a time slice");
+//! - chooses the next queue in priority order when the slice has expired, and the highest queue when the
+//!   current queue is empty;
+//! - treats a request as sequential if it begins where the last request of the same process and direction
+//!   ended.
 //!
-//! The study does not say whether its scheduler kept CFQ's idling. [`Tunables::hold`] holds writes back for a moment
-//! after a read has completed, in case the reader goes on; it is 0 unless a caller sets it.
+//! The study does not say whether its scheduler kept CFQ's idling. [`Tunables::hold`] holds writes back for a
+//! moment after a read has completed, because the reader may continue; it is 0 by default.
 //!
-//! `vectors` replays this policy from text, so that another implementation can be tested for the same decisions.
+//! `vectors` replays this policy from text, to test other implementations for the same decisions.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -31,14 +33,14 @@ use super::{Class, Priority, ProcessId, Request, RequestId, Scheduler};
 /// The numbers of the study.
 #[derive(Clone, Copy, Debug)]
 pub struct Tunables {
-    /// How long a queue is served before another one.
+    /// The time for which a queue is served.
     pub slice: Nanos,
-    /// The maximum number of requests of a queue that have left it, for the dispatch queue or the device,
-    /// while another queue waits.
+    /// The maximum number of a queue's requests in the dispatch queue and in the device while another queue
+    /// waits.
     pub quantum: u32,
     /// The maximum number of requests in flight, by [`Kind`]. None is 0.
     pub limits: [u32; 4],
-    /// How long writes are held back after the last read. Ours; the study has none.
+    /// The time for which writes are held back after the last read. Our addition, not in the study.
     pub hold: Nanos,
 }
 
@@ -47,7 +49,7 @@ impl Tunables {
     pub const SAMSUNG_S5: Tunables =
         Tunables { slice: Nanos(100_000_000), quantum: 8, limits: [2, 4, 4, 2], hold: Nanos(0) };
 
-    /// The same with the limits of the Motorola Razr (section 7.2).
+    /// The same slice and quantum, with the limits of the Motorola Razr (section 7.2).
     pub const RAZR: Tunables = Tunables { limits: [2, 2, 2, 2], ..Tunables::SAMSUNG_S5 };
 }
 
@@ -56,11 +58,11 @@ impl Tunables {
 pub enum Kind {
     /// A read that begins where the process's last read ended.
     SequentialRead,
-    /// Another read.
+    /// Any other read.
     RandomRead,
-    /// A write, or a discard, that begins where the process's last write ended.
+    /// A write or discard that begins where the process's last write ended.
     SequentialWrite,
-    /// Another write or discard.
+    /// Any other write or discard.
     RandomWrite,
 }
 
@@ -68,7 +70,7 @@ impl Kind {
     const READS: [Kind; 2] = [Kind::SequentialRead, Kind::RandomRead];
     const WRITES: [Kind; 2] = [Kind::SequentialWrite, Kind::RandomWrite];
 
-    /// The name in vectors.
+    /// Returns the name in vectors.
     pub fn name(self) -> &'static str {
         match self {
             Kind::SequentialRead => "seq_read",
@@ -86,21 +88,20 @@ impl Kind {
 /// The number of queues: 8 for the real-time class, 8 for the best-effort class, 1 for the idle class.
 pub const QUEUES: usize = 17;
 
-/// The scheduler of the study.
+/// The SmartIO scheduler.
 #[derive(Debug)]
 pub struct SmartIo {
     settings: Tunables,
     queues: [Queue; QUEUES],
-    /// The queue that is served, and when its slice expires.
+    /// The queue being served, and the end of its slice.
     current: Option<(usize, Timestamp)>,
-    /// Algorithm 6.2 forbade the current queue to give more.
+    /// Whether Algorithm 6.2 has stopped the current queue.
     is_full: bool,
-    /// The dispatch queue, by class.
     sections: [Section; 3],
     in_flight: [u32; 4],
     /// The kinds of the requests in flight.
     kinds: BTreeMap<RequestId, Kind>,
-    /// The end of the last request of a process, by direction.
+    /// The end of each process's last request, by direction.
     ends: BTreeMap<(ProcessId, bool), Sector>,
     last_read: Option<Timestamp>,
     waiting: usize,
@@ -113,7 +114,7 @@ struct Queue {
     dispatched: u32,
 }
 
-/// The part of the dispatch queue for one class, by kind, each with the instants at which requests came.
+/// A section of the dispatch queue for one class: requests by kind, with their arrival times.
 #[derive(Debug, Default)]
 struct Section {
     kinds: [VecDeque<(Request, Timestamp)>; 4],
@@ -124,7 +125,7 @@ impl Section {
         kinds.iter().any(|kind| !self.kinds[*kind as usize].is_empty())
     }
 
-    /// When the oldest write came.
+    /// Returns the arrival time of the oldest write.
     fn oldest_write(&self) -> Option<Timestamp> {
         let oldest = |kind: Kind| self.kinds[kind as usize].front().map(|(_, came)| *came);
         Kind::WRITES.into_iter().filter_map(oldest).min()
@@ -132,13 +133,13 @@ impl Section {
 }
 
 impl SmartIo {
-    /// An empty scheduler.
+    /// Makes an empty scheduler.
     ///
     /// # Panics
     ///
     /// If a limit or the quantum is 0.
     pub fn new(settings: Tunables) -> SmartIo {
-        assert!(settings.quantum > 0 && !settings.limits.contains(&0), "a limit of 0 lets no request go");
+        assert!(settings.quantum > 0 && !settings.limits.contains(&0), "a limit of 0 blocks all requests");
         SmartIo {
             settings,
             queues: Default::default(),
@@ -153,7 +154,7 @@ impl SmartIo {
         }
     }
 
-    /// The queue of a priority: real-time levels first, then best-effort levels, then the idle class.
+    /// Returns the queue of a priority: real-time levels first, then best-effort levels, then the idle class.
     fn queue_of(priority: Priority) -> usize {
         let level = usize::from(priority.level.min(Priority::LEVEL_MAX));
         match priority.class {
@@ -174,7 +175,7 @@ impl SmartIo {
         }
     }
 
-    /// Algorithm 6.1, repeated until it moves nothing.
+    /// Repeats Algorithm 6.1 until it moves no more requests.
     fn fill(&mut self, now: Timestamp) {
         loop {
             let is_over = self
@@ -197,7 +198,7 @@ impl SmartIo {
         }
     }
 
-    /// The queue to serve in place of the current one.
+    /// Returns the queue to serve instead of the current one.
     fn another_queue(&self, now: Timestamp) -> Option<usize> {
         let has_requests = |queue: &usize| !self.queues[*queue].requests.is_empty();
         match self.current {
@@ -208,7 +209,7 @@ impl SmartIo {
         }
     }
 
-    /// The kind whose request goes from a section.
+    /// Returns the kind to dispatch next from a section.
     fn next_of(&self, section: &Section, now: Timestamp) -> Option<Kind> {
         let overdue = |came: Timestamp| came + self.settings.slice <= now;
         if let Some(kind) = self.oldest(section, Kind::WRITES, overdue) {
@@ -222,8 +223,8 @@ impl SmartIo {
         if may_write { self.oldest(section, Kind::WRITES, |_| true) } else { None }
     }
 
-    /// Returns the kind whose first request was inserted first, of those of two kinds whose first request
-    /// came at a `suitable` instant and is within the limit.
+    /// Returns the one of two kinds with the older first request. A kind counts only if its first request has
+    /// a `suitable` arrival time and is within the limit.
     fn oldest(
         &self,
         section: &Section,
@@ -239,17 +240,13 @@ impl SmartIo {
         kinds.min_by_key(|(id, ..)| *id).map(|(.., kind)| kind)
     }
 
-    /// When writes may follow the last read.
+    /// Returns the time at which writes may follow the last read.
     fn held_until(&self) -> Option<Timestamp> {
         self.last_read.map(|read| read + self.settings.hold)
     }
 }
 
 impl Scheduler for SmartIo {
-    fn name(&self) -> &'static str {
-        "smartio"
-    }
-
     fn insert(&mut self, request: Request, _: Timestamp) {
         let kind = self.kind_of(&request);
         self.queues[SmartIo::queue_of(request.priority)].requests.push_back((request, kind));

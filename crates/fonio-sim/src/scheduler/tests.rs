@@ -1,4 +1,4 @@
-//! Laws that hold for every policy, and a few that hold for one.
+//! Tests of properties of all policies, and of a few properties of single policies.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ const IDLE: u64 = 8_000_000;
 const SLICE: u64 = 100_000_000;
 const TICK: u64 = 4_000_000;
 
-/// The longest that a policy keeps an idle device from waiting requests, in nanoseconds.
+/// Returns the maximum time for which a policy holds requests back from an idle device, in nanoseconds.
 fn idle_max(policy: Policy) -> u64 {
     match policy {
         Policy::Cfq | Policy::Bfq => IDLE,
@@ -20,7 +20,7 @@ fn idle_max(policy: Policy) -> u64 {
     }
 }
 
-/// A driver that checks the duties of every scheduler.
+/// A driver that checks the contract of [`Scheduler`].
 struct Driver {
     scheduler: Box<dyn Scheduler>,
     idle_max: u64,
@@ -51,12 +51,11 @@ impl Driver {
         self.scheduler.insert(request, self.now);
     }
 
-    /// Asks for a request, and checks it or its absence.
     fn dispatch(&mut self) -> Option<(Request, Timestamp)> {
         let given = self.scheduler.dispatch(self.now, self.in_flight.len() as u32);
         let taken = given.map(|request| {
-            let (inserted, at) = self.waiting.remove(&request.id).expect("it waited, and goes once");
-            assert_eq!(request, inserted, "it is unchanged");
+            let (inserted, at) = self.waiting.remove(&request.id).expect("it waits until its dispatch");
+            assert_eq!(request, inserted, "the request is unchanged");
             self.in_flight.push((request, self.now));
             self.gone += 1;
             (request, at)
@@ -93,7 +92,7 @@ impl Driver {
                 true => self.now = self.scheduler.next_timer(self.now).expect("a timer ends the wait"),
             }
         }
-        assert_eq!(self.gone, self.next_id, "every request went");
+        assert_eq!(self.gone, self.next_id, "every request was dispatched");
     }
 }
 
@@ -119,8 +118,8 @@ fn priorities() -> Vec<Priority> {
     all
 }
 
-/// Random insertions, dispatches, completions and waits. `check` sees each request that goes, the instant of its
-/// insertion, and the driver.
+/// Executes random insertions, dispatches, completions and waits. `check` gets the driver, each dispatched
+/// request, and the request's insertion time.
 fn drive(driver: &mut Driver, seed: u64, depth: usize, mut check: impl FnMut(&Driver, Request, Timestamp)) {
     let mut random = Random::new(seed);
     let priorities = if seed.is_multiple_of(3) { vec![Priority::DEFAULT] } else { priorities() };
@@ -150,8 +149,7 @@ fn drive(driver: &mut Driver, seed: u64, depth: usize, mut check: impl FnMut(&Dr
 }
 
 proptest! {
-    /// No request is lost, changed or dispatched twice, and no policy keeps an idle device from waiting
-    /// requests for longer than it may.
+    /// No request is lost, changed or dispatched twice, and no policy idles the device longer than allowed.
     #[test]
     fn every_request_goes_once_and_in_time(seed in any::<u64>(), depth in 1usize..40) {
         for policy in Policy::ALL {
@@ -188,8 +186,8 @@ proptest! {
         });
     }
 
-    /// SmartIO: in each class, a write goes only if no read waits or is in flight, or after a slice; and no kind has more
-    /// requests in flight than its limit.
+    /// In each class, SmartIO dispatches a write only after a slice, or if no read waits or is in flight. No
+    /// kind exceeds its limit.
     #[test]
     fn smartio_puts_reads_first_and_keeps_its_limits(seed in any::<u64>()) {
         let settings = smartio::Tunables::SAMSUNG_S5;
@@ -228,8 +226,8 @@ proptest! {
         }
     }
 
-    /// mq-deadline: a request goes only if no request of a higher class is unfinished, or after it has aged, by the
-    /// kernel's tick.
+    /// mq-deadline dispatches a request only if no request of a higher class is unfinished, or if it has
+    /// aged, in kernel ticks.
     #[test]
     fn mq_deadline_serves_classes_in_order(seed in any::<u64>()) {
         let mut driver = Driver::new(Policy::MqDeadline.scheduler(), 0);
@@ -237,7 +235,7 @@ proptest! {
             let waiting = driver.waiting.values().map(|(request, _)| request);
             let in_flight = driver.in_flight.iter().map(|(request, _)| request);
             let is_held = waiting.chain(in_flight).any(|other| other.priority.class < gone.priority.class);
-            // A batch that an aged request began may continue with younger ones.
+            // A batch begun by an aged request may continue with younger requests.
             let oldest = driver.waiting.values().filter(|(other, _)| other.priority.class == gone.priority.class);
             let oldest = oldest.map(|(_, at)| *at).min().unwrap_or(inserted).min(inserted);
             assert!(!is_held || oldest.0 + 10_000_000_000 <= driver.now.0 + TICK);
@@ -245,15 +243,15 @@ proptest! {
     }
 }
 
-/// Closed loops of one request each on a device that takes 1 ms for each request; returns how many requests of each
-/// completed within `seconds`.
+/// Runs closed loops of one request each on a device that takes 1 ms per request. Returns how many requests
+/// of each loop completed within `seconds`.
 fn contend(policy: Policy, loops: &[Request], seconds: u64) -> Vec<u64> {
     let mut driver = Driver::new(policy.scheduler(), idle_max(policy));
     let mut completed = vec![0; loops.len()];
     let mut next: Vec<Request> = loops.to_vec();
     for request in &next {
         driver.insert(*request);
-        // BFQ lets processes that start together share a queue.
+        // In BFQ, processes that start together share a queue.
         driver.now = driver.now + Nanos(1_000_000_000);
     }
     let ends = driver.now + Nanos(seconds * 1_000_000_000);
@@ -267,13 +265,12 @@ fn contend(policy: Policy, loops: &[Request], seconds: u64) -> Vec<u64> {
                 next[at].sector = request.end();
                 driver.insert(next[at]);
             }
-            None => driver.now = driver.scheduler.next_timer(driver.now).expect("it only idles"),
+            None => driver.now = driver.scheduler.next_timer(driver.now).expect("the scheduler only idles"),
         }
     }
     completed
 }
 
-/// A synchronous request of 4 KiB.
 pub(super) fn request(id: u64, op: Op, sector: u64) -> Request {
     Request {
         id: RequestId(id),
@@ -294,12 +291,12 @@ fn reader(process: u32, bytes: u64, level: u8) -> Request {
 
 #[test]
 fn equal_processes_get_equal_shares() {
-    // The deadline schedulers are fair to places, not to processes.
+    // The deadline schedulers are fair to sectors, not to processes.
     for policy in [Policy::Noop, Policy::Cfq, Policy::SmartIo, Policy::Kyber, Policy::Bfq] {
         for bytes in [4096, 128 << 10] {
             let shares = contend(policy, &[reader(0, bytes, 4), reader(1, bytes, 4)], 20);
             let apart = shares[0].abs_diff(shares[1]);
-            // A slice, or a budget's time, is 100 to 124 requests.
+            // A slice or a budget lasts for 100 to 124 requests.
             assert!(apart <= 124, "{}: {shares:?}", policy.name());
         }
     }

@@ -1,24 +1,25 @@
-//! How long a process takes from the completion of its last request to its next one.
+//! Think times: the time between the completion of a process's last request and its next request.
 
 use fonio_core::{Nanos, Timestamp};
 
-/// A mean that follows the last few think times. Anticipatory scheduling introduced it (Iyer and Druschel 2001).
+/// A moving average of think times, as in anticipatory scheduling (Iyer and Druschel 2001).
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ThinkTime {
     mean: u64,
     completed: Option<Timestamp>,
 }
 
-/// A new think time moves the mean by the difference divided by this number.
+/// A new think time moves the mean by its difference from the mean, divided by this number.
 const SHARE: u64 = 8;
 
 impl ThinkTime {
-    /// Notes that the last request of a process in flight has completed.
+    /// Records that a process's last request in flight has completed.
     pub(super) fn completed(&mut self, now: Timestamp) {
         self.completed = Some(now);
     }
 
-    /// Notes a new request of a process that had none. Think times above `sample_max` count as `sample_max`.
+    /// Records a new request of a process that had none. Think times above `sample_max` count as
+    /// `sample_max`.
     pub(super) fn continued(&mut self, now: Timestamp, sample_max: Nanos) {
         if let Some(thought) = self.completed.and_then(|completed| now.since(completed)) {
             let sample = thought.0.min(sample_max.0);
@@ -26,13 +27,12 @@ impl ThinkTime {
         }
     }
 
-    /// The mean.
     pub(super) fn mean(&self) -> Nanos {
         Nanos(self.mean)
     }
 
-    /// The instant until which the device idles for the next request of a process whose queue is empty, within a turn that
-    /// ends at `ends`; `None` if it does not idle.
+    /// Returns the end of idling for the next request of a process with an empty queue, in a turn that ends
+    /// at `ends`; `None` if the device does not idle.
     pub(super) fn idles_until(
         &self,
         in_flight: u32,

@@ -1,6 +1,6 @@
-//! Decisions of a scheduler as text: "same input, same decisions".
+//! Scheduler decisions as text, for tests that the same input gives the same decisions.
 //!
-//! A vector is a list of inputs, one on each line, with the scheduler's answers behind `->`:
+//! A vector is a list of inputs, one per line, with the scheduler's results after `->`:
 //!
 //! ```text
 //! # a comment
@@ -12,10 +12,10 @@
 //! timer 72000 -> none
 //! ```
 //!
-//! Instants are in nanoseconds and never go backwards. An answer to `dispatch` is the number of a request or `none`; an
-//! answer to `timer` is an instant or `none`. The number of requests in flight is that of dispatches without completion.
-//! [`answer`] fills in the answers, so that an implementation in another language can be tested against the same file:
-//! give it the inputs, and compare.
+//! Times are in nanoseconds and must not decrease. The result of `dispatch` is a request ID or `none`; the
+//! result of `timer` is a time or `none`. Dispatched requests are in flight until their completion.
+//! [`answer`] fills in the results. To test an implementation in another language, give it the same inputs
+//! and compare.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -29,8 +29,7 @@ use super::mq_deadline::{self, MqDeadline};
 use super::smartio::{self, SmartIo};
 use super::{Class, Policy, Priority, ProcessId, Request, RequestId, Scheduler};
 
-/// The maximum of a setting in milliseconds, a day: long enough for any setting, short enough for
-/// nanoseconds.
+/// Maximum value of a setting in milliseconds: one day, which fits into nanoseconds.
 const MILLIS_MAX: u64 = 86_400_000;
 
 /// A line that is not a valid input.
@@ -39,11 +38,11 @@ const MILLIS_MAX: u64 = 86_400_000;
 pub struct VectorError {
     /// The line, from 1.
     pub line: usize,
-    /// The mistake, and the right form.
+    /// The error and the right form.
     pub what: String,
 }
 
-/// Passes the inputs of a vector to its scheduler, and returns the vector with that scheduler's answers.
+/// Runs the inputs of a vector and returns the vector with the scheduler's results.
 ///
 /// # Errors
 ///
@@ -65,9 +64,7 @@ pub fn answer(text: &str) -> Result<String, VectorError> {
 struct State {
     scheduler: Option<Box<dyn Scheduler>>,
     now: u64,
-    /// Requests that were inserted and not dispatched.
     waiting: BTreeMap<RequestId, Request>,
-    /// Requests in flight.
     issued: BTreeMap<RequestId, (Request, Timestamp)>,
 }
 
@@ -77,15 +74,15 @@ impl State {
         let Some(verb) = words.next().filter(|word| !word.starts_with('#')) else { return Ok(None) };
         if verb == "scheduler" {
             if self.scheduler.is_some() {
-                return Err("a vector has one scheduler".to_owned());
+                return Err("`scheduler` must occur only once".to_owned());
             }
             self.scheduler = Some(scheduler(words)?);
             return Ok(None);
         }
-        let scheduler = self.scheduler.as_mut().ok_or("the first input is `scheduler NAME`")?;
-        let now: u64 = parsed(words.next(), "an instant in nanoseconds")?;
+        let scheduler = self.scheduler.as_mut().ok_or("the first input must be `scheduler NAME`")?;
+        let now: u64 = parsed(words.next(), "a time in nanoseconds")?;
         if now < self.now {
-            return Err(format!("{now} is before {}, the instant of the input before", self.now));
+            return Err(format!("time {now} is before {}, the time of the previous input", self.now));
         }
         self.now = now;
         let now = Timestamp(now);
@@ -93,7 +90,7 @@ impl State {
             "insert" => {
                 let request = request(words)?;
                 if self.waiting.contains_key(&request.id) || self.issued.contains_key(&request.id) {
-                    return Err(format!("request {} was inserted before", request.id.0));
+                    return Err(format!("request {} was already inserted", request.id.0));
                 }
                 self.waiting.insert(request.id, request);
                 scheduler.insert(request, now);
@@ -105,7 +102,7 @@ impl State {
                     return Ok(Some("none".to_owned()));
                 };
                 let was_waiting = self.waiting.remove(&gone.id).is_some();
-                assert!(was_waiting, "a scheduler gives each request once");
+                assert!(was_waiting, "a scheduler dispatches each request once");
                 self.issued.insert(gone.id, (gone, now));
                 Ok(Some(gone.id.0.to_string()))
             }
@@ -120,28 +117,29 @@ impl State {
                 let next = scheduler.next_timer(now);
                 Ok(Some(next.map_or_else(|| "none".to_owned(), |at| at.0.to_string())))
             }
-            _ => Err(format!("`{verb}` is not an input; they are insert, dispatch, complete and timer")),
+            _ => Err(format!("`{verb}` is not an input; use insert, dispatch, complete or timer")),
         }
     }
 }
 
-/// Reads `NAME`, and the settings that differ from the defaults; for SmartIO, from those of the S5.
+/// Parses `NAME` and the settings that differ from the defaults (for SmartIO, the settings of the S5).
 fn scheduler<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<Box<dyn Scheduler>, String> {
     let name = words.next().unwrap_or_default();
     let names = Policy::ALL.map(Policy::name).join(", ");
-    let policy = Policy::named(name).ok_or_else(|| format!("`{name}` is none of {names}"))?;
+    let policy =
+        Policy::named(name).ok_or_else(|| format!("unknown scheduler `{name}`; use one of {names}"))?;
     match policy {
         Policy::SmartIo => smartio(words),
         Policy::MqDeadline => mq_deadline(words),
         Policy::Bfq => bfq(words),
         _ => match words.next() {
-            Some(word) => Err(format!("{name} takes no settings here, such as `{word}`")),
+            Some(word) => Err(format!("{name} has no settings here; remove `{word}`")),
             None => Ok(policy.scheduler()),
         },
     }
 }
 
-/// Reads `NAME=NUMBER` for each setting; `set` refuses unknown names and numbers out of range.
+/// Parses `NAME=NUMBER` settings; `set` returns `None` for unknown names and numbers out of range.
 fn settings<'a>(
     words: impl Iterator<Item = &'a str>,
     policy: Policy,
@@ -159,7 +157,7 @@ fn narrow(value: u64) -> Option<u32> {
     u32::try_from(value).ok()
 }
 
-/// A limit is not 0.
+/// Converts a limit, which must not be 0.
 fn limit(value: u64) -> Option<u32> {
     narrow(value).filter(|limit| *limit > 0)
 }
@@ -168,7 +166,7 @@ fn millis(value: u64) -> Option<Nanos> {
     (value <= MILLIS_MAX).then_some(Nanos(value * 1_000_000))
 }
 
-/// Reads settings under the kernel's names and in its units.
+/// Parses settings with the kernel's names and units.
 fn mq_deadline<'a>(words: impl Iterator<Item = &'a str>) -> Result<Box<dyn Scheduler>, String> {
     let mut tunables = mq_deadline::Tunables::DEFAULT;
     settings(words, Policy::MqDeadline, |key, value| {
@@ -183,8 +181,8 @@ fn mq_deadline<'a>(words: impl Iterator<Item = &'a str>) -> Result<Box<dyn Sched
     Ok(Box::new(MqDeadline::new(tunables)))
 }
 
-/// Reads settings under the kernel's names and in its units. `low_latency=0` says that the kernel did not raise weights, which
-/// the model never does.
+/// Parses settings with the kernel's names and units. Accepts only `low_latency=0`: the model never raises
+/// weights.
 fn bfq<'a>(words: impl Iterator<Item = &'a str>) -> Result<Box<dyn Scheduler>, String> {
     let mut tunables = bfq::Tunables::DEFAULT;
     settings(words, Policy::Bfq, |key, value| {
@@ -217,12 +215,12 @@ fn smartio<'a>(words: impl Iterator<Item = &'a str>) -> Result<Box<dyn Scheduler
     Ok(Box::new(SmartIo::new(tunables)))
 }
 
-/// Reads `id=N OP sync|async sector=N bytes=N process=N CLASS[LEVEL]`.
+/// Parses `id=N OP sync|async sector=N bytes=N process=N CLASS[LEVEL]`.
 fn request<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<Request, String> {
     let id = RequestId(valued(words.next(), "id")?);
     let op = words.next().unwrap_or_default();
     let known = Op::ALL.into_iter().find(|known| known.name() == op && *known != Op::Flush);
-    let op = known.ok_or_else(|| format!("`{op}` is not an operation that a scheduler sees"))?;
+    let op = known.ok_or_else(|| format!("`{op}` is not an operation for schedulers"))?;
     let is_sync = match words.next() {
         Some("sync") => true,
         Some("async") => false,
@@ -233,7 +231,7 @@ fn request<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<Request, Stri
     let process = valued::<u32>(words.next(), "process")?;
     let priority = priority(words.next().unwrap_or_default())?;
     match words.next() {
-        Some(word) => Err(format!("`{word}` is too much")),
+        Some(word) => Err(format!("unexpected `{word}` at the end of the line")),
         None => Ok(Request { id, op, is_sync, sector, bytes, process: ProcessId(process), priority }),
     }
 }
@@ -251,7 +249,6 @@ fn priority(word: &str) -> Result<Priority, String> {
     Ok(Priority { class, level })
 }
 
-/// Reads `NAME=VALUE`.
 fn valued<T: FromStr>(word: Option<&str>, name: &str) -> Result<T, String> {
     let word = word.unwrap_or_default();
     let value = word.strip_prefix(name).and_then(|rest| rest.strip_prefix('='));
@@ -270,21 +267,24 @@ mod tests {
     #[test]
     fn errors_name_the_line_and_the_remedy() {
         for (text, expected) in [
-            ("insert 0 id=0", "line 1: the first input is `scheduler NAME`"),
+            ("insert 0 id=0", "line 1: the first input must be `scheduler NAME`"),
             (
                 "# why\nscheduler x",
-                "line 2: `x` is none of noop, deadline, cfq, smartio, mq-deadline, kyber, bfq",
+                "line 2: unknown scheduler `x`; use one of noop, deadline, cfq, smartio, mq-deadline, kyber, bfq",
             ),
-            ("scheduler noop depth=1", "line 1: noop takes no settings here, such as `depth=1`"),
+            ("scheduler noop depth=1", "line 1: noop has no settings here; remove `depth=1`"),
             ("scheduler bfq low_latency=1", "line 1: `low_latency=1` is not a setting of bfq"),
             ("scheduler mq-deadline fifo_batch", "line 1: `fifo_batch` is not NAME=NUMBER"),
             ("scheduler smartio quantum=0", "line 1: `quantum=0` is not a setting of smartio"),
-            ("scheduler noop\ndispatch x", "line 2: `x` is not an instant in nanoseconds"),
-            ("scheduler noop\ndispatch 2\ntimer 1", "line 3: 1 is before 2, the instant of the input before"),
+            ("scheduler noop\ndispatch x", "line 2: `x` is not a time in nanoseconds"),
+            (
+                "scheduler noop\ndispatch 2\ntimer 1",
+                "line 3: time 1 is before 2, the time of the previous input",
+            ),
             ("scheduler noop\ncomplete 2 id=3", "line 2: request 3 is not in flight"),
             (
                 "scheduler noop\nwait 2",
-                "line 2: `wait` is not an input; they are insert, dispatch, complete and timer",
+                "line 2: `wait` is not an input; use insert, dispatch, complete or timer",
             ),
             (
                 "scheduler noop\ninsert 0 id=1 read sync sector=0 bytes=512 process=1 be8",
@@ -292,7 +292,7 @@ mod tests {
             ),
             (
                 "scheduler noop\ninsert 0 id=1 flush sync sector=0 bytes=512 process=1 be4",
-                "line 2: `flush` is not an operation that a scheduler sees",
+                "line 2: `flush` is not an operation for schedulers",
             ),
         ] {
             assert_eq!(answer(text).expect_err(text).to_string(), expected);

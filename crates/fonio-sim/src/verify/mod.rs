@@ -1,7 +1,7 @@
 //! Compares a profile with published numbers.
 //!
-//! Each check has an [`Origin`]: how its number came to be. Only a predicted number agrees or differs. A number that a
-//! fit used, or that follows from such numbers, is shown with its deviation, but not scored.
+//! Each check has an [`Origin`], the origin of its number. Only predicted numbers are scored as agreeing or
+//! differing. Numbers that a fit used, or that follow from such numbers, are shown with their deviation only.
 
 mod origin;
 
@@ -21,32 +21,32 @@ use crate::published::{
 use crate::scheduler::Policy;
 use crate::study::Setup;
 
-/// A published number or statement and the model's answer.
+/// A published number or statement and the model's result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
     /// The measured quantity.
     pub what: String,
     /// The published number or statement, with its unit.
     pub published: String,
-    /// The model's answer.
+    /// The model's result.
     pub given: String,
-    /// The published and the given number, if both have the same unit.
+    /// The published number and the model's number, if both have the same unit.
     pub numbers: Option<(f64, f64)>,
     /// The origin of the number.
     pub origin: Origin,
-    /// Whether the model's answer is within the tolerance.
+    /// Whether the model's result is within the tolerance.
     pub within: bool,
-    /// The largest deviation allowed, and the measurement, where it matters.
+    /// The largest deviation allowed, and the measurement, if relevant.
     pub tolerance: String,
 }
 
 impl Check {
-    /// The given number over the published one, if both are numbers.
+    /// Returns the model's number divided by the published number, if both are numbers.
     pub fn ratio(&self) -> Option<f64> {
         self.numbers.map(|(published, given)| given / published)
     }
 
-    /// The result of the check for the profile.
+    /// Returns the result of the check for the profile.
     pub fn outcome(&self) -> Outcome {
         match (self.origin, self.within) {
             (Origin::Predicted, true) => Outcome::Agrees,
@@ -60,13 +60,13 @@ impl Check {
 /// The result of a check for a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The model agrees with a number that it predicts.
+    /// The model agrees with a predicted number.
     Agrees,
-    /// The model disagrees with a number that it predicts.
+    /// The model disagrees with a predicted number.
     Differs,
     /// The fit used the number.
     Fitted,
-    /// The number follows from others, or the author of the profile knew it when choosing numbers.
+    /// The number follows from others, or the profile's author knew it when choosing numbers.
     Derived,
 }
 
@@ -85,9 +85,9 @@ impl Outcome {
 /// The number of checks of a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// All of them.
+    /// Number of checks.
     pub checks: usize,
-    /// Checks in which the model is within the tolerance.
+    /// Number of checks with the model within the tolerance.
     pub within: usize,
 }
 
@@ -103,26 +103,27 @@ impl Tally {
     }
 }
 
-/// The largest deviation of a number. Three digits are published, and runs of one card differ by a few percent.
+/// The largest allowed deviation. Published numbers have three digits, and runs on one card differ by a few
+/// percent.
 const TOLERANCE: f64 = 0.05;
 
-/// The tolerance for a number that a scheduler in front of the device also determines.
+/// The tolerance for a number that also depends on a scheduler.
 const SCHEDULER_TOLERANCE: f64 = 0.15;
 
-/// The cards' desktop over phone ratios differ among themselves by about this much.
+/// The cards' ratios of desktop to phone throughput differ by about this much.
 const HOST_TOLERANCE: f64 = 0.25;
 
-/// A published 0.01 may be anything from 0.005 to 0.015.
+/// A published 0.01 can mean 0.005 to 0.015.
 const ROUNDING_MB_S: f64 = 0.005;
 
-/// Below this a published rate has one significant digit.
+/// Published rates below this have one significant digit.
 const ONE_DIGIT_MB_S: f64 = 0.1;
 
-/// Compares a profile with all published numbers of the device of its name. Empty if none are published.
+/// Compares a profile with all published numbers of its device. Empty if there are none.
 ///
 /// # Errors
 ///
-/// If the profile gives no device.
+/// If no device can be made from the profile.
 pub fn verify(profile: &Profile) -> Result<Vec<Check>, ProfileError> {
     let mut checks = Vec::new();
     if let Some(card) = CARDS.iter().find(|card| card.name == profile.name()) {
@@ -170,7 +171,7 @@ fn numbers(
     Ok(())
 }
 
-/// Compares two numbers of one unit; `tolerance` is a share of the published one.
+/// Compares two numbers with the same unit; `tolerance` is a share of the published number.
 fn compared(
     what: String,
     (published, given): (f64, f64),
@@ -196,7 +197,7 @@ fn compared(
     }
 }
 
-/// Compares with a statement without a number.
+/// Compares with a published statement without a number.
 fn stated(
     what: String,
     published: &str,
@@ -209,7 +210,7 @@ fn stated(
     Check { what, published, given, numbers: None, origin, within, tolerance }
 }
 
-/// Three or four digits, as published.
+/// Formats a number with three or four digits, as published.
 fn digits(number: f64) -> String {
     match number {
         large if large >= 1000.0 => format!("{large:.0}"),
@@ -219,9 +220,9 @@ fn digits(number: f64) -> String {
     }
 }
 
-/// The desktop's host is not in a card's profile. Its effect is taken from the other seven cards: the median
-/// of their published desktop over phone numbers. The phone's number was fitted, so the two tables and that
-/// ratio give the desktop's number without the simulator.
+/// Checks the numbers on the desktop. A card's profile does not include the desktop's host. Its effect is
+/// estimated as the median of the published ratios of desktop to phone of the other seven cards. Since the
+/// phone's number was fitted, this ratio gives the desktop's number without the simulator.
 fn desktop(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), ProfileError> {
     let all = |four: Four| [four.seq_write, four.seq_read, four.rand_write, four.rand_read];
     let accesses = [Access::SeqWrite, Access::SeqRead, Access::RandWrite, Access::RandRead];
@@ -234,7 +235,7 @@ fn desktop(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<()
         let what = card.number_name("desktop", access);
         let check = compared(what, (all(card.desktop)[at], given), "MB/s", origin, HOST_TOLERANCE);
         let tolerance = format!(
-            "{}; the other seven cards put the card reader at {host:.2} of the phone",
+            "{}; on the other seven cards, the card reader reaches {host:.2} of the phone's rate",
             check.tolerance
         );
         checks.push(Check { tolerance, ..check });
@@ -242,27 +243,29 @@ fn desktop(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<()
     Ok(())
 }
 
-/// Throughput of 4 KiB random writes in MB/s against the range they are spread over, after 1 GB written in order.
+/// Returns the throughput of 4 KiB random writes in MB/s for each range, after 1 GB was written sequentially.
 ///
 /// # Errors
 ///
-/// If the profile gives no device.
+/// If no device can be made from the profile.
 pub fn address_range(profile: &Profile, ranges: &[ByteCount]) -> Result<Vec<f64>, ProfileError> {
     ranges.iter().map(|range| Protocol::kim_random(Op::Write, *range).run(profile)).collect()
 }
 
-/// The ranges from which a shape is recognised: 1 MiB to 4 GiB by doubling. The study's own are only drawn.
+/// Returns the ranges for recognising a shape: powers of two from 1 MiB to 4 GiB. The study shows its ranges
+/// only in a figure.
 pub fn ranges() -> Vec<ByteCount> {
     (20..=32).map(|power| ByteCount(1 << power)).collect()
 }
 
-/// Below this a doubling of the range counts as a drop.
+/// A doubling of the range counts as a drop if less than this share of the throughput remains.
 const DROP: f64 = 0.9;
 
-/// Below this a single doubling of the range is a hard drop.
+/// A single doubling of the range is a hard drop if less than this share remains.
 const HARD: f64 = 0.35;
 
-/// The shape of a curve, from the share of the throughput that remains after each doubling of the range.
+/// Returns the shape of a curve, from the share of the throughput that remains after each doubling of the
+/// range.
 pub fn shape_of(ranges: &[ByteCount], throughput: &[f64]) -> Option<Shape> {
     let kept: Vec<f64> = throughput.windows(2).map(|pair| pair[1] / pair[0]).collect();
     let worst = kept.iter().copied().fold(1.0, f64::min);
@@ -272,11 +275,11 @@ pub fn shape_of(ranges: &[ByteCount], throughput: &[f64]) -> Option<Shape> {
         return Some(Shape::Flat);
     }
     if worst < HARD {
-        // Low and level at the end.
+        // The end is low and flat.
         return (last / lowest < 1.1 && kept.last().is_some_and(|kept| *kept > DROP))
             .then_some(Shape::HardDrop);
     }
-    // Two drops with a level piece between them: the first past 32 MiB, the second past 1 GiB.
+    // Two drops with a flat part between them: the first above 32 MiB, the second above 1 GiB.
     let level = |from: u64, to: u64| {
         let within = ranges.iter().zip(throughput).filter(|(range, _)| (from..=to).contains(&range.0));
         let values: Vec<f64> = within.map(|(_, value)| *value).collect();
@@ -306,7 +309,7 @@ fn shape(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), 
     let what = format!("kim-f15 {} random writes over a growing range", card.name);
     let origin = Origin::by_profile(profile, &what);
     let (published, given) = (shape_name(Some(card.shape)), format!("{}: {ends}", shape_name(given)));
-    checks.push(stated(what, published, given, origin, agrees, "only the shape is published, in words"));
+    checks.push(stated(what, published, given, origin, agrees, "only the shape is described, in words"));
     Ok(())
 }
 
@@ -320,12 +323,12 @@ fn shape_name(shape: Option<Shape>) -> &'static str {
     }
 }
 
-/// The gain of RAID-0 over two devices of this kind for 4 KiB random writes over `range`, with `depth` of
-/// them in flight.
+/// Returns the gain of RAID-0 with two devices of this kind, for 4 KiB random writes over `range` with
+/// `depth` in flight.
 ///
 /// # Errors
 ///
-/// If the profile gives no device.
+/// If no device can be made from the profile.
 pub fn raid_gain(profile: &Profile, range: ByteCount, depth: u32) -> Result<f64, ProfileError> {
     let protocol = Protocol { depth, ..Protocol::kim_random(Op::Write, range) };
     let alone = protocol.run(profile)?;
@@ -337,7 +340,7 @@ pub fn raid_gain(profile: &Profile, range: ByteCount, depth: u32) -> Result<f64,
 }
 
 fn raid(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), ProfileError> {
-    // At depth 1 only one of the two devices works at a time: the gain comes from the halved range alone.
+    // At depth 1, only one device works at a time, so the gain comes only from the halved range.
     let mut best = (0.0, ByteCount(0));
     for range in ranges().into_iter().take(8) {
         let gain = raid_gain(profile, range, 1)?;
@@ -350,9 +353,9 @@ fn raid(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), P
     let what =
         format!("kim 5.3 {} RAID-0 of two, one write at a time: gain from the halved range", card.name);
     let (published, agrees) = match card.shape {
-        Shape::HardDrop => ("above 2 for some cards, by the halved range", gain > 2.0),
+        Shape::HardDrop => ("above 2 for some cards, because each device has half the range", gain > 2.0),
         Shape::Flat => ("the range does not matter (kim-f15)", gain < 1.1),
-        _ => ("some, by the halved range", gain > 1.05),
+        _ => ("some gain, because each device has half the range", gain > 1.05),
     };
     let origin = Origin::Derived(Derivation::Shape);
     checks.push(stated(what, published, given, origin, agrees, "no number is published"));
@@ -379,12 +382,12 @@ fn interference(profile: &Profile, checks: &mut Vec<Check>) -> Result<(), Profil
     under_cfq(profile, 1, name, [6.15, 1.13, 3.18, 1.60], checks)
 }
 
-/// Slowdowns of four readers by four writers and the other way round.
+/// Checks the mutual slowdowns of four readers and four writers.
 fn four_by_four(profile: &Profile, study: &FourByFour, checks: &mut Vec<Check>) -> Result<(), ProfileError> {
     under_cfq(profile, 4, |access| format!("{} cfq {access}", study.name), study.slowdowns, checks)
 }
 
-/// Slowdowns under the model of CFQ, in the order of [`Access::ALL`].
+/// Checks slowdowns under the CFQ model, in the order of [`Access::ALL`].
 fn under_cfq(
     profile: &Profile,
     processes: u32,
@@ -404,10 +407,10 @@ fn under_cfq(
     Ok(())
 }
 
-/// A speedup this close to the maximum counts as the best. The study's runs repeat within about 3 %.
+/// A speedup of at least this share of the maximum counts as the best. The study's runs differ by about 3 %.
 const SAME_SPEEDUP: f64 = 0.99;
 
-/// The best number of concurrent processes, in the order of [`Access::ALL`].
+/// Checks the best number of concurrent processes, in the order of [`Access::ALL`].
 fn peaks(
     profile: &Profile,
     name: &str,
@@ -418,7 +421,7 @@ fn peaks(
         let tried = [2, 4, 8, 16, 32];
         let mut speedups = Vec::new();
         for processes in tried {
-            // A quarter of the study's 32 MB each shows the peak as well.
+            // A quarter of the study's 32 MB per process is enough to show the peak.
             let full = Protocol::concurrency(access.op(), access.into(), processes);
             let shorter = Protocol { count: full.count / 4, ..full };
             speedups.push(shorter.run(profile)?);
@@ -435,9 +438,9 @@ fn peaks(
             numbers: Some((f64::from(published), f64::from(given))),
             origin,
             what,
-            // If concurrency gains nothing, no number of processes is the best.
+            // Without any gain from concurrency, there is no best number of processes.
             within: given == published && best > 1.05,
-            tolerance: "the least number within 1 % of the best".to_owned(),
+            tolerance: "the smallest number within 1 % of the best".to_owned(),
         });
     }
     Ok(())

@@ -1,39 +1,61 @@
-//! The origin of a check's number, which decides whether agreement is evidence for the model.
+//! The origin of a check's number. It determines whether agreement is evidence for the model.
 
 use crate::profile::{Profile, Source};
 
-/// The relation of a published number to the model's before they are compared.
+/// The relation between a published number and the model before the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// No fit and no choice used the published number, and it does not follow from numbers that were used.
+    /// No fit or choice used the published number, and it does not follow from numbers that were used.
     Predicted,
-    /// The profile was solved for it, or a layer or a count was chosen to give it.
+    /// The profile was fitted to it, or a layer or a count was chosen to reproduce it.
     Fitted,
-    /// It follows from numbers that were published or fitted, or numbers of the profile were chosen with it in view.
+    /// It follows from published or fitted numbers, or the author knew it when choosing numbers of the
+    /// profile.
     Derived(Derivation),
 }
 
 /// The reason why a derived number is not a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Derivation {
-    /// Another column of the same table times one ratio gives it, without the simulator.
+    /// It is another column of the same table multiplied by a ratio, without the simulator.
     TableRatio,
-    /// It follows from the shape of random writes over their range, which has a check of its own.
+    /// It follows from the shape of random-write throughput over the range, which has its own check.
     Shape,
-    /// The speedup stops rising where a fitted or assumed latency is hidden; its first such point is the best.
+    /// It is the first point at which the speedup stops rising, because a fitted or assumed latency is
+    /// hidden.
     Plateau,
-    /// It is another published number in another unit.
+    /// It restates another published number in another unit.
     Restated,
-    /// The author of the profile knew it, and chose numbers of the profile among plausible ones.
+    /// The author knew it when choosing plausible numbers for the profile.
     ChosenInView,
-    /// It was measured under a scheduler whose model was written by people who had read the study.
+    /// It was measured under a scheduler, and the authors of the scheduler's model had read the study.
     StudyInView,
 }
 
-/// The classes that group checks for counting.
+impl Derivation {
+    /// Returns its name in JSON, and its description for people.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Derivation::TableRatio => {
+                ("table_ratio", "follows from the phone's column by one ratio, without the simulator")
+            }
+            Derivation::Shape => ("shape", "follows from the shape of throughput over the range"),
+            Derivation::Plateau => ("plateau", "first point of a plateau"),
+            Derivation::Restated => ("restated", "restates a slowdown in microseconds"),
+            Derivation::ChosenInView => {
+                ("chosen_in_view", "the author knew this number when choosing erase blocks and log blocks")
+            }
+            Derivation::StudyInView => {
+                ("study_in_view", "the authors of the scheduler's model had read the study")
+            }
+        }
+    }
+}
+
+/// The classes of checks, for counting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Agreement shows that the model predicts.
+    /// Agreement shows that the model predicts the number.
     Predicted,
     /// Agreement shows that the fit worked.
     Fitted,
@@ -42,7 +64,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// All of them, in the order in which they are shown.
+    /// All classes, in display order.
     pub const ALL: [Class; 3] = [Class::Predicted, Class::Fitted, Class::Derived];
 
     /// Returns its name in tables and JSON.
@@ -60,14 +82,14 @@ impl Class {
             Class::Predicted => {
                 "no fit and no choice used the number, and no other published number gives it"
             }
-            Class::Fitted => "the profile was solved or chosen to give the number",
-            Class::Derived => "the number follows from published or fitted ones, or was in view",
+            Class::Fitted => "the profile was fitted or chosen to give the number",
+            Class::Derived => "the number follows from published or fitted numbers, or the author knew it",
         }
     }
 }
 
 impl Origin {
-    /// The class under which it is counted.
+    /// Returns the class for counting.
     pub fn class(self) -> Class {
         match self {
             Origin::Predicted => Class::Predicted,
@@ -76,43 +98,25 @@ impl Origin {
         }
     }
 
-    /// The condition or derivation, as JSON writes it. `None` if the class says all.
+    /// Returns the derivation, as in JSON. `None` if the class is the complete reason.
     pub fn reason(self) -> Option<&'static str> {
         match self {
             Origin::Predicted | Origin::Fitted => None,
-            Origin::Derived(derivation) => Some(match derivation {
-                Derivation::TableRatio => "table_ratio",
-                Derivation::Shape => "shape",
-                Derivation::Plateau => "plateau",
-                Derivation::Restated => "restated",
-                Derivation::ChosenInView => "chosen_in_view",
-                Derivation::StudyInView => "study_in_view",
-            }),
+            Origin::Derived(derivation) => Some(derivation.words().0),
         }
     }
 
-    /// The same for people.
+    /// Returns the reason, for people.
     pub fn explained(self) -> &'static str {
         match self {
             Origin::Predicted => "",
             Origin::Fitted => "the fit used this number",
-            Origin::Derived(Derivation::TableRatio) => {
-                "follows from the phone's column by one ratio, without the simulator"
-            }
-            Origin::Derived(Derivation::Shape) => "follows from the shape over the range",
-            Origin::Derived(Derivation::Plateau) => "the least number on a plateau",
-            Origin::Derived(Derivation::Restated) => "restates a slowdown in microseconds",
-            Origin::Derived(Derivation::ChosenInView) => {
-                "erase blocks and log blocks were chosen with this number in view"
-            }
-            Origin::Derived(Derivation::StudyInView) => {
-                "the scheduler's model was written by people who had read the study"
-            }
+            Origin::Derived(derivation) => derivation.words().1,
         }
     }
 
-    /// Returns the origin of the number called `what`, by the profile's own account. A number that the
-    /// profile does not name is predicted.
+    /// Returns the origin of the number `what`, according to the profile. A number that the profile does not
+    /// name is predicted.
     pub(super) fn by_profile(profile: &Profile, what: &str) -> Origin {
         let names =
             |source| profile.provenance().iter().any(|number| number.source == source && number.to == what);
@@ -125,7 +129,7 @@ impl Origin {
         }
     }
 
-    /// The same, but a number that nothing used counts as derived.
+    /// Replaces `Predicted` with a derived origin.
     pub(super) fn or_derived(self, derivation: Derivation) -> Origin {
         if self == Origin::Predicted { Origin::Derived(derivation) } else { self }
     }

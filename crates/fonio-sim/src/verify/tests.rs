@@ -12,7 +12,7 @@ fn shipped_numbers_are_what_the_fit_gives() {
             let off = given / target.wanted - 1.0;
             assert!(off.abs() < 0.002, "{name}: {} should be {}, is {given}", target.to, target.wanted);
             let origin = Origin::by_profile(&profile, &target.to);
-            assert_eq!(origin, Origin::Fitted, "{name}: {} is not said to be fitted", target.to);
+            assert_eq!(origin, Origin::Fitted, "{name}: {} is not marked as fitted", target.to);
         }
     }
 }
@@ -40,7 +40,7 @@ fn all_checks() -> Vec<Check> {
     SHIPPED.iter().flat_map(|(name, _)| of(name)).collect()
 }
 
-/// A change of these counts changes the value of the models: read each check before you accept it.
+/// If these counts change, read each check before you accept the change.
 #[test]
 fn what_the_models_are_worth() {
     let checks = all_checks();
@@ -85,7 +85,7 @@ fn what_the_models_are_worth() {
     .assert_eq(&lines.join("\n"));
 }
 
-/// The models of schedulers were written by people who knew the slowdowns.
+/// The authors of the scheduler models knew the slowdowns.
 #[test]
 fn no_slowdown_under_a_scheduler_is_scored() {
     let checks = all_checks();
@@ -96,8 +96,7 @@ fn no_slowdown_under_a_scheduler_is_scored() {
     }
 }
 
-/// The profile decides: a number that it does not mark as used is predicted, and only predicted numbers are
-/// scored.
+/// A number that the profile does not mark as used is predicted, and only predicted numbers are scored.
 #[test]
 fn a_number_is_scored_where_the_profile_does_not_name_it() {
     let what = "kim-t3 kingston phone seq_write";
@@ -116,7 +115,7 @@ fn a_number_is_scored_where_the_profile_does_not_name_it() {
     assert_eq!(outcome(&profile), Outcome::Differs);
 }
 
-/// A name that no check has would make a fitted number count as predicted.
+/// A name without a check would make a fitted number count as predicted.
 #[test]
 fn what_cards_and_phones_are_fitted_to_is_the_name_of_a_check() {
     for (name, _) in SHIPPED {

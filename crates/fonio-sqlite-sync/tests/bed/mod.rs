@@ -1,4 +1,4 @@
-//! A folder with databases and a policy, and Debian's programs with the library.
+//! A test folder with databases and a policy; runs Debian's programs with the library.
 
 use std::cell::Cell;
 use std::fs;
@@ -7,12 +7,10 @@ use std::process::{Command, Output};
 
 use fonio_testing::Need;
 
-/// How the library comes into a program.
+/// The way in which a program loads the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loaded {
-    /// By LD_PRELOAD.
     ByPreload,
-    /// By `.load`.
     AsExtension,
 }
 
@@ -31,12 +29,11 @@ impl Bed {
             fonio_testing::skip(Need::Sqlite3, "strace counts the system calls, and is not installed");
             return None;
         }
-        // The target folder is used because some machines have /tmp in memory, where fsync does nothing.
+        // Uses the target folder, because /tmp can be in memory, where fsync does nothing.
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("dir");
         Some(Bed { dir, made: Cell::new(0) })
     }
 
-    /// The path of a database that does not exist yet.
     pub fn new_path(&self) -> PathBuf {
         self.made.set(self.made.get() + 1);
         self.dir.path().join(format!("{}.db", self.made.get()))
@@ -62,7 +59,7 @@ impl Bed {
         self.dir.path().join("policy.toml")
     }
 
-    /// Writes a policy with one rule, or none.
+    /// Writes a policy with at most one rule.
     pub fn policy(&self, class: Option<&str>, database: &Path) {
         let rule = class.map(|class| format!("[[database]]\npath = '{}'\n{class}\n", database.display()));
         fs::write(self.policy_file(), rule.unwrap_or_default()).expect("write");
@@ -74,19 +71,16 @@ impl Bed {
         (syncs, String::from_utf8_lossy(&out.stderr).into_owned())
     }
 
-    /// The number of syncs that some SQL causes.
     pub fn syncs(&self, loaded: Loaded, database: &Path, sql: &str) -> u64 {
         self.complete(loaded, database, sql).0
     }
 
-    /// The rows of SQL.
     pub fn said(&self, loaded: Loaded, database: &Path, sql: &str) -> Vec<String> {
         let (_, out) = self.traced(&sqlite3(loaded, database, sql));
         lines(&out)
     }
 
-    /// Runs a script of Debian's Python with the path of a database; `None` if the machine has no Python of
-    /// Debian's.
+    /// Runs a script in Debian's Python with a database path; `None` if Debian's Python is not installed.
     pub fn python(&self, script: &str, database: &Path) -> Option<(u64, Vec<String>)> {
         if !Path::new("/usr/bin/python3").exists() {
             fonio_testing::skip(Need::Sqlite3, "Debian's python3 is not installed");
@@ -134,7 +128,6 @@ fn preload() -> String {
     format!("LD_PRELOAD={}", library().display())
 }
 
-/// The shared library that Cargo has built for this test.
 fn library() -> PathBuf {
     let test = std::env::current_exe().expect("path");
     let deps = test.parent().expect("it is in target/PROFILE/deps");

@@ -9,19 +9,19 @@ use super::pick::move_median;
 use super::tally::Counter;
 use super::{Assembler, Step};
 
-/// The maximum number of data requests of one device remembered as waiting for a flush.
+/// Maximum number of data requests per device stored as waiting for a flush.
 const PARENTS_MAX: usize = 256;
 
-/// The requests for which a device's next flush is, and the expected ends of the last flushes.
+/// The requests that a device's next flush serves, and the expected ends of the last flushes.
 #[derive(Debug, Default)]
 pub(super) struct FlushState {
-    /// Waiting data requests with preflush: slot and serial number.
+    /// Slots and serial numbers of waiting data requests with preflush.
     before_data: Vec<(u32, u64)>,
-    /// Completed data requests that asked for FUA and were issued without it.
+    /// Completed data requests that needed FUA and were issued without it.
     after_data: Vec<AfterData>,
-    /// Flush bios that a flush request has taken and that have not ended themselves.
+    /// Number of flush bios that a flush request has taken and that have not completed.
     ends_due: u64,
-    /// The part of these that belongs to the flush whose completion was last inferred.
+    /// Number of these bios in the flush whose completion was inferred last.
     ends_of_inferred: u64,
 }
 
@@ -141,7 +141,7 @@ impl Assembler {
     pub(super) fn end_flush_sequence(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         self.tally.add(Counter::FlushSequenceEnds, 1);
         let device = &mut self.devices[step.key.device as usize];
-        // If no flush follows for which it could have waited, the device has no volatile cache.
+        // If no flush follows that it could have waited for, the device has no volatile cache.
         device.flush.after_data.retain(|parent| parent.sector != step.event.sector);
         let of_a_waiter = device.flush.ends_due > 0;
         device.flush.ends_due = device.flush.ends_due.saturating_sub(1);
@@ -164,7 +164,7 @@ impl Assembler {
                 return self.end_request(index, &flush, sink);
             }
         }
-        // A flush bio that no flush request took: there was nothing to flush.
+        // No flush request took this flush bio, so there was nothing to flush.
         if of_a_waiter || !matches!(step.event.sector.0, 0 | u64::MAX) {
             return Ok(());
         }

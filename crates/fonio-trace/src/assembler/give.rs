@@ -1,4 +1,4 @@
-//! The only place where rows are emitted.
+//! Emits all rows.
 
 use std::io;
 
@@ -8,8 +8,7 @@ use super::Assembler;
 use super::open::{CHAIN_MAX, Entry, FLUSH_SECTOR, NEVER, NIL, State, seen};
 use super::tally::Counter;
 
-/// A device may pause for this long, for example during garbage collection, before a completion counts as
-/// missed.
+/// Maximum pause of a device, for example for garbage collection, before a completion is considered missed.
 pub(super) const PAUSE_MAX: Nanos = Nanos(1_000_000_000);
 
 /// The reason why an entry is emitted early.
@@ -37,7 +36,7 @@ fn cause(entry: &Entry) -> Option<u32> {
 }
 
 impl Assembler {
-    /// Opens an entry; first makes room if there is none.
+    /// Opens an entry, making room if necessary.
     #[inline]
     pub(super) fn open_entry(&mut self, entry: &Entry, sink: &mut dyn RowSink) -> io::Result<u32> {
         while self.open.len() >= self.options.open_max.max(1) {
@@ -56,8 +55,8 @@ impl Assembler {
         index
     }
 
-    /// Emits the oldest entries of keys that have too many. Call this only between events: while an event is handled,
-    /// the entries that it found must stay open.
+    /// Emits the oldest entries of keys with too many entries. Call this only between events: while an event
+    /// is handled, the entries that it found must stay open.
     #[cold]
     pub(super) fn thin_out(&mut self, sink: &mut dyn RowSink) -> io::Result<()> {
         while let Some(key) = self.crowded.pop() {
@@ -68,7 +67,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// The id of the request that this entry is or will become.
+    /// Returns the id of the request that this entry is or will become.
     pub(super) fn request_id_of(&mut self, index: u32) -> u64 {
         if self.open.at(index).request_id == 0 {
             self.open.at_mut(index).request_id = self.new_request_id();
@@ -186,8 +185,8 @@ impl Assembler {
         sink.link(&Link { kind, parent_table, parent, child_table, child })
     }
 
-    /// Returns whether a request has been in flight for longer than any other of its device, and longer than
-    /// a device may pause.
+    /// Returns whether a request has been in flight longer than any other request of its device, and longer
+    /// than a device may pause.
     fn is_overdue(&self, entry: &Entry) -> bool {
         let longest = self.devices[entry.key.device as usize].service_max;
         self.latest - entry.began() > longest.max(PAUSE_MAX)
@@ -195,7 +194,7 @@ impl Assembler {
 
     /// Emits an entry in its current state and closes it.
     pub(super) fn cut(&mut self, index: u32, why: Cut, sink: &mut dyn RowSink) -> io::Result<()> {
-        assert!(index != NIL, "only what is open can be cut");
+        assert!(index != NIL, "only open entries can be cut");
         let entry = *self.open.at(index);
         if entry.state == State::Held {
             return self.give_request(index, Some(entry.latest), sink);
@@ -242,7 +241,7 @@ impl Assembler {
             self.give_bio(index, Some(request_id), None, sink)?;
             self.gather_unissued(index, sink)?;
         } else if entry.has(seen::REPEATED) && !self.devices[entry.key.device as usize].shows_end() {
-            // Without any completions, it is unknown whether an issue is a repeat: each is emitted as a request.
+            // Without completions, nothing shows whether an issue is a repeat, so each is emitted as a request.
             self.give_first(index, None, sink)?;
             return self.cut(index, why, sink);
         }

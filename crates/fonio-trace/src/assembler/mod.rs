@@ -14,13 +14,13 @@
 //!                                           returned
 //! ```
 //!
-//! A request that was issued again, although no requeue was shown, is *held* between its completion and its row.
+//! A request that was issued again without a recorded requeue is *held* between its completion and its row.
 //!
-//! When a bio is issued, its entry becomes that of its request. The other bios of a request are not merged at M or F,
-//! but when the request is issued: the request then takes all waiting bios that tile its range. That gives the same
+//! When a bio is issued, its entry becomes its request's entry. The other bios of a request are not merged at M or F,
+//! but when the request is issued: the request then takes all waiting bios that tile its range. This gives the same
 //! result for back, front and request merges, does not depend on the meaning of blktrace's M, and works if merges are
-//! not shown. A discard can have several ranges that do not touch, and their merges are not shown at all: it takes the
-//! waiting discard bios that were queued after it began, got no request of their own, and fill its size exactly.
+//! not recorded. A discard can have several separate ranges, and their merges are never recorded. It takes the waiting
+//! discard bios that were queued after it began, have no request of their own, and fill its size exactly.
 //!
 //! # Pairing
 //!
@@ -29,64 +29,65 @@
 //!
 //! - *Completion*: a request in flight whose remaining size equals the completed size; else one with more remaining (a
 //!   partial completion: it continues at a higher sector with a smaller size); else a returned request of equal size;
-//!   else a bio that moved on to a device below; else a waiting entry. On a device that issues nothing (or if the
-//!   source says so) the waiting entry is a bio, else a request whose issue was not seen. Else nothing.
-//! - *Issue*: a returned request of equal size; else a waiting entry of equal size, those that were inserted first;
-//!   else the newest smaller one, which grew by merges; else the newest larger bio, which must have been split; else a
-//!   smaller returned request; else a new request without earlier events.
+//!   else a bio that moved on to a device below; else a waiting entry. The waiting entry is a bio if the device or the
+//!   source shows no issues, else a request whose issue was not recorded. Else nothing.
+//! - *Issue*: a returned request of equal size; else a waiting entry of equal size, inserted entries first;
+//!   else the newest smaller one, which grew by merges; else the newest larger bio, which must have been
+//!   split; else a smaller returned request; else a new request without earlier events.
 //! - *Requeue*: a request in flight of equal size, else of any size.
 //! - *G, io_start, I*: the newest waiting entry that has not yet seen such an event: of equal size; else, for I, a
 //!   smaller one, else a larger bio, which must have been split.
 //!
-//! If several candidates are equal, the one that began first is taken, and the choice is counted, unless that candidate
-//! is probably stale: its time to the event is more than four times that of the next one, and the product of the two
-//! exceeds the square of the typical time (the running median of unambiguous pairs on that device and op; 0 while
-//! nothing is known). So two requests that are truly in flight together are paired first in, first out, and a request
-//! whose completion was lost does not shift all later pairs of that sector. A candidate that was passed over may still
-//! be paired if it is the only one; when another equal request begins, it is emitted without completion.
+//! Of several equal candidates, the one that began first is taken, and the choice is counted. The exception
+//! is a candidate that is probably stale: its time to the event is more than four times the next candidate's,
+//! and the product of the two times exceeds the square of the typical time. The typical time is the running
+//! median of unambiguous pairs on that device and op, or 0 while unknown. So requests that are in flight
+//! together are paired first in, first out, and a request whose completion was lost does not shift all later
+//! pairs of that sector. A skipped candidate may still be paired if it is the only one; when another equal
+//! request begins, it is emitted without completion.
 //!
 //! # One request issued several times
 //!
-//! A busy driver requeues a request, and the kernel issues it again from another thread, often a worker. If the source
-//! does not show requeues (atrace), an equal issue is taken for the same request, if
+//! A busy driver requeues a request, and the kernel issues it again from another thread, often a worker. If
+//! the source does not record requeues (atrace), an equal issue belongs to the same request if
 //!
 //! - an equal request is in flight and was issued at most a second ago, and
 //! - no waiting entry could be a request of its own: no bio, no G, no `block_io_start`. An I alone is not evidence,
 //!   because a requeued request is inserted again.
 //!
-//! The first issue counts, and its thread is the submitter; the last issue is `reissued`. Completions decide: the
-//! request is held after its completion, and another equal completion within a second makes the first repeated issue a
-//! request (first in, first out; both are counted, because the pairing is ambiguous). If an equal issue comes in
-//! between, or the second passes, there was one request. On a device that shows no completions, each issue is a
-//! request.
+//! The first issue is used, and its thread is the submitter; the last issue is `reissued`. Completions
+//! decide: the request is held after its completion. Another equal completion within a second makes the first
+//! repeated issue a request (first in, first out; both are counted, because the pairing is ambiguous). If an
+//! equal issue comes first, or the second passes, there was one request. On a device without recorded
+//! completions, each issue is a request.
 //!
 //! # Requests that are never issued
 //!
-//! They are emitted when the trace ends, with the size at their insertion and with the bios that were merged into them
-//! (M, F). They are counted separately from requests in flight. A third count has the requests that were in
-//! flight for longer than any other and longer than a second: the completion of such a request was not seen.
+//! They are emitted when the trace ends, with the size at insertion and the bios merged into them (M, F).
+//! They are counted separately from requests in flight. A third counter has the requests in flight longer
+//! than any other and longer than a second: their completion was not recorded.
 //!
 //! # Flushes
 //!
-//! The kernel turns a bio with preflush or FUA into up to three steps: flush, data, flush. A flush request (`FF`, `FN`,
-//! in old kernels `FWS`, all without data) takes every waiting flush bio of its device: those are its bios, and the
-//! first one gives the thread that queued it. Its parents in `links` are the data requests that wait for their
-//! preflush, or that ended and need a flush because they asked for FUA and were issued without it; their thread is its
-//! `cause_tid`. The completion without data that ends this sequence (`WS 0 + 0`) belongs to no request and is
-//! only counted. Kernels that do not show the completion of the flush request itself do show that one: it
-//! then replaces the missing completion, and that is counted.
+//! The kernel turns a bio with preflush or FUA into up to three steps: flush, data, flush. A flush request
+//! (`FF`, `FN`, in old kernels `FWS`, all without data) takes every waiting flush bio of its device as its
+//! bios; the first one gives the thread that queued it. Its parents in `links` are data requests that wait
+//! for their preflush, or that completed and need a flush because they were issued without the requested FUA.
+//! Their thread is its `cause_tid`. The completion without data that ends this sequence (`WS 0 + 0`) belongs
+//! to no request and is only counted. Kernels that do not show the completion of the flush request itself
+//! show this completion: it replaces the missing one, and is counted.
 //!
 //! # Queue time
 //!
 //! `queued` is the Q of the first bio. If Q is not shown, `block_io_start` or G replaces it: the submitting thread
-//! calls it when the first bio has got a request, after the attempt to merge. So it lacks only the wait for a free
-//! request. The event I cannot replace Q, because plugging and flushes come before it.
+//! calls it when the first bio has got a request, after the attempt to merge. So the queue time lacks only the wait for
+//! a free request. The event I cannot replace Q, because plugging and flushes come before it.
 //!
 //! # Stacked devices
 //!
-//! A bio that is remapped stays open until it completes; its parts below are bios of their own. If the upper device is
-//! a partition, whose bios have no Q, the remap is its queueing. A request that is remapped (multipath) takes its
-//! identity to the device below: only the lowest device has requests.
+//! A remapped bio stays open until it completes; its parts below are separate bios. Bios of a partition have
+//! no Q, so the remap gives the queue time. A remapped request (multipath) keeps its identity on the device
+//! below: only the lowest device has requests.
 //!
 //! # Gaps
 //!
@@ -119,7 +120,7 @@ use give::Cut;
 use open::{FLUSH_SECTOR, Key, NEVER, NIL, Open};
 use tally::{Counter, Tally};
 
-/// The maximum number of completions kept for an issue that is earlier in time but later in the input.
+/// Maximum number of completions kept for an issue that is earlier in time but later in the input.
 const ORPHANS_MAX: usize = 64;
 
 /// The options of the assembler.
@@ -127,17 +128,16 @@ const ORPHANS_MAX: usize = 64;
 pub struct AssemblerOptions {
     /// A request open for longer than this is emitted without a completion.
     pub horizon: Nanos,
-    /// The maximum number of requests and bios open at once; if there are more, the oldest are emitted
-    /// incomplete.
+    /// Maximum number of open requests and bios; beyond it, the oldest are emitted incomplete.
     pub open_max: usize,
-    /// How late an event may come and still find its rows in order: [`RowSink::settled`] stays this far behind.
+    /// Maximum lateness of an event for rows in order: [`RowSink::settled`] stays this far behind.
     pub disorder: Nanos,
 }
 
 impl Default for AssemblerOptions {
-    /// The horizon is ten minutes: longer than any driver's timeout with its retries. The limit is a million: 10 s of a
-    /// fast device that completes nothing. The disorder is 100 ms: ten times that observed in traces merged from the
-    /// buffers of several processors.
+    /// The horizon is ten minutes, longer than any driver's timeout with retries. The limit is a million, 10
+    /// s of a fast device that completes nothing. The disorder is 100 ms, ten times the observed disorder in
+    /// traces merged from per-processor buffers.
     fn default() -> AssemblerOptions {
         AssemblerOptions { horizon: Nanos(600_000_000_000), open_max: 1 << 20, disorder: Nanos(100_000_000) }
     }
@@ -145,15 +145,15 @@ impl Default for AssemblerOptions {
 
 /// Combines block events from any source into requests, bios and links.
 ///
-/// Rows are emitted as soon as they are complete, so not in the tables' order; [`RowSink::settled`] marks those that
-/// are final.
+/// Rows are emitted when they are complete, so not in the tables' order; [`RowSink::settled`] marks final
+/// rows.
 #[derive(Debug)]
 pub struct Assembler {
     options: AssemblerOptions,
     open: Open,
     devices: Vec<Device>,
     device_index: FxHashMap<DeviceId, u32>,
-    /// The device of the previous event, which is nearly always that of the next one.
+    /// The device of the previous event, nearly always the next event's device too.
     last_device: (DeviceId, u32),
     tally: Tally,
     /// The ids assigned last.
@@ -161,23 +161,23 @@ pub struct Assembler {
     bio_id: u64,
     /// The latest event seen.
     latest: Timestamp,
-    /// The latest order time of the requests that came complete.
+    /// The latest order time of requests that are complete in the source.
     latest_whole: Option<Timestamp>,
     settled: Timestamp,
     gaps_passed: u64,
-    /// Gaps that no event has reached yet, by the times of their ends.
+    /// Gaps that no event has reached yet, by end time.
     gaps: VecDeque<LostEvents>,
     next_gap: Timestamp,
     /// Until this time, a completion without issue is attributed to the last gap.
     gap_echo: Timestamp,
     orphans: VecDeque<Orphan>,
-    /// The repeated issues of requests, by the slot of their entry.
+    /// Repeated issues, by the slot of the request's entry.
     repeats: FxHashMap<u32, repeat::Repeats>,
-    /// Complete requests with repeats: when they completed, slot and serial number.
+    /// Complete requests with repeats: completion time, slot and serial number.
     held: VecDeque<(Timestamp, u32, u64)>,
-    /// Bios that were merged in front of others, by the sector where they end: slot and serial number.
+    /// Slots and serial numbers of front-merged bios, by end sector.
     fronts: FxHashMap<Key, (u32, u64)>,
-    /// Keys that have too many entries, until the event has been handled.
+    /// Keys with too many entries, until the event has been handled.
     crowded: Vec<Key>,
     requeues_shown: bool,
     wants_bios: bool,
@@ -197,19 +197,19 @@ struct Device {
     shows_done: bool,
     shows_bio_completion: bool,
     shows_flush_completion: bool,
-    /// The number of gaps after which its flushes, parts and discards were forgotten.
+    /// Number of gaps seen when its flushes, parts and discards were last cleared.
     gaps: u64,
-    /// The number of bios that moved on from here.
+    /// Number of bios that moved on to a device below.
     passed: u64,
-    /// Running medians of the service time, by op, and of the time from queue to issue. 0 while nothing is known.
+    /// Running medians of the service time, by op, and of the time from queue to issue. 0 while unknown.
     service: [Nanos; Op::ALL.len()],
     queue: Nanos,
     /// The longest service time.
     service_max: Nanos,
     flush: flush::FlushState,
-    /// Bios whose front alone moved on, with the start of the rest.
+    /// Bios of which only the front moved on, with the start of the rest.
     partly_passed: Vec<queue::PartlyPassed>,
-    /// Waiting discard bios: slot and serial number.
+    /// Slots and serial numbers of waiting discard bios.
     discards: Vec<(u32, u64)>,
 }
 
@@ -307,7 +307,7 @@ impl Assembler {
         self.settle(sink)
     }
 
-    /// Ends the trace: emits the open entries, and returns the counters by name.
+    /// Ends the trace: emits the open entries and returns the counters by name.
     ///
     /// # Errors
     /// Errors of the sink.
@@ -387,7 +387,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// The index of a device.
+    /// Returns the index of a device.
     #[inline(always)]
     fn device(&mut self, id: DeviceId) -> u32 {
         let (last, index) = self.last_device;
@@ -435,12 +435,11 @@ impl Assembler {
         }
     }
 
-    /// Reports the instant before which no more rows will come.
+    /// Reports the time before which no more rows will follow.
     fn settle(&mut self, sink: &mut dyn RowSink) -> io::Result<()> {
         let mut before = self.latest - self.options.disorder;
         if let Some(whole) = self.latest_whole {
-            // These sources list requests when they complete, so an earlier request can come late, by as much
-            // as the time that it took.
+            // These sources list requests at completion, so a request can be late by its own duration.
             let whole = whole - self.options.horizon;
             before = if self.latest == Timestamp(0) { whole } else { before.min(whole) };
         }
@@ -483,7 +482,7 @@ impl Assembler {
         })?;
         self.gap_echo = self.gap_echo.max(gap.before + self.options.horizon);
         self.orphans.clear();
-        // Each device forgets its state at its next event, because there may be many devices and many gaps.
+        // Each device clears its state at its next event, because there may be many devices and many gaps.
         self.gaps_passed += 1;
         self.last_device.1 = NIL;
         loop {

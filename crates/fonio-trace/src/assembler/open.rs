@@ -1,10 +1,10 @@
 //! The open entries: bios not yet issued and requests not yet completed, found by device and sector, listed by age.
 //!
-//! The entries are in a slab of [`Entry`] with a free list. Each entry is in two intrusive lists: that of its *bucket*,
-//! which holds all entries whose [`Key`] has the same hash, in the order of arrival, and the *age list* of all entries,
-//! sorted by [`Entry::order`]. Neither needs an allocation once the slab has grown to the depth of the trace. There are
-//! at least twice as many buckets as slots, so an entry is nearly always alone in its bucket and is found at the first
-//! look.
+//! The entries are in a slab of [`Entry`] with a free list. Each entry is in two intrusive lists. Its
+//! *bucket* holds all entries whose [`Key`] has the same hash, in arrival order. The *age list* holds all
+//! entries, sorted by [`Entry::order`]. Neither needs an allocation once the slab has grown to the depth of
+//! the trace. There are at least twice as many buckets as slots, so an entry is nearly always alone in its
+//! bucket and found immediately.
 //!
 //! The entries of a bucket with the same key are that key's *chain*.
 
@@ -12,12 +12,12 @@ use fonio_core::{ByteCount, DeviceId, Flags, Op, Sector, Timestamp};
 
 /// No entry.
 pub(super) const NIL: u32 = u32::MAX;
-/// An instant that was not seen. Event times are kept below it.
+/// A time that was not recorded. Event times are kept below it.
 pub(super) const NEVER: Timestamp = Timestamp(u64::MAX);
-/// The sector for all flushes without data. Kernels show such a request at sector 0, at `u64::MAX`, or at both in turn.
+/// The sector for all flushes without data. Kernels report such a request at sector 0, at `u64::MAX`, or at either.
 pub(super) const FLUSH_SECTOR: Sector = Sector(u64::MAX);
-/// The maximum number of entries under one key. No device has this many requests in flight for one sector;
-/// the oldest are emitted first.
+/// The maximum number of entries under one key. No device has this many requests in flight for one sector.
+/// Beyond it, the oldest are emitted.
 pub(super) const CHAIN_MAX: usize = 256;
 
 /// The key of an entry: the index of its device and its current first sector.
@@ -30,19 +30,19 @@ pub(super) struct Key {
 /// The state of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Queued, allocated or inserted, not issued.
+    /// Queued, allocated or inserted, but not issued.
     Waiting,
-    /// A bio (or request) of a stacked device that moved on to the device below.
+    /// A stacked device's bio or request that moved on to the device below.
     Passed,
     /// Issued to the driver.
     Flying,
     /// Requeued by the driver.
     Returned,
-    /// Complete, but repeated issues may still turn out to be requests: see `repeat.rs`.
+    /// Complete, but its repeated issues may still be requests (`repeat.rs`).
     Held,
 }
 
-/// The events and facts seen for an entry.
+/// The events and facts recorded for an entry.
 pub(super) mod seen {
     /// It is a bio and has a row in `bios`.
     pub const BIO: u16 = 1;
@@ -54,17 +54,17 @@ pub(super) mod seen {
     pub const START: u16 = 1 << 3;
     /// Its I.
     pub const INSERT: u16 = 1 << 4;
-    /// Each of these shows that there is a request, not only a bio.
+    /// Each of these events belongs to a request, not only to a bio.
     pub const REQUEST: u16 = GET | START | INSERT;
-    /// A completion or issue that could have been its own was paired with a newer entry.
+    /// A completion or issue that fitted this entry was paired with a newer one.
     pub const PASSED_OVER: u16 = 1 << 5;
-    /// It asked for FUA and was issued without it: the kernel flushes afterwards.
+    /// It was issued without the requested FUA: the kernel flushes afterwards.
     pub const FUA_BY_FLUSH: u16 = 1 << 6;
     /// It is the remainder of a split. Old kernels queue it again.
     pub const REST: u16 = 1 << 7;
     /// It was merged into the request before or after it.
     pub const MERGED: u16 = 1 << 8;
-    /// An equal issue came while it was in flight.
+    /// An equal request was issued while it was in flight.
     pub const REPEATED: u16 = 1 << 9;
 }
 
@@ -79,17 +79,17 @@ pub(super) struct Entry {
     pub bytes: ByteCount,
     /// The time of the last event of this entry.
     pub latest: Timestamp,
-    /// Changes with creation and issue; decides among equal candidates.
+    /// Set at creation and issue; decides among equal candidates.
     pub serial: u64,
     pub op: Op,
     pub state: State,
     pub seen: u16,
     bucket_next: u32,
-    /// The earliest instant that can still order a row of this entry: issued, else queued, else inserted.
+    /// The earliest time that can order a row of this entry: issued, else queued, else inserted.
     pub order: Timestamp,
     older: u32,
     newer: u32,
-    /// The size when issued; before that, the size at its first event or at its insertion.
+    /// The size at issue; before that, the size at its first event or its insertion.
     pub issued_bytes: ByteCount,
     pub first_sector: Sector,
     pub queued: Timestamp,
@@ -100,7 +100,7 @@ pub(super) struct Entry {
     /// 0 until an id is assigned.
     pub request_id: u64,
     pub tid: Option<u32>,
-    /// The thread that queued the topmost bio from which this one was remapped.
+    /// The thread that queued the topmost bio, before all remaps.
     pub root_tid: Option<u32>,
     pub cpu: Option<u32>,
     pub error: Option<i32>,
@@ -114,7 +114,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// An entry with a known place, op, size and time; nothing else is known.
+    /// Returns an entry with only device, sector, op, size and time.
     pub fn new(key: Key, device: DeviceId, op: Op, bytes: ByteCount, time: Timestamp) -> Entry {
         Entry {
             key,
@@ -154,7 +154,7 @@ impl Entry {
         self.seen & any != 0
     }
 
-    /// The time of its last issue; else of its queueing or first event.
+    /// Returns the time of its last issue, else of its queueing or first event.
     pub fn began(&self) -> Timestamp {
         match (self.reissued, self.issued) {
             (NEVER, NEVER) => self.order,
@@ -204,7 +204,7 @@ impl Open {
         &self.slots[index as usize]
     }
 
-    /// The entry at `index`, if it still has that serial number.
+    /// Returns the entry at `index` if it still has that serial number.
     pub fn get(&self, index: u32, serial: u64) -> Option<&Entry> {
         self.slots.get(index as usize).filter(|entry| entry.serial == serial)
     }
@@ -214,7 +214,8 @@ impl Open {
         &mut self.slots[index as usize]
     }
 
-    /// The bucket of a key. Sectors are multiples of powers of two, so the upper half of the product is folded in.
+    /// Returns the bucket of a key. Sectors are multiples of powers of two, so the upper half of the product
+    /// is folded in.
     #[inline]
     fn bucket(&self, key: Key) -> usize {
         const MIX_SECTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -224,24 +225,24 @@ impl Open {
         ((mixed >> 64) as u64 ^ mixed as u64) as usize & (self.buckets.len() - 1)
     }
 
-    /// The first entry under `key`, or [`NIL`].
+    /// Returns the first entry under `key`, or [`NIL`].
     #[inline]
     pub fn first(&self, key: Key) -> u32 {
         self.chain(key).next().map_or(NIL, |(index, _)| index)
     }
 
-    /// The entry with the earliest [`Entry::order`], or [`NIL`].
+    /// Returns the entry with the earliest [`Entry::order`], or [`NIL`].
     #[inline]
     pub fn oldest(&self) -> u32 {
         self.oldest
     }
 
-    /// The next newer entry after `index`.
+    /// Returns the next newer entry after `index`.
     pub fn next_newer(&self, index: u32) -> u32 {
         self.slots[index as usize].newer
     }
 
-    /// The entries under `key`, in the order of arrival.
+    /// Returns the entries under `key` in arrival order.
     #[inline]
     pub fn chain(&self, key: Key) -> impl Iterator<Item = (u32, &Entry)> {
         let mut next = self.buckets[self.bucket(key)];
@@ -294,8 +295,8 @@ impl Open {
         self.release(index);
     }
 
-    /// The entry under `key`, if it is the only one and satisfies `fits`. It is then no longer in a chain and must be
-    /// [`release`](Open::release)d: this saves a second search.
+    /// Takes the entry under `key` out of its chain, if it is the only one and satisfies `fits`. The caller
+    /// must [`release`](Open::release) it, which saves a second search.
     #[inline]
     pub fn unchain_only(&mut self, key: Key, fits: impl FnOnce(&Entry) -> bool) -> Option<u32> {
         let bucket = self.bucket(key);
@@ -329,7 +330,7 @@ impl Open {
         self.len -= 1;
     }
 
-    /// Moves an entry to another sector. Returns whether its key there now has more than [`CHAIN_MAX`] entries.
+    /// Moves an entry to another sector. Returns whether its new key has more than [`CHAIN_MAX`] entries.
     pub fn rekey(&mut self, index: u32, sector: Sector) -> bool {
         self.chain_unlink(index);
         self.at_mut(index).key.sector = sector;
@@ -385,7 +386,7 @@ impl Open {
         }
     }
 
-    /// Doubles the number of buckets. The entries of a key stay in the order of arrival.
+    /// Doubles the number of buckets. The entries of a key stay in arrival order.
     #[cold]
     fn double_buckets(&mut self) {
         let twice = self.buckets.len() * 2;
@@ -399,8 +400,8 @@ impl Open {
         }
     }
 
-    /// Inserts an entry into the age list. Events come nearly in order, so its place is near the newest end; after a
-    /// jump back in time, it is near the oldest.
+    /// Inserts an entry into the age list. Events are nearly in order, so its position is near the newest
+    /// end, or near the oldest after a jump back in time.
     #[inline]
     fn age_link(&mut self, index: u32) {
         let order = self.at(index).order;
@@ -413,7 +414,7 @@ impl Open {
         self.join(index, newer);
     }
 
-    /// The neighbours of a new entry; the search starts at both ends.
+    /// Returns the neighbours of a new entry, searching from both ends.
     #[cold]
     fn place_by_age(&self, order: Timestamp) -> (u32, u32) {
         let (mut from_newest, mut from_oldest) = (self.newest, self.oldest);

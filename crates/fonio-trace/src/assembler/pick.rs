@@ -1,4 +1,4 @@
-//! The choice among equal candidates.
+//! Chooses among equal candidates.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use super::open::{Entry, State, seen};
 use super::tally::Counter;
 use super::{Assembler, Step};
 
-/// Two requests that are truly in flight together seldom differ by this ratio; below it, they are paired first in,
+/// Requests that are in flight together seldom differ by this ratio. Below it, they are paired first in,
 /// first out.
 const STALE_RATIO: u64 = 4;
 
@@ -30,7 +30,7 @@ pub(super) fn move_median(median: &mut Nanos, value: Nanos) {
 }
 
 impl Assembler {
-    /// The one of `self.candidates` (at least one) that began first and is not stale. Those before it are marked.
+    /// Returns the first of `self.candidates` (at least one) that is not stale, and marks those before it.
     pub(super) fn pick(&mut self, now: Timestamp, typical: Nanos) -> u32 {
         let open = &mut self.open;
         self.candidates.sort_unstable_by_key(|&index| (open.at(index).began(), open.at(index).serial));
@@ -64,7 +64,7 @@ impl Assembler {
         Ok(self.pick(step.time, typical))
     }
 
-    /// Puts the entries to which an event may belong, and that satisfy `fits`, into `self.candidates`.
+    /// Collects the entries that an event may belong to and that satisfy `fits` in `self.candidates`.
     pub(super) fn collect(&mut self, step: &Step<'_>, fits: impl Fn(&Entry) -> bool) {
         self.candidates.clear();
         let may = |entry: &Entry| entry.op == step.op && entry.latest <= step.time && fits(entry);
@@ -80,7 +80,7 @@ impl Assembler {
         Ok(self.pick(step.time, self.devices[step.key.device as usize].service[step.op as usize]))
     }
 
-    /// Chooses among several requests in flight that may have completed in part.
+    /// Chooses among several requests in flight that may have partially completed.
     #[cold]
     pub(super) fn pick_partial(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<u32> {
         self.tally.note(Counter::AmbiguousCompletions, step.event, sink)?;

@@ -11,20 +11,19 @@ use super::open::{Entry, FLUSH_SECTOR, Key, NIL, State, seen};
 use super::tally::Counter;
 use super::{Assembler, Step};
 
-/// If this many bios of a device moved on and did not complete, the source probably shows no completions of bios. No
-/// stacked device has as many in flight.
+/// If this many bios of a device moved on and did not complete, the source probably shows no bio completions.
+/// No stacked device has that many in flight.
 const PASSED_MAX: u64 = 1024;
-/// The maximum number of bios remembered for each device that moved on in part.
+/// Maximum number of stored bios per device that moved on partly.
 const PARTLY_PASSED_MAX: usize = 64;
 
-/// The maximum number of front merges remembered for requests that are never issued.
+/// Maximum number of front merges stored for requests that are never issued.
 const FRONTS_MAX: usize = 4096;
 
-/// The maximum number of waiting discards remembered for each device. The largest limit on ranges in one
-/// command is 256 (NVMe).
+/// Maximum number of waiting discards stored per device. A command has at most 256 ranges (NVMe).
 const DISCARDS_MAX: usize = 256;
 
-/// A bio that moved on to the device below in part, although no split was seen.
+/// A bio that partly moved on to the device below without a recorded split.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PartlyPassed {
     index: u32,
@@ -34,7 +33,7 @@ pub(super) struct PartlyPassed {
     bytes_left: ByteCount,
 }
 
-/// The properties that a remapped bio passes to the bio below.
+/// The properties that a bio inherits from the remapped bio above.
 struct Upper {
     bio_id: u64,
     tid: Option<u32>,
@@ -53,7 +52,7 @@ impl Upper {
     }
 }
 
-/// Adds the properties that any event of an entry gives.
+/// Adds the properties that every event has.
 pub(super) fn absorb(entry: &mut Entry, step: &Step<'_>) {
     entry.flags |= step.event.flags;
     entry.flags_known |= step.event.flags_known;
@@ -74,7 +73,7 @@ impl Assembler {
         if bits & seen::BIO != 0 {
             entry.bio_id = self.new_bio_id();
         }
-        // This comes before the new entry is open, because emitted entries can absorb open ones.
+        // Do this before opening the new entry, because emitted entries can absorb open ones.
         if self.open.first(step.key) != NIL {
             self.retire(step.key, false, sink)?;
         }
@@ -94,7 +93,7 @@ impl Assembler {
         Ok(index)
     }
 
-    /// Emits the entries under `key` that were passed over, because an equal one begins.
+    /// Emits the skipped entries under `key`, because an equal one begins.
     pub(super) fn retire(&mut self, key: Key, issued: bool, sink: &mut dyn RowSink) -> io::Result<()> {
         loop {
             let stale = self
@@ -109,7 +108,7 @@ impl Assembler {
     /// Handles Q.
     pub(super) fn queue(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         self.devices[step.key.device as usize].shows_queue = true;
-        // The remap or split that made the bio came before; the bio of a split has kept its parent's queue time.
+        // A remap or split made the bio earlier; a split bio has its parent's queue time.
         let made = self.newest(step, |entry| {
             entry.state == State::Waiting
                 && entry.bytes == step.bytes
@@ -132,7 +131,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// Handles G or `block_io_start`: the first bio of a request has got it.
+    /// Handles G or `block_io_start`: the first bio gets its request.
     pub(super) fn allocate(&mut self, step: &Step<'_>, bit: u16, sink: &mut dyn RowSink) -> io::Result<()> {
         if let Some(index) = self.find_waiting(step, bit, false, sink)? {
             let entry = self.open.at_mut(index);
@@ -168,7 +167,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// Handles M, F, or the merge of a request: it matters only if the request is never issued.
+    /// Handles M, F, or a request merge, which matters only if the request is never issued.
     pub(super) fn merge(&mut self, step: &Step<'_>) {
         let merged = self.newest(step, |entry| {
             let part = entry.bytes > ByteCount(0) && entry.bytes <= step.bytes;
@@ -191,8 +190,7 @@ impl Assembler {
         }
     }
 
-    /// Makes a request of a waiting entry that is emitted without having been issued: adds the bios by which it was
-    /// seen to grow.
+    /// Makes a request of a waiting entry that was never issued, with the bios merged into it.
     pub(super) fn gather_unissued(&mut self, head: u32, sink: &mut dyn RowSink) -> io::Result<()> {
         let Entry { key, op, latest: _, bytes: own, issued_bytes: inserted, .. } = *self.open.at(head);
         let mut first_bio = self.open.at(head).bio_id;
@@ -226,7 +224,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// The newest entry to which an event may belong and that satisfies `fits`.
+    /// Returns the newest entry that an event may belong to and that satisfies `fits`.
     pub(super) fn newest(&self, step: &Step<'_>, fits: impl Fn(&Entry) -> bool) -> Option<u32> {
         let mut newest: Option<(u32, u64)> = None;
         for (index, entry) in self.open.chain(step.key) {
@@ -238,8 +236,7 @@ impl Assembler {
         newest.map(|(index, _)| index)
     }
 
-    /// The waiting entry to which G, `block_io_start` or I belongs: one that has not seen an event of this
-    /// kind yet.
+    /// Returns the waiting entry of a G, `block_io_start` or I: one without an event of this kind.
     fn find_waiting(
         &mut self,
         step: &Step<'_>,
@@ -339,7 +336,7 @@ impl Assembler {
         self.link(LinkKind::Remap, (LinkEnd::Bio, above.bio_id), child, sink)
     }
 
-    /// Handles a remap from a partition, which takes bios without a Q and passes them on at once: the remap gives its
+    /// Handles a remap from a partition, whose bios have no Q and move on immediately: the remap gives the
     /// row.
     fn pass_through(
         &mut self,
@@ -357,7 +354,7 @@ impl Assembler {
         Ok(Upper::of(&entry))
     }
 
-    /// Finds the bio that moves on, and marks it. Returns its id, its topmost thread and its flags.
+    /// Finds and marks the bio that moves on. Returns its id, its topmost thread and its flags.
     fn pass_on(&mut self, from: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<Option<Upper>> {
         let bio = |entry: &Entry, state| entry.has(seen::BIO) && entry.state == state;
         let found = self
@@ -389,7 +386,7 @@ impl Assembler {
         }
         device.passed += 1;
         let no_completions = !device.shows_bio_completion;
-        // A device that only passes a bio on completes nothing.
+        // A device that only remaps bios has no completions.
         if !parent.has(seen::QUEUE) && parent.bytes == from.bytes {
             self.give_bio(index, None, None, sink)?;
             self.open.remove(index);
@@ -399,7 +396,7 @@ impl Assembler {
         Ok(Some(above))
     }
 
-    /// The bio whose part at `from` has not moved on yet.
+    /// Returns the bio whose part at `from` has not moved on yet.
     fn partly_passed(&mut self, from: &Step<'_>) -> Option<u32> {
         let open = &self.open;
         let waiting = &mut self.devices[from.key.device as usize].partly_passed;
@@ -419,7 +416,7 @@ impl Assembler {
         Some(index)
     }
 
-    /// Emits the bios of a device that moved on: the source does not show completions of bios.
+    /// Emits a device's bios that moved on, because the source shows no bio completions.
     fn give_passed(&mut self, device: u32, sink: &mut dyn RowSink) -> io::Result<()> {
         let mut index = self.open.oldest();
         while index != NIL {
@@ -433,7 +430,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// Handles `block_rq_remap`: a request in flight above takes its identity to this device.
+    /// Handles `block_rq_remap`: a request in flight above moves to this device and keeps its identity.
     pub(super) fn remap_request(
         &mut self,
         step: &Step<'_>,
@@ -456,7 +453,7 @@ impl Assembler {
         let entry = self.open.at_mut(index);
         entry.state = State::Passed;
         entry.seen = 0;
-        // If the request is not issued below either, its row is ordered by its queue time.
+        // If the request is never issued below, its row is ordered by its queue time.
         let mut child =
             Entry::new(step.key, step.event.device, step.op, step.bytes, parent.queued.min(step.time));
         absorb(&mut child, step);
@@ -477,7 +474,7 @@ impl Assembler {
 
 /// Returns whether an entry is a bio of more than `bytes` and can be split there.
 pub(super) fn is_larger_bio(entry: &Entry, bytes: ByteCount) -> bool {
-    // A part that does not end at a sector boundary cannot be followed.
+    // A part must end at a sector boundary.
     entry.has(seen::BIO)
         && !entry.has(seen::REQUEST)
         && entry.bytes > bytes

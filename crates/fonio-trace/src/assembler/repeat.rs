@@ -1,9 +1,9 @@
-//! Requests that are issued several times.
+//! Handles requests that are issued several times.
 //!
-//! A busy driver requeues a request, and the kernel issues it again, mostly from kblockd or another worker. Sources
-//! without requeues (atrace records only issues and completions) show just an equal issue. It is kept as a *repeat* of
-//! the request in flight until completions decide: with one completion, the repeats were the same request; each further
-//! completion makes the first remaining repeat a request.
+//! A busy driver requeues a request, and the kernel issues it again, mostly from kblockd or another worker.
+//! Sources without requeues (atrace records only issues and completions) show only an equal issue. It is kept
+//! as a *repeat* of the request in flight until completions decide. With one completion, the repeats were the
+//! same request; each further completion makes the first remaining repeat a request.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,9 +14,9 @@ use super::open::{FLUSH_SECTOR, NEVER, State, seen};
 use super::tally::Counter;
 use super::{Assembler, Step};
 
-/// The maximum time from an issue to an equal one of the same request, and the time to wait for another
-/// completion after the first. Drivers are tried again within milliseconds, or when something in flight
-/// completes; an issue that is open for longer has probably lost its completion.
+/// Maximum time between equal issues of one request, and time to wait for another completion after the first.
+/// The kernel retries within milliseconds, or when another request completes. An issue that is open longer
+/// has probably lost its completion.
 pub(super) const REPEAT_WITHIN: Nanos = Nanos(1_000_000_000);
 /// The maximum number of repeats kept for a request.
 pub(super) const REPEATS_MAX: usize = 256;
@@ -25,7 +25,7 @@ pub(super) const REPEATS_MAX: usize = 256;
 #[derive(Debug)]
 pub(super) struct Repeats {
     issues: VecDeque<Repeat>,
-    /// The time of the last issue before them, after a requeue that was shown.
+    /// The time of the last issue before them, after a recorded requeue.
     reissued_before: Timestamp,
 }
 
@@ -41,12 +41,12 @@ struct Repeat {
 impl Assembler {
     /// Returns whether an issue without a waiting entry can belong to the equal request in flight at `index`.
     pub(super) fn is_repeat(&self, index: u32, step: &Step<'_>) -> bool {
-        // Passthrough commands show neither sector nor size when they are issued.
+        // Issues of passthrough commands have neither sector nor size.
         let has_place = step.bytes > ByteCount(0) || step.key.sector == FLUSH_SECTOR && step.op == Op::Flush;
         has_place && step.time - self.open.at(index).began() <= REPEAT_WITHIN
     }
 
-    /// Handles D of the request in flight at `index`, which was inserted again at `inserted`.
+    /// Handles D of the request in flight at `index`, reinserted at `inserted`.
     #[cold]
     pub(super) fn repeat(
         &mut self,
@@ -84,7 +84,7 @@ impl Assembler {
         self.held.push_back((step.time, index, entry.serial));
     }
 
-    /// Handles another completion equal to that of a held request: its first repeat was a request.
+    /// Handles another completion equal to a held request's, which shows that its first repeat was a request.
     #[cold]
     pub(super) fn end_repeat(
         &mut self,
@@ -99,7 +99,7 @@ impl Assembler {
         self.end_request(index, step, sink)
     }
 
-    /// Emits a request without its repeats, and makes the first of them a request in its place.
+    /// Emits a request without its repeats, and replaces it by the first repeat.
     pub(super) fn give_first(
         &mut self,
         index: u32,
@@ -135,7 +135,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// Decides that the repeats of a request belonged to the request itself.
+    /// Assigns the repeats of a request to the request itself.
     #[cold]
     pub(super) fn unite(&mut self, index: u32) {
         let repeats = self.repeats.remove(&index).expect("a request that was repeated has repeats");
@@ -143,7 +143,7 @@ impl Assembler {
         self.open.at_mut(index).seen &= !seen::REPEATED;
     }
 
-    /// Emits the requests held at the place of an equal issue: that issue begins another request.
+    /// Emits held requests when an equal issue begins another request at their sector.
     #[cold]
     pub(super) fn give_held(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         loop {
@@ -157,7 +157,7 @@ impl Assembler {
         }
     }
 
-    /// Emits the requests that were held for long enough.
+    /// Emits requests whose holding time has ended.
     pub(super) fn give_held_long(&mut self, sink: &mut dyn RowSink) -> io::Result<()> {
         while let Some(&(completed, index, serial)) = self.held.front()
             && self.latest - completed > REPEAT_WITHIN

@@ -11,7 +11,7 @@ use super::repeat::REPEAT_WITHIN;
 use super::tally::Counter;
 use super::{Assembler, ORPHANS_MAX, Orphan, Step};
 
-/// The entries that [`Assembler::complete`] found under a completion's key: the first of each kind, and their number.
+/// The entries that [`Assembler::complete`] found under a completion's key: the first and the number of each kind.
 #[derive(Default)]
 struct Found {
     exact: Ranked,
@@ -22,7 +22,7 @@ struct Found {
     any: Ranked,
 }
 
-/// The first of some candidates, and their number.
+/// The first candidate and the number of candidates.
 #[derive(Clone, Copy, Default)]
 struct Ranked {
     first: u32,
@@ -77,7 +77,7 @@ impl Assembler {
             && exact.count == 0
             && self.is_repeat(index, step)
         {
-            // A request of its own would have been allocated; an insertion alone comes again after each requeue.
+            // A separate request would have been allocated; an insertion alone is repeated after each requeue.
             let again = |entry: &Entry| {
                 !entry.has(seen::BIO | seen::REQUEST & !seen::INSERT) && entry.request_id == 0
             };
@@ -162,7 +162,7 @@ impl Assembler {
         entry.state = State::Flying;
         entry.serial = serial;
         entry.reissued = step.time;
-        // Merges while it was back in the scheduler may have made it larger.
+        // Merges in the scheduler may have enlarged it since.
         entry.issued_bytes += step.bytes - entry.bytes;
         entry.bytes = step.bytes;
         Ok(())
@@ -175,8 +175,8 @@ impl Assembler {
         self.newest(step, |entry| entry.state == State::Waiting && smaller_or_larger(entry)).is_some()
     }
 
-    /// Finds the entry for an issue of a size for which none waits: the newest smaller entry grew by merges, or the
-    /// newest larger bio was split, or a returned request was changed.
+    /// Finds the entry for an issue when none of its size waits: the newest smaller entry, which grew by
+    /// merges; the newest larger bio, which was split; or a returned request, which was changed.
     #[cold]
     fn find_grown_or_split(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<Option<u32>> {
         let waiting = |entry: &Entry| entry.state == State::Waiting;
@@ -201,7 +201,7 @@ impl Assembler {
         }
     }
 
-    /// Makes a request of a waiting entry and of the entries that tile the rest of its range.
+    /// Makes a request of a waiting entry and the entries that tile the rest of its range.
     #[inline]
     fn gather(&mut self, head: u32, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         if self.open.at(head).has(seen::BIO) && self.wants_bios {
@@ -219,14 +219,14 @@ impl Assembler {
         self.request_id_of(head);
         let mut left = step.bytes - self.open.at(head).bytes;
         let mut sector = step.key.sector.after(self.open.at(head).bytes);
-        // The bio that began the request has no link: it is the bio that was queued first.
+        // The bio that began the request needs no link: it was queued first.
         let mut first_bio = self.open.at(head).bio_id;
         // An end past the last sector would equal the key of flushes.
         while left > ByteCount(0) && sector != FLUSH_SECTOR {
             let tile = Step { key: Key { sector, ..step.key }, ..*step };
             let found = self.newest(&tile, |entry| {
                 let fits = entry.bytes > ByteCount(0) && entry.bytes <= left;
-                // An entry with an id is a request to which other rows refer: it is issued by itself.
+                // An entry with an id is a request that other rows refer to, so it is issued by itself.
                 entry.state == State::Waiting && fits && entry.request_id == 0
             });
             let Some(index) = found else { break };
@@ -250,8 +250,8 @@ impl Assembler {
         Ok(())
     }
 
-    /// Puts the discard bios that may be the other ranges of a discard into `self.candidates`; returns whether they
-    /// fill it.
+    /// Collects the bios that may be a discard's other ranges in `self.candidates`; returns whether they fill
+    /// it.
     fn find_ranges(&mut self, head: u32, mut left: ByteCount, step: &Step<'_>) -> bool {
         self.candidates.clear();
         let began = self.open.at(head).queued;
@@ -392,7 +392,7 @@ impl Assembler {
         if self.end_waiting(step, false, sink)? {
             return Ok(());
         }
-        // The size of a passthrough command is shown as 0 when it is issued.
+        // The issue of a passthrough command has size 0.
         if found.any.count > 0 && step.op == Op::Other {
             return self.end_request(found.any.first, step, sink);
         }
@@ -407,7 +407,7 @@ impl Assembler {
         device.service_max = device.service_max.max(service);
     }
 
-    /// Ends a request in flight, if no other entry was open at its place.
+    /// Ends a request in flight if it is the only open entry at its sector.
     #[inline]
     fn end_only(&mut self, index: u32, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         self.learn_service(index, step);
@@ -442,11 +442,11 @@ impl Assembler {
         }
     }
 
-    /// Ends a part of a request: the rest begins after it.
+    /// Ends a part of a request; the rest begins after it.
     #[cold]
     fn end_part(&mut self, index: u32, step: &Step<'_>) {
         let entry = self.open.at_mut(index);
-        assert!(step.bytes < entry.bytes, "a part is smaller than what is left of its request");
+        assert!(step.bytes < entry.bytes, "a part is smaller than the rest of its request");
         join_error(&mut entry.error, step.event.error);
         entry.bytes -= step.bytes;
         entry.latest = step.time;
@@ -473,7 +473,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// Completes a waiting entry that was never issued: a bio, or a request whose issue was not seen.
+    /// Completes a waiting entry that was never issued: a bio, or a request whose issue was not recorded.
     #[cold]
     fn end_waiting(&mut self, step: &Step<'_>, is_bio: bool, sink: &mut dyn RowSink) -> io::Result<bool> {
         let found = self.newest(step, |entry| {
@@ -492,7 +492,7 @@ impl Assembler {
         Ok(true)
     }
 
-    /// Completes a waiting request whose issue was not seen.
+    /// Completes a waiting request whose issue was not recorded.
     pub(super) fn end_unissued(
         &mut self,
         index: u32,
@@ -533,7 +533,7 @@ impl Assembler {
         self.tally.note(counter, step.event, sink)
     }
 
-    /// Handles an issue that came after events with later times: its completion may be among them.
+    /// Handles an issue that follows events with later times; its completion may be among them.
     #[cold]
     fn complete_late(&mut self, index: u32, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         let fits = |orphan: &Orphan| {
@@ -568,7 +568,7 @@ impl Assembler {
         self.tally.note(Counter::BioCompletionsWithoutBio, step.event, sink)
     }
 
-    /// Handles `block_io_done`, which counts as a completion only if completions are not shown. It has no size.
+    /// Handles `block_io_done`, which is a completion only if the source shows no completions. It has no size.
     pub(super) fn io_done(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         let device = &mut self.devices[step.key.device as usize];
         device.shows_done = true;
@@ -596,7 +596,7 @@ impl Assembler {
             self.tally.add(Counter::CompletionsOfUnissued, 1);
             return self.end_unissued(index, step, sink);
         }
-        // The end of a flush bio's request, which has lost its preflush flag by then.
+        // The request of a flush bio ends; by then it has lost its preflush flag.
         if step.op != Op::Write || !matches!(step.event.sector.0, 0 | u64::MAX) {
             return Ok(());
         }
@@ -613,17 +613,17 @@ impl Assembler {
     }
 }
 
-/// Returns whether a completion may belong to a repeat of a held request, which ended in one piece.
+/// Returns whether a completion may belong to a repeat of a held request, which completed at once.
 fn is_held_for(entry: &Entry, step: &Step<'_>) -> bool {
     entry.bytes == step.bytes && entry.issued_bytes == step.bytes && is_recent(entry, step)
 }
 
-/// Returns whether a held request ended so recently that its repeats may still end.
+/// Returns whether a held request ended recently enough for its repeats to end too.
 fn is_recent(entry: &Entry, step: &Step<'_>) -> bool {
     step.time - entry.latest <= REPEAT_WITHIN
 }
 
-/// Keeps the first error of any part; 0 is not an error.
+/// Keeps the first error of the parts; 0 means no error.
 fn join_error(error: &mut Option<i32>, other: Option<i32>) {
     if error.is_none_or(|error| error == 0) {
         *error = other.or(*error);

@@ -5,7 +5,7 @@ use std::io;
 
 use fonio_core::{BlockEvent, Diagnostic, RowSink, SECTOR_BYTES, Severity};
 
-/// The number of occurrences that get a diagnostic with their place; the rest are only counted.
+/// Number of occurrences that get a diagnostic with their position; the others are only counted.
 const PLACES: u64 = 3;
 
 macro_rules! counters {
@@ -42,67 +42,67 @@ counters! {
     AmbiguousIssues "ambiguous_issues" Warning
         "an issue fits several queued bios or requests; paired by the assembler's rules",
     AmbiguousRequeues "ambiguous_requeues" Warning
-        "a requeue fits several requests in flight; taken for the one issued first",
+        "a requeue fits several requests in flight; paired with the one issued first",
     DuplicateIssues "duplicate_issues" Note
         "a request was issued while an equal one was in flight; both are kept",
     RepeatedIssues "repeated_issues" Note
-        "a request in flight was issued again without a requeue being shown; taken for the same request",
+        "a request in flight was issued again without a recorded requeue; treated as the same request",
     SupersededIssues "superseded_issues" Warning
-        "a request's completion went to a newer equal request and another was issued; given out without completion",
+        "a request's completion was paired with a newer equal request; recorded without completion",
     SupersededBios "superseded_bios" Warning
-        "a queued bio or request was passed over for a newer equal one; given out without issue",
+        "a queued bio or request was skipped for a newer equal one; recorded without issue",
     CompletionsWithoutIssue "completions_without_issue" Warning
-        "a completion fits nothing that was issued; left out",
+        "a completion fits no issued request; left out",
     CompletionsAfterLostEvents "completions_after_lost_events" Warning
-        "a completion fits nothing that was issued since events were lost; left out",
+        "a completion fits no request issued since events were lost; left out",
     CompletionsOfUnissued "completions_of_unissued" Warning
-        "a request completed whose issue was not seen; given out without issue time",
+        "a request completed without a recorded issue; recorded without issue time",
     CompletionsOfRequeued "completions_of_requeued" Note
         "a request completed after a requeue without being issued again",
     BioCompletionsWithoutBio "bio_completions_without_bio" Warning
-        "a bio completed whose queueing was not seen; left out",
+        "a bio completed that was not queued in the trace; left out",
     RequeuesWithoutIssue "requeues_without_issue" Warning
-        "a requeue fits nothing that was issued; left out",
+        "a requeue fits no issued request; left out",
     RemapsWithoutBio "remaps_without_bio" Note
-        "a remap from a device that shows its bios fits none of them; the chain is cut there",
+        "a remap fits none of the upper device's bios; the chain starts at the remap",
     RequestRemapsWithoutRequest "request_remaps_without_request" Warning
-        "a request's remap fits nothing in flight on the upper device; left out",
+        "a request's remap fits no request in flight on the upper device; left out",
     SplitsWithoutBio "splits_without_bio" Note
         "a split fits no queued bio; left out",
     SplitsInferred "splits_inferred" Note
-        "a request is smaller than the bio at its first sector; the bio is taken to be split there",
+        "a request is smaller than the bio at its first sector; the bio is split there",
     MergesMissing "merges_missing" Note
-        "a request is larger than its bios that were seen; some bios have no row",
+        "a request is larger than its recorded bios; some bios have no row",
     DiscardMergesInferred "discard_merges_inferred" Note
-        "a discard of several ranges was given the oldest waiting discards that fit",
+        "a discard of several ranges was paired with the oldest waiting discards that fit",
     QueuedFromAllocation "queued_from_allocation" Note
-        "a request's bio was not seen; its allocation stands for its queueing",
+        "a request has no recorded bio; its allocation time is used as queue time",
     FlushCompletionsInferred "flush_completions_inferred" Note
-        "a kernel that does not show flush completions: taken from the end of the sequence that waited for it",
+        "the kernel does not show flush completions; the end of the flush sequence is used",
     FlushSequenceEnds "flush_sequence_ends" Note
-        "a completion without data that ends a flush sequence; its request completed before",
+        "a completion without data ends a flush sequence; its request completed earlier",
     EventsOutOfOrder "events_out_of_order" Warning
-        "events were not in time order; sorted within reach",
+        "events were not in time order; sorted as far as possible",
     EventsBeforeSettled "events_before_settled" Warning
-        "an event came after rows later than it had been given out; left out",
+        "an event is older than rows already recorded; left out",
     GapsOfLostEvents "gaps_of_lost_events" Warning
         "events were lost; nothing is paired across the gap",
     RequestsCutByLostEvents "requests_cut_by_lost_events" Warning
-        "a request was open when events were lost; given out without completion",
+        "a request was open when events were lost; recorded without completion",
     RequestsBeyondHorizon "requests_beyond_horizon" Warning
-        "a request did not complete within the horizon; given out without completion",
+        "a request did not complete within the horizon; recorded without completion",
     RequestsBeyondOpenLimit "requests_beyond_open_limit" Warning
-        "too many requests and bios were open; the oldest given out without completion",
+        "too many requests and bios were open; the oldest are recorded without completion",
     RequestsOpenAtEnd "requests_open_at_end" Note
-        "a request was in flight when the trace ended; given out without completion",
+        "a request was in flight when the trace ended; recorded without completion",
     RequestsWithoutCompletion "requests_without_completion" Warning
-        "a request was in flight when the trace ended, for longer than any other had been; its completion was not seen",
+        "a request was in flight when the trace ended, longer than any other; its completion is missing",
     RequestsNeverIssued "requests_never_issued" Note
-        "a request was queued and never issued; given out without issue and completion",
+        "a request was queued and never issued; recorded without issue and completion",
     BiosWithoutRequest "bios_without_request" Note
-        "a queued bio was not seen in any request",
+        "a queued bio belongs to no recorded request",
     BiosWithoutCompletion "bios_without_completion" Note
-        "a bio of a stacked device was not seen to complete",
+        "a bio of a stacked device has no recorded completion",
 }
 
 /// Counts by [`Counter`].
@@ -117,7 +117,7 @@ impl Tally {
         Tally { counts: [0; Counter::ALL.len()], told: [false; Counter::ALL.len()] }
     }
 
-    /// Counts an occurrence, and reports its place if it is one of the first.
+    /// Counts an occurrence, and reports the position of the first few.
     pub fn note(&mut self, counter: Counter, event: &BlockEvent, sink: &mut dyn RowSink) -> io::Result<()> {
         self.note_place(counter, sink, || {
             format!(
@@ -130,7 +130,7 @@ impl Tally {
         })
     }
 
-    /// Like [`note`](Tally::note), with a place that the caller gives.
+    /// Like [`note`](Tally::note), with a position from the caller.
     pub fn note_place(
         &mut self,
         counter: Counter,
@@ -151,7 +151,7 @@ impl Tally {
         self.counts[counter as usize] += count;
     }
 
-    /// Takes one occurrence back: an unmatched event has been matched after all.
+    /// Removes one occurrence: an unmatched event has been matched after all.
     pub fn take_back(&mut self, counter: Counter) {
         let count = &mut self.counts[counter as usize];
         *count = count.saturating_sub(1);
@@ -162,12 +162,12 @@ impl Tally {
         self.counts[counter as usize]
     }
 
-    /// Reports the totals of occurrences without their own diagnostic, and returns every counter that is not zero.
+    /// Reports the totals of occurrences without their own diagnostic, and returns the nonzero counters.
     pub fn finish(&self, sink: &mut dyn RowSink) -> io::Result<BTreeMap<String, u64>> {
         for &counter in Counter::ALL {
             let rest = self.get(counter).saturating_sub(PLACES);
             if rest > 0 && self.told[counter as usize] {
-                let message = format!("{}: {} in all", counter.sentence(), self.get(counter));
+                let message = format!("{}: {} in total", counter.sentence(), self.get(counter));
                 sink.diagnostic(&diagnostic(counter, message, rest))?;
             }
         }

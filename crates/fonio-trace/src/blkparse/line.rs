@@ -1,11 +1,11 @@
-//! One line of blkparse's default format.
+//! Parses one line of blkparse's default format.
 //!
 //! ```text
 //! "%3d,%-3d %2d %8d %5d.%09lu %5u %2s %3s "  device, cpu, sequence, time, pid, action, rwbs; then by the action
 //! ```
 //!
-//! The widths are only minima, so blanks separate the columns. After the columns come the fields in this table, with
-//! `[…]` for the thread's name and, in `-t` listings, `(…)` for the duration of the step:
+//! Widths are minimum widths, so blanks separate the columns. After the columns come the fields in this
+//! table, with `[…]` for the thread's name and, in `-t` listings, `(…)` for the duration of the step:
 //!
 //! | action | file system request | command (such as `SG_IO`) |
 //! |---|---|---|
@@ -29,7 +29,7 @@ pub(super) enum Parsed<'a> {
         event: BlockEvent,
         /// Its number on its processor.
         sequence: u32,
-        /// The name of its thread.
+        /// Its thread's name.
         comm: Option<&'a [u8]>,
     },
     /// Text from a scheduler, or from a program that wrote to the trace's `msg` file.
@@ -41,11 +41,11 @@ pub(super) enum Parsed<'a> {
         /// The message.
         text: &'a [u8],
     },
-    /// An action that fonio's events do not include: a zone's write plug.
+    /// An action without an event in fonio: a zone's write plug.
     NotShown,
 }
 
-/// Returns whether the line begins like an event line: with a device.
+/// Returns whether the line starts with a device, like an event line.
 pub(super) fn begins_with_device(line: &[u8]) -> bool {
     let mut rest = Rest(line);
     rest.device().is_some() && rest.0.first() == Some(&b' ')
@@ -150,7 +150,7 @@ pub(super) fn parse(line: &[u8]) -> Option<Parsed<'_>> {
     Some(Parsed::Event { event, sequence, comm: tail.comm.filter(|comm| *comm != b"(null)") })
 }
 
-/// The text of a message, which blkparse puts after an `N` in the column of rwbs.
+/// Returns a message's text, which blkparse prints after an `N` in the rwbs column.
 fn message(rest: &[u8]) -> &[u8] {
     let text = rest.trim_ascii();
     text.strip_prefix(b"N ").unwrap_or(text).trim_ascii()
@@ -237,7 +237,7 @@ impl<'a> Rest<'a> {
         (major < 1 << 12 && minor < 1 << 20).then(|| DeviceId::new(major as u32, minor as u32))
     }
 
-    /// `seconds.nanoseconds`, the latter always with nine digits.
+    /// Reads `seconds.nanoseconds` with nine digits of nanoseconds.
     fn time(&mut self) -> Option<Timestamp> {
         self.skip_blanks();
         let seconds = self.number()?;
@@ -258,7 +258,7 @@ impl<'a> Rest<'a> {
         Some((sector, ByteCount::from_sectors(sectors)))
     }
 
-    /// `[name]` to the end of the line; the name may hold brackets.
+    /// Reads `[name]` up to the end of the line; the name may contain brackets.
     fn comm(&mut self) -> Option<Option<&'a [u8]>> {
         self.skip_blanks();
         let name = self.0.trim_ascii_end().strip_prefix(b"[")?.strip_suffix(b"]")?;
@@ -275,7 +275,7 @@ impl<'a> Rest<'a> {
         Some(&inner[..end])
     }
 
-    /// Reads `sector`, `sector + sectors`, or neither; the rest begins with neither a number nor a blank.
+    /// Reads `sector`, `sector + sectors`, or neither, and the blanks after it.
     fn completion(&mut self) -> Option<Tail<'a>> {
         let mut tail = Tail::default();
         self.skip_blanks();
@@ -287,7 +287,7 @@ impl<'a> Rest<'a> {
         } else {
             tail.is_command = true;
         }
-        // The duration, or the command.
+        // Skips the duration or the command.
         self.parenthesis();
         self.literal(b"[")?;
         let inner = self.0.trim_ascii_end().strip_suffix(b"]")?;
@@ -300,7 +300,7 @@ impl<'a> Rest<'a> {
         Some(tail)
     }
 
-    /// `sector + sectors [name]`, `bytes [name]` of a command, or `[name]`.
+    /// Reads `sector + sectors [name]`, a command's `bytes [name]`, or `[name]`.
     fn request(&mut self) -> Option<Tail<'a>> {
         let mut tail = Tail::default();
         self.skip_blanks();

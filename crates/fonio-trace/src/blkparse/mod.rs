@@ -1,7 +1,7 @@
-//! blkparse's default text, with its summary at the end. The formats of `-f` are not supported.
+//! Reads blkparse's default text output, including the final summary. Formats of `-f` are not supported.
 //!
-//! Times are relative to the trace's first event. The text contains less than the binary: a command has no sector,
-//! sizes are in full sectors, and the wall clock is missing.
+//! Times are relative to the trace's first event. The text has less information than the binary: commands
+//! have no sector, sizes are in sectors, and the wall clock is missing.
 
 mod line;
 
@@ -20,12 +20,12 @@ use crate::complaints::{Complaints, InputPlace};
 use crate::input::Input;
 use crate::lines::{Line, Lines};
 
-/// The number of lines after which a batch ends, although it is not full.
+/// Maximum number of lines in a batch.
 const LINES_MAX: usize = 64 * 1024;
-/// The maximum number of processors whose last device is remembered.
+/// Maximum number of processors whose last device is stored.
 const PROCESSORS_MAX: usize = 16 * 1024;
 
-/// Returns whether `head` begins a file in blkparse's default text: one of its first lines is an event.
+/// Returns whether `head` is the start of blkparse's default text: one of its first lines is an event.
 pub fn recognise(head: &[u8]) -> bool {
     let lines = head.split(|byte| *byte == b'\n').take(100);
     lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line)).any(|line| line::parse(line).is_some())
@@ -39,7 +39,7 @@ pub struct BlkparseReader {
     ended: bool,
 }
 
-/// Everything except the stream, so that the reader can process a line borrowed from it.
+/// All state except the stream, so the reader can process a line borrowed from the stream.
 #[derive(Default)]
 struct State {
     window: Window,
@@ -49,17 +49,17 @@ struct State {
     complaints: Complaints,
     names: SeenThreads,
     sequences: Sequences,
-    /// By processor, the device of its last event that was not a remap.
+    /// By processor, the device of its last event except remaps.
     traced: FxHashMap<u32, u32>,
     categories: Categories,
     events: u64,
     lines: u64,
-    /// The summary has begun, so the meaning of other lines is unknown.
+    /// Whether the summary has begun; then unknown lines are expected.
     in_summary: bool,
 }
 
 impl BlkparseReader {
-    /// A reader of `input`.
+    /// Creates a reader of `input`.
     pub fn new(input: Input) -> BlkparseReader {
         BlkparseReader {
             name: input.name,
@@ -137,8 +137,8 @@ impl State {
         }
     }
 
-    /// Checks a sequence number. A remap is printed with its target device, but its number is that of the traced
-    /// device.
+    /// Checks a sequence number. A remap is printed with its target device, but with the traced device's
+    /// sequence number.
     fn number(&mut self, device: u32, cpu: u32, sequence: u32, time: Timestamp, is_remap: bool, file: &str) {
         let mut traced = device;
         if !is_remap {
@@ -155,7 +155,7 @@ impl State {
                 let place = InputPlace { file, ..InputPlace::default() };
                 self.complaints.add(Severity::Note, "filtered-trace", place, || {
                     format!(
-                        "The numbers of processor {cpu}'s lines have gaps everywhere, as in a trace that was filtered; they are not taken for lost events any more."
+                        "The numbers of processor {cpu}'s lines have gaps everywhere, as in a filtered trace; gaps no longer count as lost events."
                     )
                 });
             }
@@ -166,7 +166,7 @@ impl State {
         let place = InputPlace { file, record: Some(line.number), offset: Some(line.offset) };
         if line.cut || line::begins_with_device(line.bytes) {
             self.complaints.add(Severity::Warning, "damaged-line", place, || {
-                "The line begins like an event and does not go on like one; it was skipped.".to_owned()
+                "The line starts like an event but is not one; it was skipped.".to_owned()
             });
             return;
         }
@@ -191,7 +191,7 @@ impl State {
         let late = self.window.late;
         if late > 0 {
             complaints.add(Severity::Warning, "out-of-order", place, || {
-                format!("{late} events came too late to be put in the order of their times.")
+                format!("{late} events came too late to be sorted by time.")
             });
         }
         complaints.finish();

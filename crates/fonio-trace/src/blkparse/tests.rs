@@ -7,8 +7,8 @@ use crate::blktrace::BlktraceReader;
 const TEXT: &[u8] = include_bytes!("../../tests/data/takeoverjp-sample.blkparse.txt");
 const BINARY: &[u8] = include_bytes!("../../tests/data/takeoverjp-sample.blktrace.0");
 
-/// One record of each kind, made for this test (a request of several bios, a requeue, flushes, commands, errors, …),
-/// and the output of blkparse 1.2.0 for it.
+/// Records of each kind, made for this test (a request of several bios, a requeue, flushes, commands, errors,
+/// …), and blkparse 1.2.0's output.
 const ACTIONS: [&[u8]; 2] = [
     include_bytes!("../../tests/data/blktrace-actions.bin"),
     include_bytes!("../../tests/data/blkparse-actions.txt"),
@@ -18,7 +18,7 @@ fn input(bytes: &[u8]) -> Input {
     Input::of("x", bytes)
 }
 
-/// All output of a reader, and the kinds of events that it shows.
+/// A reader's complete output, and the kinds of events that it shows.
 fn drain(mut reader: impl TraceReader) -> (Batch, Vec<String>) {
     (reader.read_all().expect("memory does not fail"), reader.source().shows)
 }
@@ -59,7 +59,7 @@ fn every_action_says_the_same_as_its_record() {
         let mut b = *b;
         b.time.0 -= origin;
         if b.op == Op::Other && b.kind == EventKind::Complete {
-            // The text does not show the size of a command that completes.
+            // The text does not show a completed command's size.
             b.bytes.0 = 0;
         }
         assert_eq!(*t, b);
@@ -174,7 +174,7 @@ proptest! {
         prop_assert!(all.diagnostics.len() < 20);
     }
 
-    /// Printed numbers are read back.
+    /// Numbers are read back as printed.
     #[test]
     fn any_numbers_come_back(
         major in 0..4096u32, minor in 0..1u32 << 20, cpu in 0..4096u32, sequence: u32,

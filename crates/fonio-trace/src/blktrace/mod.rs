@@ -1,8 +1,8 @@
-//! blktrace's binary traces, versions 7 and 8, in either byte order: one file per processor, one file merged by
-//! `blkparse -d`, or the output of `blktrace -o -` to a pipe.
+//! Reads blktrace's binary traces, versions 7 and 8, in either byte order: one file per processor, one file
+//! merged by `blkparse -d`, or the output of `blktrace -o -`.
 //!
-//! Several inputs are merged by time; events that are out of order within an input are sorted in a window. Times stay
-//! as they are in the trace: nanoseconds of the monotonic clock, or since the first event in the output of blkparse.
+//! Several inputs are merged by time; events that are out of order within an input are sorted in a window. Times are
+//! kept as in the trace: nanoseconds of the monotonic clock, or since the first event in blkparse's output.
 //!
 //! Source: `include/uapi/linux/blktrace_api.h` and `kernel/trace/blktrace.c`.
 
@@ -24,8 +24,8 @@ use self::window::Window;
 use crate::complaints::InputPlace;
 use crate::input::Input;
 
-/// Returns whether `head` begins a blktrace binary of a version that [`BlktraceReader`] reads: it begins with
-/// a record, for which four bytes suffice, or its beginning is damaged and a record is found later.
+/// Returns whether `head` is the start of a blktrace binary that [`BlktraceReader`] reads. It starts with a
+/// record (four bytes suffice), or is damaged and has a record later.
 pub fn recognise(head: &[u8]) -> bool {
     head.first_chunk().is_some_and(|word| Layout::of(u32::from_le_bytes(*word)).is_some())
         || stream::next_record(head, 0, head.len(), false).is_some()
@@ -43,7 +43,7 @@ pub struct BlktraceReader {
 }
 
 impl BlktraceReader {
-    /// A reader of the inputs of one trace, in any order. Nothing is read yet.
+    /// Creates a reader of one trace's inputs, in any order. Nothing is read yet.
     pub fn new(inputs: Vec<Input>) -> BlktraceReader {
         let streams: Vec<Stream> = inputs.into_iter().map(Stream::new).collect();
         BlktraceReader {
@@ -56,7 +56,8 @@ impl BlktraceReader {
         }
     }
 
-    /// The stream with the next event, and the time until which its events come next; `None` at the end.
+    /// Returns the stream with the next event, and the time until which its events precede all others; `None`
+    /// at the end.
     fn first(&self) -> Option<(usize, u64)> {
         let (mut first, mut key, mut second) = (0, u64::MAX, u64::MAX);
         for (at, k) in self.keys.iter().enumerate() {
@@ -91,7 +92,7 @@ impl BlktraceReader {
         let late = self.window.late;
         if late > 0 {
             complaints.add(Severity::Warning, "out-of-order", InputPlace::default(), || {
-                format!("{late} events came too late to be put in the order of their times.")
+                format!("{late} events came too late to be sorted by time.")
             });
         }
         complaints.finish();
@@ -117,7 +118,7 @@ impl TraceReader for BlktraceReader {
             let stream = &mut self.streams[first];
             let others = &mut self.others;
             let key = match self.keys[first] {
-                // The stream waited for room.
+                // The window was full.
                 0 => stream.advance(others)?,
                 key => key,
             };

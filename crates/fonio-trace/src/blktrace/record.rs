@@ -1,4 +1,4 @@
-//! One record of a blktrace stream: the header's two layouts, the action words, and their meaning as an event.
+//! Parses one record of a blktrace stream: the header's two layouts, and the action words' meaning as events.
 //!
 //! Layouts, from `include/uapi/linux/blktrace_api.h`; every field is in the byte order of the traced machine:
 //!
@@ -16,14 +16,14 @@
 //! | error | 44..46 | 48..50 |
 //! | pdu_len | 46..48 | 50..52 |
 //!
-//! `pdu_len` bytes follow: the cgroup's id (8 bytes) if the action has [`TA_CGROUP`], then the payload, whose integers
-//! are big-endian except in notes.
+//! `pdu_len` bytes follow: the cgroup's id (8 bytes) if the action has [`TA_CGROUP`], then the payload. Its
+//! integers are big-endian except in notes.
 
 use fonio_core::{BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, Sector, Timestamp};
 
 /// The upper 24 bits of the first word.
 pub(super) const MAGIC: u32 = 0x6561_7400;
-/// The longest payload: its length has 16 bits.
+/// Maximum payload size: the length field has 16 bits.
 pub(super) const PDU_MAX: usize = u16::MAX as usize;
 /// Bytes of the cgroup id that may precede a payload.
 const CGROUP_ID: usize = 8;
@@ -63,14 +63,14 @@ const TA_DRV_DATA: u64 = 17;
 const TA_ZONE_PLUG: u64 = 18;
 const TA_ZONE_UNPLUG: u64 = 19;
 
-/// Notes (records with [`TC_NOTIFY`]): the name of a thread.
+/// Note (a record with [`TC_NOTIFY`]): a thread's name.
 pub(super) const TN_PROCESS: u64 = 0;
-/// The wall clock at the record's time.
+/// Note: the wall clock at the record's time.
 pub(super) const TN_TIMESTAMP: u64 = 1;
-/// Text from a scheduler or from a program that wrote to the trace's `msg` file.
+/// Note: text from a scheduler or from a program that wrote to the trace's `msg` file.
 pub(super) const TN_MESSAGE: u64 = 2;
 
-/// The actions that need only the header, by number; [`EventKind::Plug`] is the placeholder for the others.
+/// The actions that need only the header, by number; [`EventKind::Plug`] stands for all others.
 const PLAIN: [EventKind; 16] = {
     let mut kinds = [EventKind::Plug; 16];
     kinds[1] = EventKind::BioQueue;
@@ -88,10 +88,10 @@ const PLAIN: [EventKind; 16] = {
 };
 /// The numbers of those actions, one bit each.
 const PLAIN_ACTIONS: u32 = 0b0101_0011_1111_1110;
-/// Actions whose error field has a meaning: requeue and complete.
+/// Actions with an error field: requeue and complete.
 const WITH_ERROR: u32 = 1 << 6 | 1 << 8;
 
-/// One of the four formats of a record; its first word distinguishes them.
+/// One of the four formats of a record, which the first word distinguishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub big_endian: bool,
@@ -100,7 +100,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The layout according to a record's first word, read as little-endian.
+    /// Returns the layout for a record's first word, read as little-endian.
     #[inline]
     pub fn of(word: u32) -> Option<Layout> {
         const NARROW: u32 = MAGIC | 7;
@@ -116,7 +116,7 @@ impl Layout {
         }
     }
 
-    /// The version of a record with the magic, if it is neither 7 nor 8.
+    /// Returns the version of a record with the magic if it is neither 7 nor 8.
     pub fn foreign_version(word: u32) -> Option<u8> {
         [word, word.swap_bytes()].into_iter().find(|w| w & !0xff == MAGIC).map(|w| w as u8)
     }
@@ -154,7 +154,7 @@ impl Header {
         }
     }
 
-    /// Reads a header whose layout is known at compile time.
+    /// Reads a header in a layout known at compile time.
     #[inline(always)]
     pub fn read_as<const WIDE: bool, const BIG: bool>(bytes: &[u8]) -> Option<Header> {
         if WIDE {
@@ -202,26 +202,25 @@ impl Header {
         self.action & TC_NOTIFY != 0
     }
 
-    /// Returns whether the fields can be those of a record. This distinguishes a header from chance in
-    /// damaged bytes.
+    /// Returns whether the fields are plausible, to distinguish a header from random bytes in damaged data.
     pub fn is_plausible(&self) -> bool {
         let action = self.action & 0xff;
         if self.is_note() { action <= TN_MESSAGE } else { (1..=TA_ZONE_UNPLUG).contains(&action) }
     }
 
-    /// The payload without the cgroup's id.
+    /// Returns the payload without the cgroup's id.
     pub fn payload<'a>(&self, pdu: &'a [u8]) -> &'a [u8] {
         if self.action & TA_CGROUP != 0 { pdu.get(CGROUP_ID..).unwrap_or_default() } else { pdu }
     }
 
-    /// Returns whether [`plain_event`](Header::plain_event) has everything that the event needs.
+    /// Returns whether [`plain_event`](Header::plain_event) can make the complete event.
     #[inline]
     pub fn is_plain(&self) -> bool {
         let action = (self.action & 0xff) as u32;
         action < 16 && PLAIN_ACTIONS >> action & 1 != 0
     }
 
-    /// The event of a record that [`is_plain`](Header::is_plain).
+    /// Returns the event of a record that [`is_plain`](Header::is_plain).
     #[inline(always)]
     pub fn plain_event(&self) -> BlockEvent {
         let action = (self.action & 15) as u32;
@@ -230,7 +229,7 @@ impl Header {
         self.event_of_kind(PLAIN[action as usize], DeviceId(self.device), error)
     }
 
-    /// The event, if the record is one.
+    /// Returns the event if the record is one.
     pub fn event(&self, pdu: &[u8]) -> Result<BlockEvent, NoEvent> {
         if self.is_plain() {
             return Ok(self.plain_event());
@@ -285,8 +284,8 @@ impl Header {
         }
     }
 
-    /// The op and flags, by the rules of `blk_fill_rwbs` and of blkparse's `fill_rwbs`: a request that neither writes
-    /// nor has data is not a read but a flush, or a command that the trace shows only in part.
+    /// Returns the op and flags, by the rules of `blk_fill_rwbs` and blkparse's `fill_rwbs`. A request
+    /// without write and data is not a read, but a flush or a command that the trace shows incompletely.
     #[inline]
     fn op(&self) -> (Op, Flags) {
         const RARE: u64 = TC_PC | TC_ZONE_APPEND | TC_ZONE_MANAGEMENT | TC_WRITE_ZEROES;
@@ -309,7 +308,7 @@ impl Header {
     }
 }
 
-/// The op and flags for the common categories of an action.
+/// Returns the op and flags for common categories of an action.
 #[derive(Clone, Copy)]
 struct Common {
     op: Op,
@@ -342,8 +341,8 @@ static COMMON: [[Common; 256]; 2] = {
 };
 
 impl Common {
-    /// The bits of write, flush and sync are neighbours; so are those of readahead, metadata, discard and FUA, with one
-    /// in between.
+    /// The bits of write, flush and sync are adjacent; so are the bits of readahead, metadata, discard and
+    /// FUA, except for one in between.
     #[inline]
     const fn of(action: u64) -> usize {
         const LOW: u64 = TC_WRITE | TC_FLUSH | TC_SYNC;
@@ -353,7 +352,7 @@ impl Common {
     }
 }
 
-/// The flags that an action's categories set.
+/// Returns the flags of an action's categories.
 const fn flags_of(action: u64, op: Op) -> u8 {
     const fn flag(action: u64, category: u64, flag: Flags) -> u32 {
         if action & category != 0 { flag.0 } else { 0 }
@@ -371,9 +370,9 @@ const fn flags_of(action: u64, op: Op) -> u8 {
 /// The reason why a record gives no event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoEvent {
-    /// A known action that fonio's events do not include: a driver's own data, a zone's write plug.
+    /// A known action without an event in fonio: a driver's own data, a zone's write plug.
     NotShown,
-    /// An action number that the format does not have.
+    /// An action number that is not part of the format.
     UnknownAction,
     /// The payload is too short for the action.
     ShortPayload,

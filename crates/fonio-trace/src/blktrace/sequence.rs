@@ -1,17 +1,17 @@
-//! Finds lost events by the sequence numbers.
+//! Finds lost events by gaps in the sequence numbers.
 //!
-//! The kernel numbers the events (not the notes) of one trace on one processor from 1, and takes the number before it
-//! asks the relay channel for space: an event that finds the channel full leaves a gap. The numbers are reliable only
-//! within one device and processor, they wrap at 32 bits, and they restart with each trace. If a trace was filtered
-//! after recording (`blkparse -a … -d`), it has gaps everywhere, and they mean nothing.
+//! The kernel numbers a trace's events (not notes) on each processor from 1. It assigns the number before it
+//! reserves space in the relay channel, so an event lost because the channel is full leaves a gap. The
+//! numbers are reliable only within one device and processor, they wrap at 32 bits, and they restart with
+//! each trace. A trace filtered after recording (`blkparse -a … -d`) has meaningless gaps everywhere.
 
 use fonio_core::{LostEvents, Timestamp};
 use rustc_hash::FxHashMap;
 
-/// The maximum number of combinations of device and processor whose numbers are followed; more than any
-/// machine has, so that a hostile input cannot fill memory.
+/// Maximum number of tracked combinations of device and processor: more than any machine has, but limited so
+/// that a hostile input cannot fill memory.
 const KEYS_MAX: usize = 16 * 1024;
-/// The number of records of a key before its gaps can count as too many.
+/// Number of records of a key before its gaps can be too many.
 const TRUST_AFTER: u64 = 1000;
 
 #[derive(Clone, Copy, Debug)]
@@ -28,14 +28,14 @@ struct Key {
     cpu: u32,
     expected: u32,
     last_time: Timestamp,
-    /// A gap not yet reported: the number may turn out to be damaged, or the records swapped.
+    /// A gap not yet reported: the number may be damaged, or the records swapped.
     gap: Option<Gap>,
     records: u64,
     gaps: u64,
     filtered: bool,
 }
 
-/// The result for the number of one record.
+/// The result of checking a record's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Nothing is missing.
@@ -46,7 +46,7 @@ pub(crate) enum Verdict {
     Filtered,
 }
 
-/// Follows the numbers of one input.
+/// Tracks the sequence numbers of one input.
 #[derive(Debug, Default)]
 pub(crate) struct Sequences {
     keys: Vec<Key>,
@@ -55,7 +55,7 @@ pub(crate) struct Sequences {
 }
 
 impl Sequences {
-    /// Checks the number of one event.
+    /// Checks an event's number.
     #[inline(always)]
     pub fn see(&mut self, device: u32, cpu: u32, sequence: u32, time: Timestamp) -> Verdict {
         if let Some(key) = self.keys.get_mut(self.last)
@@ -139,7 +139,7 @@ impl Key {
                     }
                 }
                 Some(gap) if sequence.wrapping_sub(gap.first) < gap.count => {
-                    // The number before this one was damaged; counting continues from the expected number.
+                    // The previous number was damaged; counting continues from the expected number.
                     self.gap = None;
                     self.gaps -= 1;
                     self.expected = sequence.wrapping_add(1);
@@ -176,7 +176,7 @@ impl Key {
 mod tests {
     use super::*;
 
-    /// (count, after, before) of every gap.
+    /// Returns (count, after, before) for every gap.
     fn lost(numbers: &[u32]) -> Vec<(u64, u64, u64)> {
         let mut sequences = Sequences::default();
         let mut found = Vec::new();

@@ -1,8 +1,9 @@
-//! The event kinds that a trace can show.
+//! Finds the event kinds that a trace can contain.
 
 use fonio_core::EventKind;
 
-/// The categories by which blktrace and blkparse filter (`-a`). If one is present, all its events are.
+/// The categories by which blktrace and blkparse filter (`-a`). A category is present with all its events or
+/// not at all.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Categories {
     pub queue: bool,
@@ -19,7 +20,7 @@ impl Categories {
             EventKind::Issue => self.issue = true,
             EventKind::Complete => self.complete = true,
             EventKind::Requeue => self.requeue = true,
-            // A split has no category, and passes every filter.
+            // A split has no category and passes every filter.
             EventKind::Split { .. } => {}
             _ => self.queue = true,
         }
@@ -50,7 +51,7 @@ impl Categories {
         if self.complete {
             names.push("complete");
         }
-        // Requeues are rare, so their absence is meaningful only if nothing else was left out.
+        // Requeues are rare, so their absence shows a filter only if another category is absent.
         if self.requeue || (self.queue && self.issue && self.complete) {
             names.push("requeue");
         }

@@ -1,8 +1,8 @@
-//! One input: its buffer, the framing of records, and the recovery from broken framing.
+//! Reads one input: buffering, framing of records, and recovery from broken framing.
 //!
-//! A record counts as found if there is a magic at its beginning, and another one (or the end of the input) directly
-//! after its payload. Otherwise, either the payload's length or the next header is damaged; the reader then looks for
-//! the next magic with plausible fields, first within the payload.
+//! A record is valid if it starts with a magic, and its payload is followed by another magic or the end of
+//! the input. Otherwise, the payload's length or the next header is damaged: the reader looks for the next
+//! magic with plausible fields, first within the payload.
 
 use std::io::{self, Read};
 
@@ -18,12 +18,12 @@ use super::window::Window;
 use crate::complaints::{Complaints, InputPlace};
 use crate::input::Input;
 
-/// The buffer of each input; a trace has one input per processor. Larger buffers leave less of the second-level cache
-/// to others.
+/// The buffer size of each input; a trace has one input per processor. Larger buffers leave less of the
+/// second-level cache for other data.
 const BUFFER: usize = 128 * 1024;
-/// The number of bytes in the buffer at which a record and the header after it are complete.
+/// Number of bytes that always contain a complete record and the next header.
 const WHOLE: usize = HEADER_MAX + PDU_MAX + HEADER_MAX;
-/// The maximum number of rows other than events in a batch.
+/// Maximum number of rows other than events in a batch.
 const ROWS_MAX: usize = 4096;
 
 /// The output of streams other than events.
@@ -42,14 +42,14 @@ impl OtherOutput {
     }
 }
 
-/// The next record: the start of its payload, counted from the record's first byte, and its end.
+/// The next record: the start of its payload and its end, relative to the record.
 #[derive(Clone, Copy)]
 struct Head {
     pdu: usize,
     len: usize,
 }
 
-/// A note whose time can be judged only after the next event.
+/// A note whose time can be checked only after the next event.
 struct HeldNote {
     tid: u32,
     time: Timestamp,
@@ -59,14 +59,14 @@ struct HeldNote {
 /// One input.
 pub(super) struct Stream {
     pub name: String,
-    /// The processor in the file's name, and the number of records from other processors.
+    /// The processor in the file's name, and the number of other processors' records.
     file_cpu: Option<u32>,
     other_cpu: u64,
     input: Box<dyn Read + Send>,
     buf: Vec<u8>,
     pos: usize,
     end: usize,
-    /// The offset in the file of the buffer's first byte.
+    /// The file offset of the buffer's first byte.
     base: u64,
     ended: bool,
     word: u32,
@@ -77,11 +77,11 @@ pub(super) struct Stream {
     pub actions: u64,
     sequences: Sequences,
     held_notes: Vec<HeldNote>,
-    /// Wall clock and time of the first clock note.
+    /// Wall-clock time and trace time of the first clock note.
     clock_note: Option<(i64, u64)>,
-    /// Wall clock at time 0, from the first clock note that agrees with the events.
+    /// Wall-clock time at trace time 0, from the first clock note consistent with the events.
     pub unix_ns_at_zero: Option<i64>,
-    /// Whether the times are counted from the first event, as `blkparse -d` writes them.
+    /// Whether times are relative to the first event, as in the output of `blkparse -d`.
     pub rebased: bool,
     any_event: bool,
 }
@@ -123,8 +123,8 @@ impl Stream {
         self.base + self.end as u64
     }
 
-    /// Finds the next event and returns its time or its successor's, whichever is earlier: one damaged time far ahead
-    /// must not hold back the complete input. Returns `u64::MAX` at the end of the input.
+    /// Finds the next event and returns the earlier of its time and its successor's, so one damaged time far
+    /// ahead does not hold back the whole input. Returns `u64::MAX` at the end of the input.
     pub fn advance(&mut self, others: &mut OtherOutput) -> io::Result<u64> {
         match (self.layout.wide, self.layout.big_endian) {
             (false, false) => self.advance_as::<false, false>(others),
@@ -134,7 +134,7 @@ impl Stream {
         }
     }
 
-    /// [`advance`](Stream::advance) if the record before had this layout.
+    /// [`advance`](Stream::advance) for a previous record with this layout.
     #[inline(always)]
     fn advance_as<const WIDE: bool, const BIG: bool>(&mut self, others: &mut OtherOutput) -> io::Result<u64> {
         let bytes = &self.buf[self.pos..self.end];
@@ -154,8 +154,8 @@ impl Stream {
         self.advance_carefully(others)
     }
 
-    /// Takes events, beginning with the one that [`advance`](Stream::advance) found, while they are not after `until`
-    /// and the window is not full. Returns the last result of `advance`.
+    /// Takes events, starting with the event that [`advance`](Stream::advance) found, until one is after
+    /// `until` or the window is full. Returns the last result of `advance`.
     pub fn take(
         &mut self,
         until: u64,
@@ -177,7 +177,7 @@ impl Stream {
         Ok(key)
     }
 
-    /// [`take`](Stream::take) while the records have one layout.
+    /// [`take`](Stream::take) while the records' layout stays the same.
     fn take_as<const WIDE: bool, const BIG: bool>(
         &mut self,
         until: u64,
@@ -188,8 +188,8 @@ impl Stream {
         let layout = Layout { wide: WIDE, big_endian: BIG };
         while key <= until && !window.is_full() && self.layout == layout {
             let Some(Head { pdu, len }) = self.head.take() else { break };
-            // The header is read again instead of kept: it is in the nearest cache, and a load of data that was just
-            // stored in parts stalls.
+            // Read the header again instead of storing it: it is in the first-level cache, and loading data
+            // just stored in parts stalls.
             let Some(header) = Header::read_as::<WIDE, BIG>(&self.buf[self.pos..self.end]) else { break };
             if header.is_plain() {
                 window.push_with(header.time.0, || header.plain_event());
@@ -237,7 +237,7 @@ impl Stream {
             Verdict::Filtered => {
                 others.complaints.add(Severity::Note, "filtered-trace", place(&self.name, None, None), || {
                     format!(
-                        "The numbers of processor {cpu}'s records have gaps everywhere, as in a trace that was filtered after recording; they are not taken for lost events any more."
+                        "The numbers of processor {cpu}'s records have gaps everywhere, as in a filtered trace; gaps no longer count as lost events."
                     )
                 });
             }
@@ -251,7 +251,7 @@ impl Stream {
             NoEvent::NotShown => {}
             NoEvent::UnknownAction => {
                 others.complaints.add(Severity::Warning, "unknown-action", place, || {
-                    format!("The action {:#x} is not known; the record was skipped.", header.action)
+                    format!("The action {:#x} is unknown; the record was skipped.", header.action)
                 });
             }
             NoEvent::ShortPayload => {
@@ -265,13 +265,13 @@ impl Stream {
         }
     }
 
-    /// [`advance`](Stream::advance) for the remaining cases: notes, the ends of the buffer, damage.
+    /// [`advance`](Stream::advance) for the remaining cases: notes, the end of the buffer, damage.
     #[cold]
     fn advance_carefully(&mut self, others: &mut OtherOutput) -> io::Result<u64> {
         self.head = None;
         loop {
             if others.is_full() {
-                // Keeps this input's place; the next batch continues here.
+                // Keeps this position for the next batch.
                 return Ok(0);
             }
             self.fill(WHOLE)?;
@@ -282,7 +282,7 @@ impl Stream {
             let Some(layout) = word(bytes).and_then(Layout::of) else {
                 let from = self.offset();
                 self.resynchronise(others)?;
-                assert!(self.offset() > from, "no byte was skipped where no record begins");
+                assert!(self.offset() > from, "bytes that start no record must be skipped");
                 continue;
             };
             let pdu = layout.header_len();
@@ -297,7 +297,7 @@ impl Stream {
                     let place = place(&self.name, Some(self.records + 1), Some(self.offset()));
                     others.complaints.add(Severity::Warning, "damaged-length", place, || {
                         format!(
-                            "The payload's length is given as {} bytes, yet the next record begins after {}; the payload was left out.",
+                            "The record states a payload of {} bytes, but the next record begins after {}; the payload was left out.",
                             header.pdu_len,
                             found - pdu
                         )
@@ -361,9 +361,9 @@ impl Stream {
         }
     }
 
-    /// blkparse makes the times of events relative to the first, but leaves those of thread and clock notes unchanged.
-    /// A note is written directly before the event that caused it, so a note that is later than the event after it has
-    /// an unchanged time.
+    /// blkparse makes event times relative to the first event, but does not change the times of thread and
+    /// clock notes. A note is written directly before the event that caused it, so a note later than the next
+    /// event has an unchanged time.
     fn first_event_after_notes(&mut self, time: u64, others: &mut OtherOutput) {
         for note in self.held_notes.drain(..) {
             let comm = note.comm.split(|byte| *byte == 0).next().filter(|comm| !comm.is_empty());
@@ -392,8 +392,8 @@ impl Stream {
         let from = self.offset();
         let foreign = word(&self.buf[self.pos..self.end]).and_then(Layout::foreign_version);
         let found = loop {
-            // A candidate is judged by the record after it, which must be in the buffer; with one byte more, there is a
-            // candidate to judge.
+            // The record after a candidate decides whether it is valid, so both must be in the buffer, and
+            // one byte more.
             self.fill(WHOLE + 1)?;
             let bytes = &self.buf[self.pos..self.end];
             let look = if self.ended { bytes.len() } else { bytes.len() - WHOLE };
@@ -411,7 +411,7 @@ impl Stream {
         let place = place(&self.name, Some(self.records + 1), Some(from));
         match foreign {
             Some(version) => others.complaints.add(Severity::Warning, "unknown-version", place, || {
-                format!("A record of version {version}, neither 7 nor 8: skipped {skipped} bytes {to}.")
+                format!("A record has version {version}, neither 7 nor 8: skipped {skipped} bytes {to}.")
             }),
             None => others.complaints.add(Severity::Warning, "damaged-bytes", place, || {
                 format!("No record begins here: skipped {skipped} bytes {to}.")
@@ -432,12 +432,12 @@ impl Stream {
         });
     }
 
-    /// The offset in the file of the next byte.
+    /// Returns the file offset of the next byte.
     fn offset(&self) -> u64 {
         self.base + self.pos as u64
     }
 
-    /// Makes `wanted` bytes available, at most [`BUFFER`], or all that remain.
+    /// Makes `wanted` bytes (at most [`BUFFER`]) available, or all remaining bytes.
     fn fill(&mut self, wanted: usize) -> io::Result<()> {
         if self.ended || self.end - self.pos >= wanted {
             return Ok(());
@@ -476,7 +476,7 @@ impl Stream {
                 place(&self.name, None, None),
                 || {
                     format!(
-                        "{records} records are of another processor than the file's name says; all were read."
+                        "{records} records belong to another processor than the file's name says; all were read."
                     )
                 },
             );
@@ -509,8 +509,8 @@ fn begins_or_ends(bytes: &[u8], at: usize) -> bool {
     }
 }
 
-/// Looks for a record that begins at `from..to`. A record that ends after the end of `bytes` does not count; one
-/// without another record after it counts only at the end of the input.
+/// Looks for a record that starts in `from..to`. A record must end within `bytes`; only at the end of the
+/// input, it may lack a record after it.
 pub(super) fn next_record(bytes: &[u8], from: usize, to: usize, ended: bool) -> Option<usize> {
     // The middle bytes of the magic are "tae" in one byte order and "eat" in the other.
     let upper = (to + 4).min(bytes.len());
@@ -538,5 +538,5 @@ pub(super) fn next_record(bytes: &[u8], from: usize, to: usize, ended: bool) -> 
 
 const _: () = assert!(WHOLE < BUFFER);
 
-// The fast path tests only the category bit of notes.
+// The fast path checks only the category bit of notes.
 const _: () = assert!(TC_NOTIFY == 1 << 26);

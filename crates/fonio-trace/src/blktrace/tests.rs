@@ -67,7 +67,7 @@ fn encode(records: &[Record], layout: Layout) -> Vec<u8> {
     out
 }
 
-/// All output of a reader.
+/// A reader's complete output.
 struct Read {
     all: Batch,
     clock: Clock,
@@ -109,7 +109,7 @@ const PC: u64 = 1 << 25;
 const NOTIFY: u64 = 1 << 26;
 const CGROUP: u64 = 1 << 8;
 
-/// `n` reads queued at times 10, 20, … on one processor.
+/// Returns `n` reads queued at times 10, 20, … on one processor.
 fn queued(n: u32) -> Vec<Record> {
     (1..=n)
         .map(|i| Record {
@@ -304,7 +304,7 @@ fn damage_costs_only_what_it_hit() {
     let lost = all.lost[0];
     assert_eq!((lost.count, lost.after.0, lost.before.0), (Some(1), 100, 120));
 
-    // With a damaged payload length, the record itself is kept.
+    // A record with a damaged payload length is kept.
     let all = damaged(48 * 10 + 46, &[0xff, 0xff]);
     assert_eq!(all.codes(), [("damaged-length", Some(11), Some(480), 1)]);
     assert_eq!((all.events.len(), all.lost.len()), (1000, 0));
@@ -387,8 +387,7 @@ fn recognition() {
 }
 
 proptest! {
-    /// Changed bytes anywhere in the sample cause no panic, and the size of the output stays bounded by that of the
-    /// input.
+    /// Changed bytes anywhere in the sample cause no panic, and the input's size bounds the output's.
     #[test]
     fn any_damage_is_survived(
         from in 0..SAMPLE.len() - 20_000,
@@ -405,7 +404,7 @@ proptest! {
         prop_assert!(all.diagnostics.len() < 40);
     }
 
-    /// No values of the wide or narrow fields, in any layout, cause a panic.
+    /// No values of the fields cause a panic, in any layout.
     #[test]
     fn any_fields_are_survived(
         fields in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u32>(), 0..40usize), 1..20),

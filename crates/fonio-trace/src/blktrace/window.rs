@@ -1,37 +1,37 @@
-//! Sorts events that come nearly in time order.
+//! Sorts events that are nearly in time order.
 //!
-//! Events are appended; the last ones are held back and sorted together with the next ones. The number held back
-//! depends on the disorder: the file of one processor has none, a merged file almost none, and the output of blktrace
-//! to a pipe (`-o -`) is interleaved by complete relay buffers.
+//! Events are appended. The last ones are held back and sorted together with the next ones. The number held
+//! back depends on the disorder: a processor's file has none, a merged file almost none, and blktrace's
+//! output to a pipe (`-o -`) interleaves complete relay buffers.
 
 use fonio_core::{Batch, BlockEvent, Timestamp};
 
-/// The number of events passed on at a time while all are in order. A batch then stays in the second-level cache.
+/// Number of events per batch while all are in order. Such a batch stays in the second-level cache.
 const BATCH: usize = 4096;
-/// The number of events held back: while all were in order, after a near swap, and after greater disorder. The last one
-/// covers five relay buffers of blktrace's default size (512 KiB, about 10,000 records).
+/// Number of events held back: if all are in order, after a near swap, and after greater disorder. The last
+/// number covers five relay buffers of blktrace's default size (512 KiB, about 10,000 records).
 const HOLD: [usize; 3] = [256, 4096, 64 * 1024];
-/// A trace starts with the widest window, because its kind is not known yet.
+/// The initial window is the widest, because the kind of trace is unknown.
 const FIRST: usize = 2;
-/// The number of batches in order after which the window becomes narrow again.
+/// Number of ordered batches after which the window becomes narrow again.
 const CALM: u32 = 16;
 
 /// The sorting window.
 #[derive(Debug)]
 pub(crate) struct Window {
-    /// The events held back, and those that came after them.
+    /// The events held back, and later events.
     events: Vec<BlockEvent>,
-    /// Events held back when the last batch was passed on; they wait here until the batch's memory returns.
+    /// Events held back from the last batch, until the batch's memory is returned.
     held: Vec<BlockEvent>,
     level: usize,
-    /// With this many events, a batch is passed on.
+    /// Number of events at which a batch is returned.
     enough: usize,
     newest: u64,
     disordered: bool,
-    /// The number of further batches in order until the window becomes narrow.
+    /// Number of further ordered batches until the window becomes narrow.
     uneasy: u32,
     given_until: u64,
-    /// Events that came too late to be put in order.
+    /// Number of events that came too late to be sorted.
     pub late: u64,
 }
 
@@ -52,8 +52,8 @@ impl Default for Window {
 }
 
 impl Window {
-    /// Takes the memory of the previous batch, whose contents are no longer needed. Reusing the same memory, instead of
-    /// two buffers in turn, leaves more of the processor's cache to others.
+    /// Takes back the memory of the previous batch. Reusing one buffer instead of two leaves more of the
+    /// processor's cache for other data.
     pub fn begin(&mut self, batch: &mut Batch) {
         batch.events.clear();
         if self.events.is_empty() {
@@ -69,7 +69,7 @@ impl Window {
         self.push_with(event.time.0, || event);
     }
 
-    /// Appends an event with this time. It is built in place, which saves a copy.
+    /// Appends an event with this time, built in place to save a copy.
     #[inline(always)]
     pub fn push_with(&mut self, time: u64, event: impl FnOnce() -> BlockEvent) {
         if time < self.newest {
@@ -80,8 +80,8 @@ impl Window {
         self.events.push(event());
     }
 
-    /// Widens the window for an event out of order. `newest` is the time of the event before, so this runs once per
-    /// ordered run.
+    /// Widens the window for an event out of order. `newest` is the previous event's time, so this is called
+    /// once per ordered run.
     #[cold]
     fn disorder(&mut self, time: u64) {
         self.disordered = true;
@@ -94,7 +94,7 @@ impl Window {
         }
     }
 
-    /// The number of events that suffice for a batch.
+    /// Returns the number of events that suffice for a batch.
     fn enough(&self) -> usize {
         HOLD[self.level] + BATCH.max(if self.disordered { HOLD[self.level] / 2 } else { 0 })
     }
@@ -105,7 +105,7 @@ impl Window {
         self.events.len() >= self.enough
     }
 
-    /// Passes on the events that are old enough, or, at the end of the input, all.
+    /// Returns the events that are old enough, or all events at the end of the input.
     pub fn give(&mut self, batch: &mut Batch, ended: bool) {
         debug_assert!(batch.events.is_empty());
         if self.disordered {
@@ -143,7 +143,7 @@ mod tests {
         BlockEvent::new(Timestamp(time), EventKind::Issue, DeviceId(0))
     }
 
-    /// Passes the times through a window; returns them in the order of output, and the number of late ones.
+    /// Sends the times through a window; returns them in output order, and the number of late ones.
     fn through(times: impl Iterator<Item = u64>) -> (Vec<u64>, u64) {
         let mut window = Window::default();
         let mut batch = Batch::default();
@@ -169,13 +169,13 @@ mod tests {
         let sorted: Vec<u64> = (0..n).collect();
         assert!(through(0..n) == (sorted.clone(), 0), "in order");
         assert!(through((0..n).map(|i| i ^ 1)) == (sorted.clone(), 0), "neighbours swapped");
-        // Two processors' buffers of 10,000 records in turn.
+        // Alternating buffers of 10,000 records from two processors.
         let piped = (0..n).map(|i| {
             let (buffer, within) = (i / 10_000, i % 10_000);
             (buffer / 2 * 10_000 + within) * 2 + buffer % 2
         });
         assert!(through(piped) == (sorted.clone(), 0), "piped");
-        // Disorder begins only after a long time in order: near disorder is still corrected.
+        // Disorder after a long ordered part: near disorder is still corrected.
         let late_swap = (0..n).map(|i| if i >= 200_000 { i ^ 1 } else { i });
         assert!(through(late_swap) == (sorted, 0), "late swaps");
     }

@@ -1,14 +1,14 @@
-//! The value of one cell of a table.
+//! Reads the value of a table cell.
 
 use fonio_core::{ByteCount, DeviceId, Flags, Op, Timestamp, parse_rwbs};
 
 use super::mapping::{OpWords, SizeUnit, TimeUnit};
 
-/// The time from Windows' epoch, 1601, to Unix', 1970, in units of 100 ns.
+/// Time between the epochs of Windows (1601) and Unix (1970), in units of 100 ns.
 const FILE_TIME_UNIX_EPOCH: u64 = 116_444_736_000_000_000;
 
-/// Reads `digits[.digits][e[+-]digits]`, or `0x` with hexadecimal digits, times `unit`; fractions of the result are cut
-/// off. `None` for anything else, and for results beyond 64 bits.
+/// Reads `digits[.digits][e[+-]digits]`, or `0x` with hexadecimal digits, multiplied by `unit`; fractions of
+/// the result are cut off. Returns `None` for anything else, and for results beyond 64 bits.
 pub(super) fn decimal(text: &[u8], unit: u64) -> Option<u64> {
     if let Some(hex) = text.strip_prefix(b"0x").or_else(|| text.strip_prefix(b"0X")) {
         let value = u64::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()?;
@@ -57,7 +57,7 @@ pub(super) fn decimal(text: &[u8], unit: u64) -> Option<u64> {
     u64::try_from(value).ok()
 }
 
-/// Returns whether a cell means that there is no value.
+/// Returns whether a cell stands for a missing value.
 pub(super) fn absent(text: &[u8]) -> bool {
     text.is_empty()
         || [b"-".as_slice(), b"na", b"n/a", b"nan", b"null", b"none"]
@@ -81,7 +81,7 @@ pub(super) fn bytes(text: &[u8], unit: SizeUnit) -> Option<ByteCount> {
     decimal(text, unit.bytes()).map(ByteCount)
 }
 
-/// The op of the request, the flags that are set, and the flags that the words can show.
+/// Returns the op of the request, its flags, and the flags that the words can express.
 pub(super) fn op(text: &[u8], words: OpWords) -> Option<(Op, Flags, Flags)> {
     let plain = |op| Some((op, Flags::NONE, Flags::NONE));
     match (words, text) {
@@ -106,7 +106,7 @@ pub(super) fn op(text: &[u8], words: OpWords) -> Option<(Op, Flags, Flags)> {
     }
 }
 
-/// A device by its number: `8,0`, `8:0`, or a plain number, which is taken as a minor number of major 0.
+/// Reads a device number: `8,0`, `8:0`, or a plain number as a minor number with major 0.
 pub(super) fn device(text: &[u8]) -> Option<DeviceId> {
     let text = std::str::from_utf8(text).ok()?;
     let (major, minor) = text.split_once([',', ':']).unwrap_or(("0", text));

@@ -1,4 +1,4 @@
-//! The fields of one line.
+//! Splits a line into fields.
 
 use memchr::memchr;
 
@@ -8,7 +8,7 @@ use super::mapping::Delimiter;
 pub(super) struct Splitter {
     delimiter: Delimiter,
     quoted: csv_core::Reader,
-    /// The fields of a line with quotes, one after the other, and the end of each.
+    /// The concatenated fields of a line with quotes, and the end of each.
     text: Vec<u8>,
     ends: Vec<usize>,
     /// The range of each field of a line without quotes.
@@ -36,7 +36,7 @@ impl Splitter {
         }
     }
 
-    /// Splits `line` into fields, without the blanks around each. A quoted field cannot continue on the next line.
+    /// Splits `line` into fields and trims them. A quoted field cannot continue on the next line.
     pub fn split<'a>(&'a mut self, line: &'a [u8]) -> Fields<'a> {
         self.ranges.clear();
         match self.delimiter {
@@ -95,7 +95,7 @@ impl Splitter {
 }
 
 impl<'a> Fields<'a> {
-    /// The field at `place`, from 0.
+    /// Returns the field at index `place`.
     pub fn get(&self, place: usize) -> Option<&'a [u8]> {
         let (begin, end) = *self.ranges.get(place)?;
         Some(self.text[begin..end].trim_ascii())

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-/// A mapping that cannot be read, or does not fit the table.
+/// A mapping is invalid or does not fit the table.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -24,9 +24,7 @@ pub enum MappingError {
     Missing { missing: &'static str },
     #[error("`{key}`: the table has no column `{column}`; its columns are {}", .columns.join(", "))]
     NoSuchColumn { key: String, column: String, columns: Vec<String> },
-    #[error(
-        "`{key}={column}`: a column's name needs a header, and `header=no` says that there is none; give its number, from 1"
-    )]
+    #[error("`{key}={column}`: with `header=no`, columns have no names; give the column's number, from 1")]
     NameWithoutHeader { key: String, column: String },
 }
 
@@ -66,7 +64,7 @@ impl fmt::Display for Column {
     }
 }
 
-/// The unit of a time or of a length of time.
+/// The unit of a time or a duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeUnit {
     /// `s`; like all units, with or without a fraction.
@@ -93,7 +91,7 @@ impl TimeUnit {
         ("filetime", TimeUnit::FileTime),
     ];
 
-    /// The number of nanoseconds in one unit.
+    /// Returns the number of nanoseconds in one unit.
     pub(super) fn nanos(self) -> u64 {
         match self {
             TimeUnit::Seconds => 1_000_000_000,
@@ -129,7 +127,7 @@ impl SizeUnit {
         ("4kib", SizeUnit::Pages),
     ];
 
-    /// The number of bytes in one unit.
+    /// Returns the number of bytes in one unit.
     pub(super) fn bytes(self) -> u64 {
         match self {
             SizeUnit::Bytes => 1,
@@ -166,7 +164,7 @@ impl OpWords {
 /// The separator between two columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delimiter {
-    /// One byte of this value; columns may be quoted with `"`.
+    /// A single byte of this value; columns may be quoted with `"`.
     Byte(u8),
     /// Any number of spaces and tabs; quotes have no meaning.
     Blanks,
@@ -186,8 +184,8 @@ pub struct Mapping {
     pub issued: Option<(Column, TimeUnit)>,
     /// The time when it completed.
     pub completed: Option<(Column, TimeUnit)>,
-    /// The time from issue to completion; without an issue, from queue to completion. If there is a completion but
-    /// neither issue nor queue, it gives the issue.
+    /// The time from issue to completion, or from queue to completion if there is no issue. With only a
+    /// completion time, it determines the issue time.
     pub latency: Option<(Column, TimeUnit)>,
     /// The operation: read, write, …
     pub op: (Column, OpWords),
@@ -195,7 +193,7 @@ pub struct Mapping {
     pub offset: (Column, SizeUnit),
     /// The size of the request.
     pub size: (Column, SizeUnit),
-    /// The device; a table without this column is about one device.
+    /// The device; a table without this column has one device.
     pub device: Option<Column>,
     /// The name of the thread or process.
     pub process: Option<Column>,
@@ -211,16 +209,16 @@ pub struct Mapping {
 
 impl Mapping {
     /// The traces of Microsoft Research Cambridge (SNIA IOTTA): `Timestamp,Hostname,DiskNumber,Type,Offset,Size,
-    /// ResponseTime`, no header, times as Windows file time. `Timestamp` is when the request was issued.
+    /// ResponseTime`, no header, times as Windows file time. `Timestamp` is the issue time.
     pub fn msr_cambridge() -> Mapping {
         Mapping::known(
             "issued=1:filetime,latency=7:100ns,op=4,offset=5:bytes,size=6:bytes,device=3,header=no",
         )
     }
 
-    /// The ASCII traces of DiskSim and MQSim: `time device sector sectors type`, where type 1 is a read (MQSim's
-    /// README); in DiskSim, type is a field of flags and bit 0 means a read. The time is that of the request's arrival:
-    /// in nanoseconds for MQSim, in milliseconds for DiskSim.
+    /// The ASCII traces of DiskSim and MQSim: `time device sector sectors type`. In MQSim, type 1 is a read
+    /// (its README); in DiskSim, type is a flags field, and bit 0 means a read. The time is the request's
+    /// arrival time, in nanoseconds for MQSim and in milliseconds for DiskSim.
     pub fn disksim(time: TimeUnit) -> Mapping {
         let mapping = Mapping::known(
             "queued=1:ns,op=5:1-is-read,offset=3:sectors,size=4:sectors,device=2,delimiter=space,header=no",
@@ -228,7 +226,7 @@ impl Mapping {
         Mapping { queued: Some((Column::Number(1), time)), ..mapping }
     }
 
-    /// The mapping of fonio's own CSV export.
+    /// Returns the mapping of fonio's own CSV export.
     pub fn fonio() -> Mapping {
         Mapping::known(
             "queued=queued_ns:ns,inserted=inserted_ns:ns,issued=issued_ns:ns,completed=completed_ns:ns,op=op,\
@@ -236,12 +234,12 @@ impl Mapping {
         )
     }
 
-    /// Reads a mapping that is part of this program.
+    /// Parses a mapping that is part of this program.
     fn known(text: &str) -> Mapping {
         text.parse().expect("fonio's own mappings are right")
     }
 
-    /// Every column in the mapping, with its key.
+    /// Returns every column in the mapping with its key.
     pub(super) fn columns(&self) -> Vec<(&'static str, &Column)> {
         let times = [
             ("queued", &self.queued),
@@ -282,9 +280,9 @@ impl FromStr for Mapping {
         let plain = |key: &str| value(key).map(|text| column(key, text)).transpose();
         let needed = |key: &str, missing| value(key).ok_or(MappingError::Missing { missing });
 
-        let offset = needed("offset", "no `offset=COLUMN:UNIT` says where on the device a request begins")?;
-        let size = needed("size", "no `size=COLUMN:UNIT` says how long a request is")?;
-        let op = needed("op", "no `op=COLUMN` says whether a request reads or writes")?;
+        let offset = needed("offset", "the mapping needs `offset=COLUMN:UNIT`, where a request starts")?;
+        let size = needed("size", "the mapping needs `size=COLUMN:UNIT`, the size of a request")?;
+        let op = needed("op", "the mapping needs `op=COLUMN`, which says whether a request reads or writes")?;
         let mut issued = time("issued")?;
         if let Some(time) = time("time")? {
             if issued.is_some() {
@@ -309,24 +307,20 @@ impl FromStr for Mapping {
             header: match value("header") {
                 None | Some("yes") => true,
                 Some("no") => false,
-                Some(other) => return Err(not_allowed("header", other, "it is `yes` or `no`")),
+                Some(other) => return Err(not_allowed("header", other, "use `yes` or `no`")),
             },
         };
         if mapping.issued.is_none() && mapping.queued.is_none() && mapping.completed.is_none() {
             return Err(MappingError::Missing {
-                missing: "none of `time`, `queued`, `issued` and `completed` says when a request was made",
+                missing: "the mapping needs a time: `time`, `queued`, `issued` or `completed`",
             });
         }
         let began = mapping.issued.is_some() || mapping.queued.is_some();
         if began && mapping.latency.is_some() && mapping.completed.is_some() {
-            return Err(MappingError::Twice { key: "completed (`latency` gives it too)".into() });
+            return Err(MappingError::Twice { key: "completed (also given by `latency`)".into() });
         }
         if mapping.latency.as_ref().is_some_and(|(_, unit)| *unit == TimeUnit::FileTime) {
-            return Err(not_allowed(
-                "latency",
-                "filetime",
-                "a length of time in file time has the unit `100ns`",
-            ));
+            return Err(not_allowed("latency", "filetime", "a duration in file time has the unit `100ns`"));
         }
         if !mapping.header {
             for (key, column) in mapping.columns() {
@@ -395,7 +389,7 @@ fn delimiter(text: &str) -> Result<Delimiter, MappingError> {
             _ => Err(not_allowed(
                 "delimiter",
                 text,
-                "it is one punctuation mark, `comma`, `semicolon`, `tab` or `space` (any run of blanks)",
+                "use a punctuation mark, `comma`, `semicolon`, `tab` or `space` (any number of blanks)",
             )),
         },
     }

@@ -1,11 +1,11 @@
-//! Tables of requests as text: MSR Cambridge, MQSim and DiskSim, and any CSV by a column mapping.
+//! Reads tables of requests: MSR Cambridge, MQSim, DiskSim, and any CSV with a column mapping.
 //!
 //! A mapping is a list of `KEY=COLUMN[:UNIT]`, where a column is given by its name in the header or its number from 1:
 //!
 //! | key | value | units |
 //! |---|---|---|
 //! | `time`, `issued` | time of issue (the two keys are the same) | `s`, `ms`, `us`, `ns`, `100ns`, `filetime` |
-//! | `queued`, `inserted`, `completed` | the other instants | the same |
+//! | `queued`, `inserted`, `completed` | the other times | the same |
 //! | `latency` | from issue (else queue) to completion | `s`, `ms`, `us`, `ns`, `100ns` |
 //! | `op` | read, write, … | `words`, `rwbs`, `0-is-read`, `1-is-read` |
 //! | `offset`, `size` | start on the device, length | `bytes`, `sectors`, `kb`, `kib`, `4kib` |
@@ -14,8 +14,8 @@
 //! | `delimiter` | separator of columns: a punctuation mark, `comma`, `semicolon`, `tab`, `space` | |
 //! | `header` | `yes` (the default) or `no` | |
 //!
-//! An empty cell, `-`, `NA` or `null` is an unknown value. Devices and processes with names but no numbers are numbered
-//! in the order of appearance, and a diagnostic reports that.
+//! An empty cell, `-`, `NA` or `null` is an unknown value. Devices and processes without numbers are numbered
+//! in order of appearance, which a diagnostic reports.
 
 mod cell;
 mod fields;
@@ -46,10 +46,10 @@ use fields::{Fields, Splitter};
 /// The number of rows after which a batch ends.
 const BATCH_ROWS: usize = 4096;
 
-/// The maximum number of device names, and of process names, that get a number.
+/// Maximum number of device names, and of process names, that get a number.
 const NAMES_MAX: usize = 1024;
 
-/// The reason why a table cannot be read.
+/// A table cannot be read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 #[allow(missing_docs)]
@@ -94,7 +94,7 @@ pub struct CsvReader {
     complaints: Complaints,
 }
 
-/// The state that all rows share.
+/// The state common to all rows.
 #[derive(Default)]
 struct Rows {
     devices: BTreeMap<Vec<u8>, DeviceId>,
@@ -167,7 +167,7 @@ impl TraceReader for CsvReader {
     fn source(&self) -> Source {
         let places = &self.places;
         let completes = places.completed.is_some() || places.latency.is_some();
-        // A latency together with a known completion gives the issue.
+        // The latency and the completion time give the issue time.
         let issues = places.issued.is_some() || (places.latency.is_some() && places.queued.is_none());
         let kinds = [
             ("queue", places.queued.is_some()),
@@ -278,7 +278,7 @@ impl Rows {
             if !offset.is_multiple_of(SECTOR_BYTES) {
                 complaints.add(Severity::Note, "unaligned-offset", place, || {
                     format!(
-                        "The offset {offset} is inside a sector of 512 bytes; the sector's beginning is kept."
+                        "The offset {offset} is inside a sector of 512 bytes; the sector's start is used."
                     )
                 });
             }
@@ -307,7 +307,7 @@ impl Rows {
         if let Some(at) = places.device {
             request.device = self
                 .device(cell(at), complaints, place)
-                .ok_or_else(|| bad("device", at, "a number, and there were 1024 names before"))?;
+                .ok_or_else(|| bad("device", at, "a number, and 1024 names are already in use"))?;
         }
         if let Some(at) = places.cpu.filter(|at| !absent(cell(*at))) {
             let cpu = cell::decimal(cell(at), 1).and_then(|cpu| u32::try_from(cpu).ok());
@@ -347,12 +347,12 @@ impl Rows {
         }
         let device = DeviceId::new(0, number as u32);
         self.devices.insert(name.to_vec(), device);
-        // These are not merged: each name is reported once, and there is no other place for it.
+        // These are not merged, because each name must be reported.
         complaints.ready.push(Diagnostic {
             severity: Severity::Note,
             code: "numbered-device".into(),
             message: format!(
-                "The device `{}` has a name and no number; here it is {device}.",
+                "The device `{}` has no number; it gets the number {device}.",
                 String::from_utf8_lossy(&name[..name.len().min(80)])
             ),
             file: Some(place.file.to_owned()),
@@ -363,7 +363,7 @@ impl Rows {
         Some(device)
     }
 
-    /// The number of a process with a name only; `None` after too many names.
+    /// Returns the number of a process without one; `None` after too many names.
     fn process(&mut self, name: &[u8], complaints: &mut Complaints, place: InputPlace<'_>) -> Option<u32> {
         if let Some(tid) = self.processes.get(name) {
             return Some(*tid);
@@ -375,8 +375,7 @@ impl Rows {
         self.processes.insert(name.to_vec(), tid);
         if tid == 1 {
             complaints.add(Severity::Note, "numbered-processes", place, || {
-                "The processes have names and no numbers; here they are numbered as they appear, from 1."
-                    .into()
+                "The processes have no numbers; they are numbered from 1 in order of appearance.".into()
             });
         }
         Some(tid)

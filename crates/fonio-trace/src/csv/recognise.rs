@@ -5,10 +5,10 @@ use super::fields::Splitter;
 use super::mapping::{Column, Delimiter, Mapping, OpWords, TimeUnit};
 use crate::format::Format;
 
-/// The number of lines examined.
+/// Number of lines examined.
 const LINES: usize = 20;
 
-/// The table format of a file that begins with `head`, if it is one.
+/// Returns the table format of a file that starts with `head`; `None` if it is not a table.
 pub fn recognise(head: &[u8]) -> Option<Format> {
     if rows(head, Delimiter::Byte(b','), is_msr_cambridge) {
         Some(Format::MsrCambridge)
@@ -21,7 +21,7 @@ pub fn recognise(head: &[u8]) -> Option<Format> {
     }
 }
 
-/// The columns named in the first line, if it looks like the header of a table.
+/// Returns the columns in the first line if it looks like a table header.
 pub(crate) fn header(head: &[u8]) -> Option<Vec<String>> {
     let head = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head);
     let (first, rest) = head.split_at(memchr::memchr(b'\n', head)?);
@@ -40,7 +40,7 @@ pub(crate) fn header(head: &[u8]) -> Option<Vec<String>> {
     names.filter(|names| names.iter().all(|name| !name.chars().any(char::is_control)))
 }
 
-/// The mapping of a table that fonio itself wrote.
+/// Returns the mapping of a table that fonio itself wrote.
 pub(crate) fn own(head: &[u8]) -> Option<Mapping> {
     let header = header(head)?;
     let mapping = Mapping::fonio();
@@ -48,7 +48,7 @@ pub(crate) fn own(head: &[u8]) -> Option<Mapping> {
     mapping.columns().into_iter().all(|(_, column)| has(column)).then_some(mapping)
 }
 
-/// The unit of the times: MQSim's are integer nanoseconds, DiskSim's are milliseconds with a fraction.
+/// Returns the unit of times: MQSim has integer nanoseconds, DiskSim milliseconds with a fraction.
 pub(crate) fn disksim_unit(head: &[u8]) -> TimeUnit {
     let line =
         head.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty()).unwrap_or_default();
@@ -56,7 +56,7 @@ pub(crate) fn disksim_unit(head: &[u8]) -> TimeUnit {
     if time.contains(&b'.') { TimeUnit::Milliseconds } else { TimeUnit::Nanoseconds }
 }
 
-/// Returns whether all complete lines among the first satisfy `row`, and there is at least one.
+/// Returns whether all complete lines of the examined ones satisfy `row`, with at least one.
 fn rows(head: &[u8], delimiter: Delimiter, row: fn(&[&[u8]]) -> bool) -> bool {
     let mut splitter = Splitter::new(delimiter);
     let mut seen = 0;

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::recognise::Format;
 
-/// All output of a reader, and the reader.
+/// A reader and its complete output.
 fn read_all(bytes: &[u8], mapping: &Mapping) -> (Batch, CsvReader) {
     let mut reader = CsvReader::new(Input::of("t.csv", bytes), mapping, "csv").expect("the mapping fits");
     (reader.read_all().expect("memory reads"), reader)
@@ -113,13 +113,13 @@ fn any_table() {
             thread 12 Some("my, \"app\"") from 1500000
             thread 13 Some("my app") from 2000000
             thread 13 Some("late") from 5000000
-            Note numbered-device line Some(5): The device `sda` has a name and no number; here it is 0:0.
+            Note numbered-device line Some(5): The device `sda` has no number; it gets the number 0:0.
             Warning unreadable-row line Some(7): The op `1` is not a word; say which number reads, with `op=COLUMN:0-is-read` or `op=COLUMN:1-is-read`; the row was skipped.
             Warning unreadable-row line Some(8): The time `x` is not a time in the column's unit; the row was skipped.
             Warning unreadable-row line Some(9): The time `` is not a time in the column's unit; the row was skipped.
-            Note unaligned-offset line Some(10): The offset 102 is inside a sector of 512 bytes; the sector's beginning is kept.
-            Note numbered-device line Some(10): The device `nvme0n1` has a name and no number; here it is 0:1.
-            Warning unreadable-row line None: The time `` is not a time in the column's unit; the row was skipped. And the same elsewhere.
+            Note unaligned-offset line Some(10): The offset 102 is inside a sector of 512 bytes; the sector's start is used.
+            Note numbered-device line Some(10): The device `nvme0n1` has no number; it gets the number 0:1.
+            Warning unreadable-row line None: The time `` is not a time in the column's unit; the row was skipped. The same occurs elsewhere.
         "#]],
     );
 }
@@ -139,7 +139,7 @@ fn names_without_numbers_are_numbered() {
             0:0 write 0x0/0x1f sector Some(0) bytes 4096 Q- I- D2999000000 C3000000000 tid Some(1) cpu None
             thread 1 Some("sqlite") from 1250000000
             thread 2 Some("cat") from 2499000000
-            Note numbered-processes line Some(1): The processes have names and no numbers; here they are numbered as they appear, from 1.
+            Note numbered-processes line Some(1): The processes have no numbers; they are numbered from 1 in order of appearance.
         "#]],
     );
 }

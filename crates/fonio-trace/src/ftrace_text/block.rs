@@ -1,10 +1,10 @@
-//! The block tracepoints as text.
+//! Parses the text of block tracepoints.
 //!
 //! Kernel source: `TP_printk` in `include/trace/events/block.h` from 3.4 to 6.18. The format changed as follows:
 //!
-//! - Up to 4.x, `bytes` is 0 except for passthrough commands, and `cmd` in parentheses holds those commands' bytes.
-//! - From 6.11 on, the request events have the I/O priority (`be,0,4`: class, hint, level) after the size.
-//! - Up to 4.12, `errors` of a completion is the driver's own status, positive or negative.
+//! - Up to 4.x, `bytes` is 0 except for passthrough commands, whose bytes are in parentheses (`cmd`).
+//! - From 6.11, request events have the I/O priority (`be,0,4`: class, hint, level) after the size.
+//! - Up to 4.12, a completion's `errors` is the driver's own status, positive or negative.
 
 use fonio_core::{ByteCount, DeviceId, EventKind, Op, Sector, parse_rwbs};
 use memchr::{memchr, memrchr};
@@ -23,14 +23,14 @@ pub(super) struct Block<'a> {
     pub bytes: ByteCount,
     pub ioprio: Option<u16>,
     pub error: Option<i32>,
-    /// The name of the running thread at that moment.
+    /// The name of the thread that was running.
     pub comm: Option<&'a [u8]>,
 }
 
 /// The format of a tracepoint's fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
-    /// `8,0 WS 4096 () 1024 + 8 [comm]`, with the priority before the comm if the kernel has it.
+    /// `8,0 WS 4096 () 1024 + 8 [comm]`; newer kernels have the priority before the comm.
     Request,
     /// `8,0 WS () 1024 + 8 [0]`, likewise.
     RequestEnd,
@@ -50,7 +50,7 @@ enum Layout {
     Unplug,
 }
 
-/// The layout of a tracepoint, and the event's kind if the text does not change it.
+/// The layout of a tracepoint, and the event's kind unless the text determines it.
 fn layout(event: &[u8]) -> Option<(Layout, EventKind)> {
     let at = Sector(0);
     Some(match event {
@@ -87,11 +87,10 @@ fn layout(event: &[u8]) -> Option<(Layout, EventKind)> {
 /// The result of reading an event's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parsed<'a> {
-    /// A tracepoint that is not part of a request's life. One of these is `block_rq_error`: the kernel gives it next to
-    /// the completion, which has the error too. Others are `block_rq_abort` (before a completion) and the buffer
-    /// events.
+    /// A tracepoint that is not part of a request's life: `block_rq_error` (the completion has the error
+    /// too), `block_rq_abort` (before a completion) and the buffer events.
     Ignored,
-    /// A tracepoint of a request's life, but with a text that no known kernel writes.
+    /// A tracepoint of a request's life, in a format that no known kernel writes.
     Unreadable,
     Block(Block<'a>),
 }
@@ -152,7 +151,7 @@ fn fields(layout: Layout, kind: EventKind, payload: &[u8]) -> Option<Block<'_>> 
     } else {
         text.literal(b" + ")?;
         let sectors = text.number()?;
-        // Old kernels write 0 bytes for every request that is not a passthrough command.
+        // Old kernels print 0 bytes for all requests except passthrough commands.
         block.bytes = if bytes > 0 { ByteCount(bytes) } else { ByteCount::from_sectors(sectors) };
     }
     match layout {
@@ -214,8 +213,8 @@ fn keyed_fields<'a>(layout: Layout, mut block: Block<'a>, fields: keyed::Fields<
     Some(block)
 }
 
-/// A completion's status as 0 or a negative errno. Positive ones are a driver's own status; the block layer of those
-/// kernels turned all of them into `EIO`.
+/// Returns a completion's status as 0 or a negative errno. A positive status is the driver's own, which the
+/// block layer of those kernels turned into `EIO`.
 fn errno(status: i32) -> i32 {
     const EIO: i32 = 5;
     if status > 0 { -EIO } else { status }
@@ -242,14 +241,14 @@ impl<'a> Text<'a> {
         Some(if negative { -size } else { size })
     }
 
-    /// Reads up to the next space; empty if a space follows directly.
+    /// Reads up to the next space; returns nothing if the next character is a space.
     fn word(&mut self) -> &'a [u8] {
         let (word, rest) = self.0.split_at(memchr(b' ', self.0).unwrap_or(self.0.len()));
         self.0 = rest;
         word
     }
 
-    /// Reads up to the next `end`, which is skipped.
+    /// Reads up to the next `end` and skips it.
     fn until(&mut self, end: u8) -> Option<&'a [u8]> {
         let at = memchr(end, self.0)?;
         let found = &self.0[..at];
@@ -263,7 +262,7 @@ impl<'a> Text<'a> {
         Some(DeviceId::new(major, u32::try_from(self.number()?).ok()?))
     }
 
-    /// Reads ` be,0,4`, the kernel's `IOPRIO_CLASS_*`, hint and level, into the 16 bits of the kernel.
+    /// Reads ` be,0,4` (`IOPRIO_CLASS_*`, hint and level) into the kernel's 16-bit priority.
     fn priority(&mut self) -> Option<u16> {
         let mut text = Text(self.0.strip_prefix(b" ")?);
         let class = match text.until(b',')? {

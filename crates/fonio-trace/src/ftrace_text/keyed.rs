@@ -1,8 +1,8 @@
-//! Block events in the format of Perfetto's `traceconv systrace`: the columns of ftrace, and then `name=value` for each
+//! Parses block events in the format of Perfetto's `traceconv systrace`: ftrace's columns, then `name=value` for each
 //! field in any order: `block_rq_issue: dev=45824 sector=8 nr_sector=8 bytes=4096 rwbs=WS comm=mmcqd/0 cmd=`.
 //!
-//! Source: Perfetto's `SystraceSerializer`, and `TranslateBlockDeviceIDToUserspace` for the device's number, which
-//! differs from the kernel's.
+//! Source: Perfetto's `SystraceSerializer`, and `TranslateBlockDeviceIDToUserspace` for the device number,
+//! which differs from the kernel's.
 
 use fonio_core::{ByteCount, DeviceId, Sector};
 
@@ -31,7 +31,7 @@ pub(super) fn is_keyed(text: &[u8]) -> bool {
     name > 0 && text.get(name) == Some(&b'=')
 }
 
-/// Reads the fields; names of threads may contain blanks.
+/// Reads the fields; thread names may contain blanks.
 pub(super) fn parse(text: &[u8]) -> Fields<'_> {
     let mut fields = Fields::default();
     let mut rest = text;
@@ -43,7 +43,7 @@ pub(super) fn parse(text: &[u8]) -> Fields<'_> {
     fields
 }
 
-/// Reads `name=` at the beginning, if it is one of the names.
+/// Reads `name=` at the start if it is one of the names.
 fn key(text: &[u8]) -> Option<(&[u8], &[u8])> {
     const KEYS: [&[u8]; 15] = [
         b"dev",
@@ -67,7 +67,7 @@ fn key(text: &[u8]) -> Option<(&[u8], &[u8])> {
     KEYS.contains(&name).then_some((name, after))
 }
 
-/// The start of the next `name=`, or the end.
+/// Returns the start of the next `name=`, or the end.
 fn next_key(text: &[u8]) -> usize {
     memchr::memchr_iter(b' ', text).find(|at| key(&text[at + 1..]).is_some()).unwrap_or(text.len())
 }
@@ -99,7 +99,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A device from a number in user space's encoding: the minor number is on both sides of the major.
+/// Decodes a device number in user-space encoding, with the minor number on both sides of the major number.
 pub(super) fn device(dev: u64) -> DeviceId {
     let (major, minor) = (dev >> 8 & 0xfff, (dev & 0xff) | (dev >> 12 & 0xf_ff00));
     DeviceId::new(major as u32, minor as u32)

@@ -1,4 +1,4 @@
-//! The columns before every ftrace event.
+//! Parses the columns before every ftrace event.
 //!
 //! ```text
 //!  qemu-system-x86-3377    [000] ...1.  1995.629370: block_rq_insert: 254,0 RA 4096 () 20677408 + 8 be,0,4 [qemu-system-x86]
@@ -6,9 +6,9 @@
 //!            <...>-1234 (-----) [001]   50260.647576: …            with the irq-info option off
 //! ```
 //!
-//! Kernel source: `print_trace_line` in `kernel/trace/trace.c`, `trace_print_context` in `kernel/trace/trace_output.c`.
-//! The name may contain anything, even brackets and dashes, so the line is read from its one fixed point: the processor
-//! in brackets with a number before it and a time after it.
+//! Kernel source: `print_trace_line` in `kernel/trace/trace.c`, `trace_print_context` in
+//! `kernel/trace/trace_output.c`. The name may contain any characters, even brackets and dashes. So the line
+//! is read from its only fixed point: the processor in brackets, between a number and a time.
 
 use fonio_core::Timestamp;
 use memchr::{memchr, memchr_iter, memrchr};
@@ -19,13 +19,13 @@ pub(super) struct Head<'a> {
     /// The name that the kernel saved for the thread, which may be `<...>`.
     pub comm: &'a [u8],
     pub tid: u32,
-    /// The process, if there is a column for it and the kernel knew it.
+    /// The process, if the line has it and the kernel knew it.
     pub pid: Option<u32>,
     pub cpu: u32,
     pub time: Timestamp,
-    /// The time has no fraction: it is a counter of the trace clock, not nanoseconds.
+    /// Whether the time has no fraction: then it is a counter of the trace clock, not nanoseconds.
     pub counter: bool,
-    /// The event's name; empty if the line has none (that of the function tracer).
+    /// The event's name; empty if the line has none (function tracer).
     pub event: &'a [u8],
     pub payload: &'a [u8],
 }
@@ -45,7 +45,7 @@ pub(super) fn parse(line: &[u8]) -> Option<Head<'_>> {
     })
 }
 
-/// `comm-tid`, or `comm-tid (pid)`, with spaces on both sides.
+/// Reads `comm-tid` or `comm-tid (pid)`, with spaces on both sides.
 fn task(text: &[u8]) -> Option<(&[u8], u32, Option<u32>)> {
     let text = text.trim_ascii();
     let (text, pid) = match text.strip_suffix(b")") {
@@ -84,7 +84,7 @@ fn timestamp(text: &[u8]) -> Option<(Timestamp, bool, &[u8])> {
     Some((Timestamp(time), false, &rest[digits + 1..]))
 }
 
-/// The name before the first colon that is followed by a space or the line's end, and the text after it.
+/// Returns the name before the first colon followed by a space or the line's end, and the text after it.
 fn event(text: &[u8]) -> (&[u8], &[u8]) {
     for colon in memchr_iter(b':', text) {
         match text.get(colon + 1) {
@@ -96,7 +96,8 @@ fn event(text: &[u8]) -> (&[u8], &[u8]) {
     (b"", text)
 }
 
-/// Decimal digits at the beginning, and the text after them; `None` without digits or beyond 64 bits.
+/// Reads decimal digits at the start; also returns the text after them. `None` if there are no digits or more
+/// than 64 bits.
 pub(super) fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0_u64;
     let mut digits = 0;

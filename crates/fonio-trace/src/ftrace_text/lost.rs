@@ -1,8 +1,8 @@
-//! The lines in which ftrace reports missing events.
+//! Reads the lines in which ftrace reports missing events.
 //!
 //! - `# entries-in-buffer/entries-written: 8708/9012`: the difference was overwritten before the trace began.
-//! - `##### CPU 2 buffer started ####`: after an overrun, the earlier events of this processor are missing.
-//! - `CPU:1 [LOST 3 EVENTS]` or `CPU:1 [LOST EVENTS]`: here, the reader of `trace_pipe` was too slow.
+//! - `##### CPU 2 buffer started ####`: because of an overrun, this processor's earlier events are missing.
+//! - `CPU:1 [LOST 3 EVENTS]` or `CPU:1 [LOST EVENTS]`: the reader of `trace_pipe` was too slow at this point.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use fonio_core::{LostEvents, Timestamp};
 
 use super::line::number;
 
-/// The maximum number of processors; no kernel has more.
+/// Maximum number of processors; no kernel supports more.
 const CPUS_MAX: u64 = 8192;
 
-/// A gap whose end is not yet known.
+/// A gap without a known end.
 #[derive(Clone, Copy)]
 struct Open {
     count: Option<u64>,

@@ -1,36 +1,36 @@
-//! The text that programs write into `trace_marker`: instants, and Android's atrace spans.
+//! Reads the text that programs write to `trace_marker`: instants, and Android's atrace spans.
 //!
-//! atrace writes `B|pid|name` and `E|pid` around a span of one thread, `S|pid|name|cookie` and `F|pid|name|cookie`
-//! around one that may change threads (`G` and `H` with a track's name likewise), `I|pid|name` and `N|pid|track|name`
-//! for an instant, `C|pid|name|value` for a counter. Source: Android's `frameworks/native/libs/atrace` and
-//! `system/core/libcutils/include/cutils/trace.h`. Anything else is an instant with that text.
+//! atrace writes `B|pid|name` and `E|pid` around a span of one thread, `S|pid|name|cookie` and
+//! `F|pid|name|cookie` around a span that may change threads (`G` and `H` with a track's name likewise). It
+//! writes `I|pid|name` and `N|pid|track|name` for an instant, `C|pid|name|value` for a counter. Source:
+//! Android's `frameworks/native/libs/atrace` and `system/core/libcutils/include/cutils/trace.h`. Any other
+//! text is an instant.
 
 use fonio_core::{Mark, Timestamp};
 use rustc_hash::FxHashMap;
 
 use super::line::number;
 
-/// The maximum number of open spans of one thread; deeper ones are not kept.
+/// Maximum number of open spans per thread; deeper spans are dropped.
 const DEPTH_MAX: usize = 64;
 
-/// The maximum number of threads with open spans, and of open spans between threads; further ones are not
-/// kept.
+/// Maximum number of threads with open spans, and of open spans between threads; more are dropped.
 const OPEN_MAX: usize = 4096;
 
-/// The maximum number of bytes of a name that are kept.
+/// Maximum length of a stored name in bytes.
 const NAME_BYTES_MAX: usize = 256;
 
 /// Spans that have begun and not yet ended.
 #[derive(Default)]
 pub(super) struct Marks {
-    /// For each thread, its open spans, the innermost last. The depth includes those that were not kept.
+    /// For each thread, its open spans, innermost last. The depth includes dropped spans.
     nested: FxHashMap<u32, (usize, Vec<(Timestamp, String)>)>,
     /// Spans between threads, by process, track or name, and cookie.
     free: FxHashMap<(u64, String), (Timestamp, String, u32)>,
 }
 
 impl Marks {
-    /// Handles the text of thread `tid`; returns a mark if it is an instant or ends a span.
+    /// Handles a text from thread `tid`; returns a mark if it is an instant or ends a span.
     pub fn wrote(&mut self, text: &[u8], tid: u32, at: Timestamp) -> Option<Mark> {
         let text = text.trim_ascii();
         if text.is_empty() || text.starts_with(b"trace_event_clock_sync:") {
@@ -80,7 +80,7 @@ impl Marks {
         }
     }
 
-    /// The spans still open at the end, as instants, in time order.
+    /// Returns the spans still open at the end as instants, in time order.
     pub fn finish(&mut self) -> Vec<Mark> {
         let nested = std::mem::take(&mut self.nested).into_iter().flat_map(|(tid, (_, spans))| {
             spans.into_iter().map(move |(at, name)| Mark { at, until: None, name, tid: Some(tid) })
@@ -97,7 +97,7 @@ impl Marks {
     }
 }
 
-/// One atrace line: `letter|pid|rest`; the pid and the rest may be missing after an `E`.
+/// Splits an atrace line, `letter|pid|rest`; pid and rest may be missing after an `E`.
 struct Atrace<'a> {
     letter: u8,
     pid: u64,
@@ -121,8 +121,8 @@ impl Atrace<'_> {
         }
     }
 
-    /// The key and the name of a span between threads. `S` and `F` have `name|cookie`, `G` has `track|name|cookie`, and
-    /// `H` only `track|cookie`.
+    /// Returns the key and name of a span between threads. `S` and `F` have `name|cookie`, `G` has
+    /// `track|name|cookie`, and `H` only `track|cookie`.
     fn free(&self) -> Option<((u64, String), String)> {
         let bar = memchr::memrchr(b'|', self.rest)?;
         let (label, cookie) = (&self.rest[..bar], &self.rest[bar + 1..]);

@@ -1,8 +1,8 @@
-//! ftrace text from `trace` and `trace_pipe` in tracefs, from kernel 3.4 to 6.18, with or without the header.
+//! Reads ftrace text from tracefs files `trace` and `trace_pipe`, kernels 3.4 to 6.18, with or without header.
 //!
-//! `trace-cmd report` and Perfetto's `traceconv systrace` write the same columns. `line.rs` reads the columns,
-//! `block.rs` the block tracepoints. Other events are skipped, except those that name threads, mark moments, or sample
-//! a quantity.
+//! `trace-cmd report` and Perfetto's `traceconv systrace` write the same columns. `line.rs` reads the
+//! columns, `block.rs` the block tracepoints. Other events are skipped, except for thread names, marks and
+//! samples of a quantity.
 
 mod block;
 mod keyed;
@@ -25,11 +25,11 @@ use block::Parsed;
 use lost::Gaps;
 use marks::Marks;
 
-/// The numbers of events and of lines after which a batch ends.
+/// Maximum numbers of events and lines in a batch.
 const BATCH_EVENTS: usize = 4096;
 const BATCH_LINES: usize = 32 * 1024;
 
-/// Returns whether the beginning of a file looks like ftrace text.
+/// Returns whether the start of a file looks like ftrace text.
 pub fn recognise(head: &[u8]) -> bool {
     let mut lines = head.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     lines.by_ref().take(1000).any(|line| {
@@ -44,7 +44,7 @@ pub struct FtraceReader {
 }
 
 impl FtraceReader {
-    /// A reader of `input`.
+    /// Creates a reader of `input`.
     pub fn new(input: Input) -> FtraceReader {
         FtraceReader { text: FtraceText::new(input.bytes, Some(input.name.clone())), file: input.name }
     }
@@ -64,21 +64,21 @@ impl TraceReader for FtraceReader {
     }
 }
 
-/// Reads ftrace text from a stream that may be part of another file.
+/// Creates a reader of ftrace text from a stream that may be part of another file.
 pub(crate) struct FtraceText<R> {
     lines: Lines<R>,
     state: State,
 }
 
-/// Everything except the stream, so that the reader can process a line borrowed from it.
+/// All state except the stream, so the reader can process a line borrowed from the stream.
 struct State {
     file: Option<String>,
-    /// Lines end in `\n\`, as in a JavaScript string, before their real end.
+    /// Whether lines end in `\n\` before their real end, as in a JavaScript string.
     escaped: bool,
     shows: KindSet,
     counter: bool,
     unix_ns_at_zero: Option<i64>,
-    /// The number of lines that are neither events nor comments, and the first of these lines.
+    /// Number of lines that are neither events nor comments, and the first of them.
     strange: u64,
     first_strange: Option<(u64, u64)>,
     latest: Timestamp,
@@ -144,7 +144,7 @@ impl<R: Read> FtraceText<R> {
     }
 
     pub(crate) fn clock(&self) -> Clock {
-        // The text does not show which clock of the kernel it used, only whether it was a time at all.
+        // The text does not show which kernel clock was used, only whether it measured time.
         let name = if self.state.counter { "counter" } else { "unknown" };
         Clock { name: name.into(), unix_ns_at_zero: self.state.unix_ns_at_zero }
     }
@@ -185,10 +185,10 @@ impl State {
         if head.counter && !self.counter {
             self.counter = true;
             let message = "The times are whole numbers, so the trace clock was a counter (`counter`, `x86-tsc`, \
-                           `uptime`); they are taken as nanoseconds, and every length of time is in its units.";
+                           `uptime`); they are treated as nanoseconds, so all durations are in its units.";
             self.report(line, "counter-clock", || message.into());
         }
-        // Tools write this at the end of their HTML: an event of no thread at time 0.
+        // Tools write this event at the end of their HTML, without a thread and at time 0.
         let real = head.time.0 > 0 || head.comm != b"dummy";
         if real {
             self.latest = self.latest.max(head.time);
@@ -205,9 +205,7 @@ impl State {
             Parsed::Unreadable => {
                 let event = String::from_utf8_lossy(head.event);
                 self.report(line, "unreadable-event", || {
-                    format!(
-                        "The text of this `{event}` is not as any known kernel writes it; it was skipped."
-                    )
+                    format!("This `{event}` is in a format that no known kernel writes; it was skipped.")
                 });
             }
             Parsed::Block(block) => {
@@ -269,9 +267,7 @@ impl State {
             batch.diagnostics.push(Diagnostic {
                 severity: Severity::Note,
                 code: "no-event".into(),
-                message:
-                    "Lines that are no events of ftrace were passed over; the place is that of the first."
-                        .into(),
+                message: "Lines that are not ftrace events were skipped, the first at this position.".into(),
                 file: self.file.clone(),
                 record: Some(record),
                 offset: Some(offset),

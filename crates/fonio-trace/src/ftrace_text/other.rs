@@ -1,18 +1,18 @@
-//! Other events than those of the block layer that contain useful facts.
+//! Reads useful facts from events outside the block layer.
 
 use fonio_core::{Metric, Timestamp};
 use memchr::{memchr, memchr_iter, memmem};
 
 use super::line::number;
 
-/// A thread's number, its process if the event shows it, and its name.
+/// A thread's number, its process if known, and its name.
 type Name<'a> = (u32, Option<u32>, &'a [u8]);
 
 /// The contents of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Other<'a> {
     Nothing,
-    /// Text that a program wrote into `trace_marker`.
+    /// Text that a program wrote to `trace_marker`.
     Mark(&'a [u8]),
     /// Current names of threads.
     Names([Option<Name<'a>>; 2]),
@@ -23,7 +23,7 @@ pub(super) enum Other<'a> {
 /// Reads one event.
 pub(super) fn parse<'a>(event: &[u8], payload: &'a [u8]) -> Other<'a> {
     match event {
-        // Kernels before 3.0 had no name for it.
+        // Kernels before 3.0 do not name this event.
         b"tracing_mark_write" | b"print" | b"0" => Other::Mark(payload),
         b"sched_switch" => {
             let next = memchr_iter(b'>', payload)
@@ -59,8 +59,8 @@ pub(super) fn parse<'a>(event: &[u8], payload: &'a [u8]) -> Other<'a> {
     }
 }
 
-/// Reads `trace_event_clock_sync: realtime_ts=1510000000000` (Unix time in milliseconds), written at `at`; returns the
-/// Unix time at 0 of the trace's clock.
+/// Reads `trace_event_clock_sync: realtime_ts=1510000000000` (Unix time in milliseconds), written at `at`;
+/// returns the Unix time at trace time 0.
 pub(super) fn unix_ns_at_zero(text: &[u8], at: Timestamp) -> Option<i64> {
     let rest = text.trim_ascii_start().strip_prefix(b"trace_event_clock_sync:")?;
     let (millis, _) = number(after(rest, b"realtime_ts=")?)?;
@@ -72,10 +72,10 @@ fn after<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     memmem::find(text, key).map(|at| &text[at + key.len()..])
 }
 
-/// The text between `key`, at the beginning, and `pid_key`, and the number after `pid_key`.
+/// Returns the text between `key`, at the start, and `pid_key`, and the number after `pid_key`.
 fn name<'a>(payload: &'a [u8], key: &[u8], pid_key: &[u8]) -> Option<Name<'a>> {
     let rest = payload.strip_prefix(key)?;
-    // Names are short, and the setup of a searcher costs more than a scan of their bytes.
+    // Names are short, so setting up a searcher costs more than scanning the bytes.
     let end = memchr_iter(b' ', rest).find(|at| rest[*at..].starts_with(pid_key))?;
     let (tid, _) = number(&rest[end + pid_key.len()..])?;
     Some((u32::try_from(tid).ok()?, None, &rest[..end]))

@@ -1,4 +1,4 @@
-//! One part of a file: text, or text that was packed once or twice.
+//! Unpacks one part of a file: text, possibly packed once or twice.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,28 +9,28 @@ use std::io::Write;
 use super::Unpacked;
 use crate::expansion;
 
-/// The number of bytes that show how a part is packed.
+/// Number of bytes that determine how a part is packed.
 const SNIFF_BYTES: usize = 16;
 
-/// Bytes unpacked at once from one decompressor.
+/// Number of bytes unpacked at a time by one decompressor.
 const INFLATE_BYTES: usize = 32 * 1024;
 
 /// One part, unpacked as its bytes arrive.
 pub(super) struct Content {
     state: State,
-    /// Whether it was unpacked from base64, and from a compression. Each is undone once, base64 first: a file can be
-    /// made to unpack to itself, and to grow a thousandfold at each level.
+    /// Whether base64 and compression were unpacked. Each is unpacked once, base64 first, because a crafted
+    /// file can unpack to itself, or grow a thousandfold at each level.
     was_base64: bool,
     was_compressed: bool,
 }
 
 enum State {
-    /// The first bytes, without the blanks before them.
+    /// The first bytes, without leading blanks.
     Sniff(Vec<u8>),
     Text,
     Json(Box<Json>),
     Base64 {
-        /// Characters that do not yet form a group of four.
+        /// Characters of an incomplete group of four.
         group: Vec<u8>,
         inner: Box<Content>,
     },
@@ -87,7 +87,7 @@ impl Content {
                 }
             }
             State::Gzip { stream, inner } => {
-                // The pieces are small, because the decoder's output grows with its input.
+                // Small steps limit the decoder's output.
                 for piece in bytes.chunks(INFLATE_BYTES / 32) {
                     let result = stream.write_all(piece).and_then(|()| stream.flush());
                     let unpacked = std::mem::take(stream.get_mut());
@@ -195,8 +195,7 @@ fn inflate(stream: &mut Decompress, inner: &mut Content, mut bytes: &[u8], out: 
 }
 
 impl Unpacked {
-    /// Counts bytes that were unpacked from compressed data; returns whether they are more than those of a trace can
-    /// be.
+    /// Counts bytes unpacked from compressed data; returns whether they are too many for a trace.
     fn inflated(&mut self, count: usize) -> bool {
         self.inflated += count as u64;
         let too_far = expansion::is_too_far(self.packed, self.inflated);
@@ -213,11 +212,11 @@ impl Unpacked {
 
 const KEY: &[u8] = b"\"systemTraceEvents\"";
 
-/// Extracts the strings called `systemTraceEvents` from JSON.
+/// Extracts the `systemTraceEvents` strings from JSON.
 #[derive(Default)]
 struct Json {
     at: JsonAt,
-    /// The end of the bytes read, which may be the beginning of the key.
+    /// The end of the bytes read, which may be the start of the key.
     tail: Vec<u8>,
 }
 
@@ -230,7 +229,7 @@ enum JsonAt {
     Text,
     /// After a backslash.
     Escape,
-    /// In `\u`: the number of digits still to come, and the value so far.
+    /// In `\u`: the number of remaining digits, and the value so far.
     Unicode(u8, u32),
 }
 
@@ -286,7 +285,7 @@ impl Json {
                     if left > 1 {
                         JsonAt::Unicode(left - 1, value)
                     } else {
-                        // Traces contain no halves of surrogate pairs.
+                        // Traces contain no surrogate pairs.
                         let character = char::from_u32(value).unwrap_or(char::REPLACEMENT_CHARACTER);
                         out.text.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
                         JsonAt::Text

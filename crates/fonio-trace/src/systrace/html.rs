@@ -1,22 +1,22 @@
-//! The parts of an HTML file that hold a trace.
+//! Finds the parts of an HTML file that contain a trace.
 
 use memchr::memmem;
 
 use super::Unpacked;
 use super::content::Content;
 
-/// A longer `<script …>` tag is not one of systrace's.
+/// The `<script …>` tags of systrace are never longer.
 const TAG_BYTES_MAX: usize = 1024;
 
 const SCRIPT: &[u8] = b"<script";
 const SCRIPT_END: &[u8] = b"</script";
-/// The text up to the backslash; a line end follows, unlike in the viewer's own code around it.
+/// The text up to the backslash. A line end follows it, unlike in the viewer's own code.
 const OLD_DATA: &[u8] = b"linuxPerfData = \"\\";
 
 /// Finds the parts.
 #[derive(Default)]
 pub(super) struct Html {
-    /// Bytes that cannot be handled before the bytes that follow are known.
+    /// Bytes that cannot be handled before later bytes are known.
     pending: Vec<u8>,
     /// The current part.
     part: Option<Content>,
@@ -34,13 +34,13 @@ impl Html {
         self.pending = pending;
     }
 
-    /// The number of bytes handled; `None` if more bytes must come first.
+    /// Returns the number of bytes handled; `None` if more bytes are needed.
     fn step(&mut self, text: &[u8], out: &mut Unpacked) -> Option<usize> {
         if let Some(part) = &mut self.part {
             if let Some(at) = memmem::find(text, SCRIPT_END) {
                 part.push(&text[..at], out);
                 part.finish(out);
-                // The next part begins on its own line.
+                // The next part starts on a new line.
                 out.text.push(b'\n');
                 self.part = None;
                 return Some(at + SCRIPT_END.len());
@@ -80,7 +80,7 @@ impl Html {
         }
     }
 
-    /// Ends a part that reaches to the end of the file.
+    /// Ends a part that extends to the end of the file.
     pub fn finish(&mut self, out: &mut Unpacked) {
         if let Some(mut part) = self.part.take() {
             part.push(&std::mem::take(&mut self.pending), out);

@@ -1,4 +1,4 @@
-//! systrace and atrace: ftrace text inside another format.
+//! Reads systrace and atrace output: ftrace text inside another format.
 //!
 //! | written by | format |
 //! |---|---|
@@ -27,14 +27,14 @@ use crate::input::Input;
 use content::Content;
 use html::Html;
 
-/// The line `TRACE:` is searched within this many bytes.
+/// Number of bytes searched for the line `TRACE:`.
 const PREAMBLE_BYTES_MAX: usize = 64 * 1024;
 
-/// The bytes read at once, and the bytes processed at once: deflate makes at most about 1032 times as many from them.
+/// Number of bytes read at a time, and processed at a time: deflate expands them by at most about 1032.
 const READ_BYTES: usize = 64 * 1024;
 const STEP_BYTES: usize = 4 * 1024;
 
-/// Returns whether the beginning of a file looks like one of these formats.
+/// Returns whether the start of a file looks like one of these formats.
 pub fn recognise(head: &[u8]) -> bool {
     let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
     let begins = |word: &[u8]| text.len() >= word.len() && text[..word.len()].eq_ignore_ascii_case(word);
@@ -45,7 +45,7 @@ pub fn recognise(head: &[u8]) -> bool {
         || (begins(b"{") && memmem::find(text, b"\"systemTraceEvents\"").is_some())
 }
 
-/// The start of the line after `TRACE:`.
+/// Returns the start of the line after `TRACE:`.
 fn after_trace_line(text: &[u8]) -> Option<usize> {
     memmem::find_iter(text, b"TRACE:").find_map(|at| {
         let begins_line = at == 0 || text[at - 1] == b'\n';
@@ -62,7 +62,7 @@ pub struct SystraceReader {
 }
 
 impl SystraceReader {
-    /// A reader of `input`. Places in diagnostics refer to the text inside it.
+    /// Creates a reader of `input`. Positions in diagnostics refer to the text inside.
     pub fn new(input: Input) -> SystraceReader {
         let text =
             FtraceText::new(Extract::new(input.bytes), Some(input.name.clone())).with_escaped_line_ends();
@@ -79,9 +79,7 @@ impl TraceReader for SystraceReader {
                 (Some(damage), _) => {
                     ("damaged-compression", format!("{damage}; the rest of that part is not read."))
                 }
-                (None, false) => {
-                    ("no-trace", "The file holds no text of ftrace; nothing was read from it.".into())
-                }
+                (None, false) => ("no-trace", "The file contains no ftrace text; nothing was read.".into()),
                 (None, true) => return Ok(false),
             };
             batch.diagnostics.push(Diagnostic {
@@ -109,25 +107,25 @@ impl TraceReader for SystraceReader {
 
 /// The format of the stream.
 enum Form {
-    /// Not yet known; the bytes read so far.
+    /// Not yet known; has the bytes read so far.
     Unknown(Vec<u8>),
     Html(Html),
-    /// The trace from here to the end.
+    /// The rest of the stream is the trace.
     Bare(Content),
 }
 
-/// The output for the unpacked parts of a stream.
+/// Receives the unpacked parts of a stream.
 #[derive(Default)]
 struct Unpacked {
     text: Vec<u8>,
-    /// The first part that could not be unpacked completely, in words.
+    /// A description of the first part that could not be unpacked completely.
     damage: Option<String>,
-    /// The number of bytes taken from the stream, and the number unpacked from its compressed parts.
+    /// Number of bytes read from the stream, and number unpacked from its compressed parts.
     packed: u64,
     inflated: u64,
 }
 
-/// Extracts the ftrace text from a stream, and nothing else.
+/// Extracts only the ftrace text from a stream.
 pub(crate) struct Extract<R> {
     source: R,
     form: Form,
@@ -135,7 +133,7 @@ pub(crate) struct Extract<R> {
     begin: usize,
     end: usize,
     out: Unpacked,
-    /// The number of bytes of the text that were returned.
+    /// Number of text bytes returned.
     given: usize,
     /// Whether there was any text.
     found: bool,
@@ -193,7 +191,7 @@ impl<R: Read> Extract<R> {
         Ok(true)
     }
 
-    /// Decides the format, if enough bytes were read or no more come.
+    /// Decides the format once enough bytes were read or the stream has ended.
     fn settle(&mut self, all: bool) {
         let Form::Unknown(head) = &mut self.form else { return };
         let text = head.strip_prefix(b"\xef\xbb\xbf").unwrap_or(head).trim_ascii_start();
@@ -209,7 +207,7 @@ impl<R: Read> Extract<R> {
                     None if all || head.len() >= PREAMBLE_BYTES_MAX => 0,
                     None => return,
                 };
-                // In steps, because the unpacked bytes may be many more.
+                // In steps, because the unpacked data may be much larger.
                 let mut content = Content::default();
                 for step in head[begins_at..].chunks(STEP_BYTES) {
                     content.push(step, &mut self.out);

@@ -1,4 +1,4 @@
-//! The questions that a watch answers, from its history. Each answer is plain data with a sentence that states it.
+//! Answers questions from a watch's history. Each answer is plain data with a sentence.
 
 mod stalls;
 mod wear;
@@ -13,12 +13,12 @@ pub use wear::{
 };
 
 impl History {
-    /// All spans since an instant, in the finest resolution for each time: minutes, before them hours, before
-    /// them days.
+    /// Returns all spans since `since`, in the finest available resolution: minutes, before them hours,
+    /// before them days.
     pub fn since(&self, since: UnixSeconds) -> Vec<&Summary> {
         let first = |rows: &[Summary]| rows.iter().map(|row| row.began).min().unwrap_or(UnixSeconds::MAX);
         let (minutes, hours) = (first(&self.minutes), first(&self.hours).min(first(&self.minutes)));
-        // A span that began and ended in one second must not count as before itself.
+        // A span that began and ended in the same second is not before itself.
         let is_before = |row: &Summary, end: UnixSeconds| row.ended <= end && row.began < end;
         let days = self.days.iter().filter(|day| is_before(day, hours));
         let hours = self.hours.iter().filter(|hour| is_before(hour, minutes));
@@ -26,7 +26,7 @@ impl History {
         all.filter(|row| row.ended > since).collect()
     }
 
-    /// Removes the spans that began after an instant, and the stalls in them.
+    /// Removes the spans that began after `until`, and their stalls.
     pub fn end_at(&mut self, until: UnixSeconds) {
         for rows in [&mut self.minutes, &mut self.hours, &mut self.days] {
             rows.retain(|row| row.began < until);
@@ -38,7 +38,7 @@ impl History {
         }
     }
 
-    /// The spans since an instant, added together.
+    /// Returns the sum of the spans since `since`.
     pub fn sum_since(&self, since: UnixSeconds) -> Summary {
         let mut sum = Summary::default();
         self.since(since).into_iter().for_each(|row| sum.merge(row));

@@ -1,4 +1,4 @@
-//! The stalls: who was blocked, in what, and why.
+//! Answers which stalls happened: the blocked party, its operation, and the reason.
 
 use fonio_core::quantity::Unit;
 use fonio_core::{BlockedIn, Op};
@@ -9,20 +9,20 @@ use crate::rings::History;
 use crate::summary::{Event, Stall, Summary, UnixSeconds, Why};
 use crate::times;
 
-/// The stalls since an instant.
+/// The stalls since a given time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StallsAnswer {
     /// The answer in one sentence.
     pub verdict: String,
     /// Whether something stalled.
     pub is_problem: bool,
-    /// The instant in the question.
+    /// Start of the queried period.
     pub since: UnixSeconds,
-    /// The seconds for which the machine was watched since then.
+    /// Seconds in which the machine was watched since then.
     pub watched_s: u64,
-    /// Each stall that the history still lists, the longest first.
+    /// Stalls that the history still lists, longest first.
     pub stalls: Vec<ToldStall>,
-    /// The number of all stalls, also of those that it only counts.
+    /// Number of all stalls, including those no longer listed.
     pub stalls_in_all: u64,
     /// Notes for the reader, each in one sentence.
     pub notes: Vec<String>,
@@ -31,20 +31,20 @@ pub struct StallsAnswer {
 /// A stall, with its sentence.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ToldStall {
-    /// When it began, in UTC.
+    /// Start time, in UTC.
     pub began_utc: String,
-    /// A sentence that says who was blocked in what, for how long, and why.
+    /// A sentence with the blocked party, its operation, the duration and the reason.
     pub sentence: String,
-    /// The same for programs.
+    /// The same data for programs.
     #[serde(flatten)]
     pub stall: Stall,
 }
 
-/// Answers which stalls happened since an instant.
+/// Returns the stalls since `since`.
 pub fn stalls(history: &History, since: UnixSeconds) -> StallsAnswer {
     let sum = history.sum_since(since);
     let mut stalls: Vec<Stall> = sum.stalls.iter().filter(|stall| stall.began >= since).cloned().collect();
-    // Longer spans list the stalls of shorter ones too, if the clock was set back.
+    // If the clock was set back, longer spans repeat the stalls of shorter ones.
     stalls.sort_by(|a, b| b.lasted_ms.cmp(&a.lasted_ms).then(a.began.cmp(&b.began)));
     stalls.dedup();
     let in_all = sum.stalls_in_all.max(stalls.len() as u64);
@@ -52,16 +52,16 @@ pub fn stalls(history: &History, since: UnixSeconds) -> StallsAnswer {
     let verdict = match (stalls.first(), sum.watched_s) {
         (None, 0) => format!("Nothing was watched since {}.", times::shown(since)),
         (None, _) if in_all == 0 => {
-            format!("Nothing stalled since {} ({watched} were watched).", times::shown(since))
+            format!("Nothing stalled since {} (watched for {watched}).", times::shown(since))
         }
         (None, _) => {
-            format!("{in_all} stalls since {}; none of them is listed any more.", times::shown(since))
+            format!("{in_all} stalls since {}; none of them is still listed.", times::shown(since))
         }
         (Some(worst), _) => {
             let the_worst = if in_all == 1 { "" } else { "The longest: " };
             let count = if in_all == 1 { "1 stall".to_owned() } else { format!("{in_all} stalls") };
             format!(
-                "{count} since {} ({watched} were watched). {the_worst}{}",
+                "{count} since {} (watched for {watched}). {the_worst}{}",
                 times::shown(since),
                 capital(&stall_sentence(worst), the_worst.is_empty())
             )
@@ -91,7 +91,7 @@ fn capital(sentence: &str, begins: bool) -> String {
     }
 }
 
-/// Says who was blocked, in what, for how long, and why.
+/// Returns a sentence with the blocked party, its operation, the duration and the reason.
 pub fn stall_sentence(stall: &Stall) -> String {
     let lasted = Unit::S.format(stall.lasted_ms as f64 / 1000.0);
     let still = if stall.goes_on { " and longer" } else { "" };
@@ -112,13 +112,13 @@ pub fn stall_sentence(stall: &Stall) -> String {
     )
 }
 
-/// The reason of the stall; `None` if requests were not seen.
+/// Returns the reason for the stall; `None` if requests were not observed.
 pub fn stall_reason(stall: &Stall) -> Option<String> {
     let bytes = |bytes: fonio_core::ByteCount| Unit::Bytes.format(bytes.0 as f64);
     Some(match &stall.why {
         Why::Unknown => return None,
         Why::NoRequest => {
-            "hardly any request was in flight meanwhile, so look for a lock or a network file system"
+            "hardly any request was in flight during this time, so look for a lock or a network file system"
                 .to_owned()
         }
         Why::OneRequest { op: Op::Flush, took_ms, .. } => {
@@ -128,21 +128,21 @@ pub fn stall_reason(stall: &Stall) -> Option<String> {
             let of = party.as_ref().filter(|party| **party != stall.party);
             let of = of.map(|party| format!(" of {}", party_name(party))).unwrap_or_default();
             format!(
-                "the device took {} for one {}{of} of {}",
+                "the device took {} for one {}{of} ({})",
                 Unit::S.format(*took_ms as f64 / 1000.0),
                 op.name(),
                 bytes(*size)
             )
         }
         Why::Behind { party, op, bytes: moved, share_thousandths } => format!(
-            "meanwhile the device served {} of {} for {}, {} of all data",
+            "during this time, the device served {} of {} for {}, {} of all data",
             bytes(*moved),
             plural(*op),
             party_name(party),
             Unit::Share.format(*share_thousandths as f64 / 1000.0)
         ),
         Why::Own { op, bytes: moved, requests } => {
-            format!("its own {} filled the time: {requests} with {} in all", plural(*op), bytes(*moved))
+            format!("its own {} filled the time: {requests} with a total of {}", plural(*op), bytes(*moved))
         }
     })
 }
@@ -162,7 +162,7 @@ fn others(others: &[Party]) -> String {
     format!(" Also blocked: {}.", names.join(", "))
 }
 
-/// The name of a party as the answers write it.
+/// Returns the name of a party as written in answers.
 pub fn party_name(party: &Party) -> String {
     match party.kind {
         PartyKind::Kernel => format!("{} (kernel)", party.name),
@@ -170,7 +170,7 @@ pub fn party_name(party: &Party) -> String {
     }
 }
 
-/// Returns the operation in which it was blocked longest.
+/// Returns the operation in which the party was blocked longest.
 pub fn stall_operation(stall: &Stall) -> &'static str {
     match stall.blocked_in {
         BlockedIn::Read => "read",
@@ -179,7 +179,7 @@ pub fn stall_operation(stall: &Stall) -> &'static str {
         BlockedIn::Metadata => "an operation on file names",
         BlockedIn::PageFault => "a page fault",
         BlockedIn::SwapIn => "swapping in",
-        BlockedIn::DirtyLimit => "a write that the kernel held back (dirty limit)",
+        BlockedIn::DirtyLimit => "a write throttled by the kernel (dirty limit)",
         BlockedIn::Journal => "waiting for the journal",
         BlockedIn::OtherThread => "waiting for another thread",
         BlockedIn::AsyncIo => "waiting for asynchronous I/O",
@@ -187,17 +187,16 @@ pub fn stall_operation(stall: &Stall) -> &'static str {
     }
 }
 
-/// Returns the notes for a reader of a span.
 pub(crate) fn notes(sum: &Summary, damaged: u64) -> Vec<String> {
     let mut notes = Vec::new();
     for event in &sum.events {
         notes.extend(match event {
             Event::Started { at, limited: Some(because) } => Some(format!(
-                "Since {}, only long waits are seen and no requests, because {because}.",
+                "Since {}, only long waits are observed and no requests, because {because}.",
                 times::shown(*at)
             )),
             Event::ClockSet { at, by_s } => Some(format!(
-                "At {}, the clock was set {} by {}; times before are those of the old clock.",
+                "At {}, the clock was set {} by {}; earlier times are from the old clock.",
                 times::shown(*at),
                 if *by_s < 0 { "back" } else { "forward" },
                 Unit::S.format(by_s.unsigned_abs() as f64)
@@ -213,13 +212,13 @@ pub(crate) fn notes(sum: &Summary, damaged: u64) -> Vec<String> {
     notes.dedup();
     if sum.unobserved > 0 {
         notes.push(format!(
-            "{} requests or waits were not seen, because there were too many at once.",
+            "{} requests or waits were not recorded, because there were too many at once.",
             sum.unobserved
         ));
     }
     if damaged > 0 {
         notes.push(format!(
-            "{damaged} parts of the history are damaged and left out, for example by a power cut."
+            "{damaged} parts of the history are damaged, for example by a power cut, and were skipped."
         ));
     }
     notes
@@ -263,14 +262,14 @@ mod tests {
         };
         let history = History { minutes: vec![minute], ..History::default() };
         let answer = super::stalls(&history, 100_000);
-        // The time zone is that of the machine.
+        // Times are shown in the machine's time zone.
         let shift = times::shown(100_000);
         expected.assert_eq(&answer.verdict.replace(&shift, "THEN"));
     }
 
     #[test]
     fn the_verdict_says_who_and_why() {
-        check(vec![], expect!["Nothing stalled since THEN (2 h 00 min were watched)."]);
+        check(vec![], expect!["Nothing stalled since THEN (watched for 2 h 00 min)."]);
         let behind = Why::Behind {
             party: unit("backup.service"),
             op: Op::Write,
@@ -280,7 +279,7 @@ mod tests {
         check(
             vec![stall(100_000, 4210, behind)],
             expect![
-                "1 stall since THEN (2 h 00 min were watched). At THEN, mosquitto.service (thread mosquitto) was blocked for 4.21 s in fsync of /var/lib/mosquitto/db on mmcblk0; meanwhile the device served 212 MiB of writes for backup.service, 93 % of all data."
+                "1 stall since THEN (watched for 2 h 00 min). At THEN, mosquitto.service (thread mosquitto) was blocked for 4.21 s in fsync of /var/lib/mosquitto/db on mmcblk0; during this time, the device served 212 MiB of writes for backup.service, 93 % of all data."
             ],
         );
         let mut hung = stall(
@@ -298,7 +297,7 @@ mod tests {
         check(
             vec![stall(100_000, 1500, Why::NoRequest), hung],
             expect![
-                "2 stalls since THEN (2 h 00 min were watched). The longest: at THEN, mosquitto.service (thread mosquitto) was blocked for 60 s and longer in fsync of /var/lib/mosquitto/db on mmcblk0; the device took 59 s for one write of backup.service of 4 KiB. Also blocked: kworker (kernel), cron.service."
+                "2 stalls since THEN (watched for 2 h 00 min). The longest: at THEN, mosquitto.service (thread mosquitto) was blocked for 60 s and longer in fsync of /var/lib/mosquitto/db on mmcblk0; the device took 59 s for one write of backup.service (4 KiB). Also blocked: kworker (kernel), cron.service."
             ],
         );
     }

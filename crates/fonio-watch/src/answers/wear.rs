@@ -1,8 +1,8 @@
-//! The parties that wear a device out, and the time until it is worn out.
+//! Answers which parties wear a device out, and when it will be worn out.
 //!
-//! The rate comes from the kernel's counters. The endurance of a device comes from the best available source,
-//! and the answer names it: the maker's statement (the user's settings), the device's own report of its wear,
-//! or an assumption with a wide range.
+//! The rate comes from the kernel's counters. The endurance comes from the best available source, which the
+//! answer names: the maker's statement (in the user's settings), the device's own wear report, or an
+//! assumption with a wide range.
 
 use std::collections::BTreeMap;
 
@@ -17,15 +17,15 @@ use crate::times;
 
 const DAY_S: f64 = 86_400.0;
 const YEAR_S: f64 = 365.25 * DAY_S;
-/// A rate over a shorter time is not that of a usual day.
+/// Minimum time for a rate; a shorter time does not represent a usual day.
 const WATCHED_MIN_S: u64 = 3600;
-/// The assumption without any other source: each cell endures 500 to 3000 programs (TLC to good MLC), and the
-/// flash programs 1 to 5 times the data that the host writes. Therefore, a device endures 100 to 3000 times
-/// its size.
+/// Assumed endurance as a multiple of the size, if no other source exists: cells endure 500 to 3000 program
+/// cycles (TLC to good MLC), and write amplification is 1 to 5. So a device endures 100 to 3000 times its
+/// size.
 const ASSUMED_TIMES_SIZE: (f64, f64) = (100.0, 3000.0);
 /// Devices report their wear in steps of 10 %.
 const STEP: f64 = 10.0;
-/// A longer time is no prediction any more.
+/// Maximum time that is still a useful prediction.
 const YEARS_MAX: f64 = 100.0;
 const ROWS_MAX: usize = 12;
 
@@ -34,11 +34,11 @@ const ROWS_MAX: usize = 12;
 pub struct WearAnswer {
     /// The answer in one sentence for each device.
     pub verdict: String,
-    /// Since when.
+    /// Start of the queried period.
     pub since: UnixSeconds,
-    /// The seconds for which the machine was watched since then.
+    /// Seconds in which the machine was watched since then.
     pub watched_s: u64,
-    /// Each device that was written.
+    /// Devices that were written.
     pub devices: Vec<WornDevice>,
     /// Notes for the reader.
     pub notes: Vec<String>,
@@ -52,20 +52,20 @@ pub struct WornDevice {
     pub model: Option<String>,
     pub size: Option<ByteCount>,
     pub written: ByteCount,
-    /// `None` if too little was watched.
+    /// `None` if the watched time is too short.
     pub written_per_day: Option<ByteCount>,
     pub health: Option<HealthReading>,
-    /// The parties that wrote, those with the most bytes first.
+    /// The writing parties, by bytes in descending order.
     pub parties: Vec<PartyShare>,
-    /// The written files, those with the most bytes first.
+    /// The written files, by bytes in descending order.
     pub files: Vec<FileShare>,
-    /// The share of the journal and the metadata of file systems in all attributed bytes.
+    /// Share of file system journals and metadata in all attributed bytes.
     pub file_system_share: f64,
-    /// `None` if too little was watched, or nothing is known.
+    /// `None` if the watched time is too short or nothing is known.
     pub estimate: Option<Estimate>,
 }
 
-/// A party's part of what was written.
+/// A party's share of the written bytes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[allow(missing_docs)]
 pub struct PartyShare {
@@ -74,7 +74,7 @@ pub struct PartyShare {
     pub share: f64,
 }
 
-/// A file's part of what was written.
+/// A file's share of the written bytes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[allow(missing_docs)]
 pub struct FileShare {
@@ -84,12 +84,12 @@ pub struct FileShare {
     pub share: f64,
 }
 
-/// The years that are left at the present rate.
+/// Remaining years at the present rate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Estimate {
-    /// At least.
+    /// Lower bound.
     pub years_at_least: f64,
-    /// At most; `None` if there is no bound.
+    /// Upper bound; `None` if there is none.
     pub years_at_most: Option<f64>,
     /// The basis of the estimate.
     pub basis: Basis,
@@ -102,15 +102,15 @@ pub struct Estimate {
 pub enum Basis {
     /// The maker's statement, from the settings.
     Stated { endurance: ByteCount },
-    /// The increase of the wear that the device reports while it was watched.
+    /// The increase of the reported wear while it was watched.
     Observed { from_percent: u32, to_percent: u32, seconds: u64 },
-    /// The wear that it reports, and its age.
+    /// The reported wear, and the device's age.
     Age { used_percent: u32, made: String },
-    /// Its size and usual flash.
+    /// The device's size and typical flash.
     Assumed { size: ByteCount },
 }
 
-/// Answers which parties wear out the devices since an instant.
+/// Returns which parties have worn the devices since `since`.
 pub fn wear(history: &History, since: UnixSeconds, endurance: &BTreeMap<String, ByteCount>) -> WearAnswer {
     let sum = history.sum_since(since);
     let mut devices: Vec<WornDevice> = Vec::new();
@@ -181,11 +181,11 @@ fn files(sum: &Summary, device: &str) -> Vec<FileShare> {
 fn target(target: &Target) -> String {
     match target {
         Target::File(path) => path.clone(),
-        Target::Unnamed => "(files without a known name)".to_owned(),
-        Target::Journal => "(journal of the file system)".to_owned(),
-        Target::Metadata => "(metadata of the file system)".to_owned(),
+        Target::Unnamed => "(files of unknown name)".to_owned(),
+        Target::Journal => "(file system journal)".to_owned(),
+        Target::Metadata => "(file system metadata)".to_owned(),
         Target::Swap => "(swap)".to_owned(),
-        Target::Direct => "(direct I/O, file not known)".to_owned(),
+        Target::Direct => "(direct I/O, unknown file)".to_owned(),
     }
 }
 
@@ -207,7 +207,7 @@ fn estimate(
     let years = |bytes: f64| bytes / per_year.max(1.0);
     let readings = readings(history, name);
     let used = readings.last().and_then(|(_, health)| used_percent(health));
-    // The device states the upper end of a step.
+    // The device reports the upper end of a step.
     let left = |used: f64| (100.0 - used).max(0.0) / 100.0;
     if let Some(endurance) = stated {
         let (least, most) = used.map_or((1.0, 1.0), |used| (left(used), left((used - STEP).max(0.0))));
@@ -229,14 +229,13 @@ fn estimate(
     })
 }
 
-/// Estimates from the wear that the device reports: from its increase while watched; else from the device's
-/// age.
+/// Estimates from the reported wear: from its increase while watched, otherwise from the device's age.
 fn by_register(readings: &[(UnixSeconds, &HealthReading)], used: f64) -> Option<Estimate> {
     let (first_at, first) = readings.first().and_then(|(at, health)| Some((*at, used_percent(health)?)))?;
     let (last_at, last) = readings.last()?;
     let seconds = u64::try_from(last_at - first_at).unwrap_or(0);
     if used > first && seconds > 0 {
-        // Between the two steps, the device used at least one step less and at most one more.
+        // The true increase is at least one step less and at most one step more.
         let rate = |percent: f64| percent / (seconds as f64 / YEAR_S);
         let (fast, slow) = (rate(used - first + STEP), rate((used - first - STEP).max(0.0)));
         return Some(Estimate {
@@ -255,7 +254,7 @@ fn by_register(readings: &[(UnixSeconds, &HealthReading)], used: f64) -> Option<
     })
 }
 
-/// The age of a device made in `MM/YYYY`; at least a month.
+/// Returns the age of a device made in `MM/YYYY`; at least a month.
 fn age_years(made: &str, at: UnixSeconds) -> Option<f64> {
     let (month, year) = made.split_once('/')?;
     let (month, year): (f64, f64) = (month.parse().ok()?, year.parse().ok()?);
@@ -275,7 +274,8 @@ fn readings<'h>(history: &'h History, name: &str) -> Vec<(UnixSeconds, &'h Healt
     of_device.filter_map(|(at, device)| Some((at, device.health.as_ref()?))).collect()
 }
 
-/// Says how much is written to a device, by whom, and when it will be worn out.
+/// Returns a sentence with the bytes written to a device, the main writer, and the time until the device is
+/// worn out.
 pub fn wear_sentence(device: &WornDevice) -> String {
     let bytes = |bytes: ByteCount| Unit::Bytes.format(bytes.0 as f64);
     let written = match device.written_per_day {
@@ -288,13 +288,13 @@ pub fn wear_sentence(device: &WornDevice) -> String {
         .map(|first| format!("; {} writes most of it ({})", first.party, Unit::Share.format(first.share)));
     let when = match (&device.estimate, device.written_per_day) {
         (Some(estimate), _) => years(estimate),
-        (None, None) => " Watch for an hour at least to learn when it will be worn out.".to_owned(),
-        (None, Some(_)) => " When it will be worn out is not known.".to_owned(),
+        (None, None) => " Watch at least an hour to estimate when it will be worn out.".to_owned(),
+        (None, Some(_)) => " The time until it is worn out is unknown.".to_owned(),
     };
     format!("{written}{}.{when}", who.unwrap_or_default())
 }
 
-/// Describes a device's health report in words.
+/// Returns a device's health report as phrases.
 pub fn health_facts(health: &HealthReading) -> Vec<String> {
     let mut facts = Vec::new();
     facts.extend(health.used_percent().map(|used| format!("life used: up to {used} %")));
@@ -324,16 +324,16 @@ fn years(estimate: &Estimate) -> String {
             format!("by its stated endurance of {}", Unit::Bytes.format(endurance.0 as f64))
         }
         Basis::Observed { from_percent, to_percent, .. } => {
-            format!("because the wear that it reports rose from {from_percent} to {to_percent} %")
+            format!("because its reported wear rose from {from_percent} to {to_percent} %")
         }
         Basis::Age { used_percent, made } => {
-            format!("because it reports that up to {used_percent} % of its life are used since {made}")
+            format!("because it reports up to {used_percent} % of its life used since {made}")
         }
         Basis::Assumed { .. } => {
-            "by an assumption, since it reports no wear: it endures 100 to 3000 times its size".to_owned()
+            "assuming an endurance of 100 to 3000 times its size, because it reports no wear".to_owned()
         }
     };
-    format!(" At this rate it is worn out {when}, {basis}.")
+    format!(" At this rate, it will be worn out {when}, {basis}.")
 }
 
 #[cfg(test)]
@@ -399,28 +399,28 @@ mod tests {
             vec![day(first, None)],
             &[],
             expect![
-                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate it is worn out in 11 months to 26.5 years, by an assumption, since it reports no wear: it endures 100 to 3000 times its size."
+                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate, it will be worn out in 11 months to 26.5 years, assuming an endurance of 100 to 3000 times its size, because it reports no wear."
             ],
         );
         check(
             vec![day(first, None)],
             &[("mmcblk0", 30_000_000_000_000)],
             expect![
-                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate it is worn out in 7.5 years, by its stated endurance of 27.3 TiB."
+                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate, it will be worn out in 7.5 years, by its stated endurance of 27.3 TiB."
             ],
         );
         check(
             vec![day(first, Some(30))],
             &[],
             expect![
-                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate it is worn out in 11.5 years to 20 years, because it reports that up to 30 % of its life are used since 01/2021."
+                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate, it will be worn out in 11.5 years to 20 years, because it reports up to 30 % of its life used since 01/2021."
             ],
         );
         check(
             vec![day(first, Some(10)), day(first + 100, Some(40))],
             &[],
             expect![
-                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate it is worn out in 5 months to 11 months, because the wear that it reports rose from 10 to 40 %."
+                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate, it will be worn out in 5 months to 11 months, because its reported wear rose from 10 to 40 %."
             ],
         );
         let mut short = day(first, None);
@@ -429,7 +429,7 @@ mod tests {
             vec![short],
             &[],
             expect![
-                "10 GiB were written to mmcblk0; influxdb.service writes most of it (70 %). Watch for an hour at least to learn when it will be worn out."
+                "10 GiB were written to mmcblk0; influxdb.service writes most of it (70 %). Watch at least an hour to estimate when it will be worn out."
             ],
         );
         check(vec![], &[], expect!["Nothing was watched since 1970-01-01 00:00:00."]);
@@ -441,7 +441,7 @@ mod tests {
         let answer = wear(&history, 0, &BTreeMap::new());
         let device = &answer.devices[0];
         let files: Vec<_> = device.files.iter().map(|row| (row.file.as_str(), row.share)).collect();
-        assert_eq!(files, [("/var/lib/influxdb/wal", 0.6), ("(journal of the file system)", 0.4)]);
+        assert_eq!(files, [("/var/lib/influxdb/wal", 0.6), ("(file system journal)", 0.4)]);
         assert!((device.file_system_share - 0.4).abs() < 1e-9);
     }
 }

@@ -2,19 +2,18 @@
 //!
 //! The file is divided into slots, which are written in turn, so it never grows beyond [`FILE_BYTES_MAX`]:
 //!
-//! | ring | a slot holds | slots | bytes each |
+//! | ring | contents of a slot | slots | bytes each |
 //! |---|---|---|---|
 //! | day | the minutes since the last write, two hours by default | 26 | 16 KiB |
-//! | week | the same added together | 170 | 4 KiB |
-//! | year | those of 24 hours added together | 367 | 4 KiB |
+//! | week | the sum of these minutes | 170 | 4 KiB |
+//! | year | the sum of 24 hours | 367 | 4 KiB |
 //!
-//! One write overwrites one slot of the day and one of the week, in place. A file system then writes only
-//! these 8 to 20 KiB, the inode and its journal's record of it. Only a new file is synced, once, because two
-//! hours of figures are worth less than a flush. A torn slot fails its checksum and is left out; the others
-//! stay.
+//! Each write overwrites one slot of the day and one of the week, in place. So the file system writes only
+//! these 8 to 20 KiB, the inode and its journal record. Only a new file is synced, once, because two hours of
+//! figures are worth less than a flush. A torn slot fails its checksum and is skipped; the others stay valid.
 //!
-//! A slot is a header (`slot.rs`) and the summaries, encoded by postcard and compressed. If minutes do not fit, the smallest
-//! parties and files are added together, then neighbouring minutes.
+//! A slot is a header (`slot.rs`) and the summaries, encoded by postcard and compressed. If minutes do not
+//! fit, the smallest parties and files are merged, then neighbouring minutes.
 
 mod slot;
 
@@ -31,15 +30,14 @@ pub(crate) use slot::{decode, encode};
 
 const MAGIC: &[u8; 12] = b"fonio-rings\n";
 const VERSION: u32 = 1;
-/// The file begins with the magic number and the version, alone in a page.
+/// Size of the first page, which holds only the magic number and the version.
 const PAGE: u64 = 4096;
-/// The length of a day for the year's ring: 24 hours, less half an hour, since a day ends with a write.
+/// Length of a day in the year's ring: 24 hours minus half an hour, because a day ends with a write.
 const DAY_S: i64 = 24 * 3600 - 1800;
 
-/// A ring in the file.
 #[derive(Clone, Copy, Debug)]
 struct Ring {
-    /// The position of its first slot.
+    /// File offset of its first slot.
     at: u64,
     slots: u64,
     slot_bytes: u64,
@@ -49,10 +47,10 @@ const DAY: Ring = Ring { at: PAGE, slots: 26, slot_bytes: 4 * PAGE };
 const WEEK: Ring = Ring { at: DAY.at + DAY.slots * DAY.slot_bytes, slots: 170, slot_bytes: PAGE };
 const YEAR: Ring = Ring { at: WEEK.at + WEEK.slots * WEEK.slot_bytes, slots: 367, slot_bytes: PAGE };
 
-/// The maximum size of the file.
+/// Maximum size of the file.
 pub const FILE_BYTES_MAX: u64 = YEAR.at + YEAR.slots * YEAR.slot_bytes;
 
-/// The bounds of a summary of each ring; it has fewer rows if they do not fit.
+/// Bounds of a summary in each ring; it has fewer rows if they do not fit.
 const MINUTE_BOUNDS: Bounds = Bounds { parties: 24, files: 20, stalls: 20, events: 20 };
 const HOUR_BOUNDS: Bounds = Bounds { parties: 24, files: 24, stalls: 10, events: 10 };
 const DAY_BOUNDS: Bounds = Bounds { parties: 24, files: 24, stalls: 3, events: 5 };
@@ -62,22 +60,22 @@ const DAY_BOUNDS: Bounds = Bounds { parties: 24, files: 24, stalls: 3, events: 5
 pub struct Rings {
     file: File,
     path: PathBuf,
-    /// The number of the next slot of each ring.
+    /// Number of the next slot of each ring.
     next: [u64; 3],
-    /// The hours since the last slot of the year.
+    /// Sum of the hours since the last slot of the year.
     day: Summary,
 }
 
-/// The contents of a file of rings, in order of time.
+/// Contents of a ring file, in time order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
-    /// The minutes of the last day, or longer spans where minutes were joined.
+    /// Minutes of the last day, or longer spans where minutes were merged.
     pub minutes: Vec<Summary>,
-    /// The hours of the last week.
+    /// Hours of the last week.
     pub hours: Vec<Summary>,
-    /// The days of the last year; the present one is not among them.
+    /// Days of the last year, without the present day.
     pub days: Vec<Summary>,
-    /// Slots that were damaged and are left out.
+    /// Number of damaged slots, which are skipped.
     pub damaged: u64,
 }
 
@@ -85,7 +83,7 @@ impl Rings {
     /// Opens the file, or creates it.
     ///
     /// # Errors
-    /// [`WatchError`], if the file cannot be opened or is another one.
+    /// [`WatchError`] if the file cannot be opened or is not a ring file.
     pub fn open(path: &Path) -> Result<Rings, WatchError> {
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path);
         let file = opened.map_err(WatchError::file(path, "opened"))?;
@@ -107,15 +105,15 @@ impl Rings {
         }
         hours.sort_by_key(|hour: &Summary| hour.ended);
         let since: Vec<Summary> = hours.into_iter().filter(|hour| hour.began >= last_day).collect();
-        // If the watch was off for a long time, a new day begins.
+        // After a long pause of the watch, a new day begins.
         since.iter().for_each(|hour| rings.day.merge(hour));
         Ok(rings)
     }
 
-    /// Writes the minutes since the last write. Returns the bytes that were given to the file system.
+    /// Writes the minutes since the last write. Returns the bytes passed to the file system.
     ///
     /// # Errors
-    /// [`WatchError::File`], for example on a full disk; the same minutes can be written again later.
+    /// [`WatchError::File`], for example on a full disk. The same minutes can be written again later.
     pub fn append(&mut self, minutes: &[Summary]) -> Result<ByteCount, WatchError> {
         let Some(first) = minutes.first() else { return Ok(ByteCount(0)) };
         let mut hour = Summary { began: first.began, ..Summary::default() };
@@ -132,17 +130,16 @@ impl Rings {
             written += self.write(YEAR, 2, days)?;
             day = Summary::default();
         }
-        // This comes last, so that a failed write can be repeated without counting twice.
+        // Update this last, so a failed write can be repeated without counting twice.
         self.day = day;
         if header > 0 {
-            // A journal then has the new file and its first blocks in one transaction instead of two. A
+            // The journal then has the new file and its first blocks in one transaction instead of two. A
             // failure does no harm.
             let _ = self.file.sync_data();
         }
         Ok(ByteCount(written))
     }
 
-    /// Writes the header of a new file.
     fn write_header(&self) -> Result<u64, WatchError> {
         let length = self.file.metadata().map_err(WatchError::file(&self.path, "read"))?.len();
         if length >= PAGE {
@@ -163,17 +160,17 @@ impl Rings {
         Ok(slot.len() as u64)
     }
 
-    /// Makes the kernel write everything to the device.
+    /// Syncs the file.
     pub fn sync(&self) -> Result<(), WatchError> {
         self.file.sync_data().map_err(WatchError::file(&self.path, "written"))
     }
 }
 
 impl History {
-    /// Reads a file of rings. A missing one is empty.
+    /// Reads a ring file. A missing file reads as empty.
     ///
     /// # Errors
-    /// [`WatchError`], if the file cannot be read or is another one.
+    /// [`WatchError`] if the file cannot be read or is not a ring file.
     pub fn read(path: &Path) -> Result<History, WatchError> {
         let file = match File::open(path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(History::default()),
@@ -196,7 +193,7 @@ impl History {
                     None => history.damaged += 1,
                 }
             }
-            // The order is that of their numbers: the wall clock may have been set in between.
+            // Sort by number, because the wall clock may have been set in between.
             read.sort_by_key(|(number, _)| *number);
             rows.extend(read.into_iter().flat_map(|(_, summaries)| summaries));
         }
@@ -204,7 +201,7 @@ impl History {
     }
 }
 
-/// Returns whether the file has a header. Fails if it is another file.
+/// Returns whether the file has a header. Fails if it is not a ring file.
 fn check_header(file: &File, path: &Path) -> Result<bool, WatchError> {
     let mut header = [0; MAGIC.len() + 4];
     let length = file.metadata().map_err(WatchError::file(path, "read"))?.len();
@@ -224,12 +221,12 @@ fn check_header(file: &File, path: &Path) -> Result<bool, WatchError> {
     Ok(true)
 }
 
-/// The slots of a ring that have been written; `None` for a damaged one.
+/// Returns the written slots of a ring; `None` for a damaged slot.
 fn slots(file: &File, ring: Ring) -> impl Iterator<Item = Option<(u64, Vec<Summary>)>> {
     let mut bytes = vec![0; ring.slot_bytes as usize];
     (0..ring.slots).filter_map(move |slot| {
         bytes.fill(0);
-        // The file ends where nothing has been written yet.
+        // Unwritten slots are beyond the end of the file.
         let mut read = 0;
         while read < bytes.len() {
             match file.read_at(&mut bytes[read..], ring.at + slot * ring.slot_bytes + read as u64) {

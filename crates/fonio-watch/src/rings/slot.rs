@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 0..4 | length of the compressed summaries |
 //! | 4..8 | CRC-32 of the rest of the header and of the summaries |
-//! | 8..16 | the number of the slot since the beginning |
+//! | 8..16 | sequence number of the slot |
 
 use std::io::{Read, Write};
 
@@ -15,11 +15,11 @@ use flate2::write::DeflateEncoder;
 use crate::summary::{Bounds, Summary};
 
 pub(super) const HEADER_BYTES: usize = 16;
-/// The maximum number of bytes that a slot can decompress to: a full one has about 100 KiB.
+/// Maximum decompressed size of a slot; a full one has about 100 KiB.
 const DECODED_MAX: u64 = 4 << 20;
 const PAGE: usize = 4096;
 
-/// Encodes summaries as they are. The result is padded to full pages, so that the file system need not read
+/// Encodes summaries without merging. The result is padded to full pages, so the file system need not read
 /// the rest.
 pub(crate) fn encode(summaries: &[Summary], number: u64) -> Vec<u8> {
     let plain = postcard::to_stdvec(summaries).expect("summaries can be encoded");
@@ -35,7 +35,7 @@ pub(crate) fn encode(summaries: &[Summary], number: u64) -> Vec<u8> {
     slot
 }
 
-/// Decodes a slot: its number and its summaries. `None` if it is damaged.
+/// Decodes the number and the summaries of a slot; `None` if it is damaged.
 pub(crate) fn decode(slot: &[u8]) -> Option<(u64, Vec<Summary>)> {
     let header: &[u8; HEADER_BYTES] = slot.get(..HEADER_BYTES)?.try_into().ok()?;
     let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
@@ -50,7 +50,7 @@ pub(crate) fn decode(slot: &[u8]) -> Option<(u64, Vec<Summary>)> {
     Some((number, postcard::from_bytes(&plain).ok()?))
 }
 
-/// Encodes summaries in at most `bytes`: first with fewer rows, then with neighbours joined, until they fit.
+/// Encodes summaries in at most `bytes`: first drops rows, then merges neighbours until they fit.
 pub(super) fn fitting(summaries: &[Summary], bounds: Bounds, bytes: u64, number: u64) -> Vec<u8> {
     let mut summaries = summaries.to_vec();
     let mut bounds = bounds;
@@ -76,7 +76,7 @@ pub(super) fn fitting(summaries: &[Summary], bounds: Bounds, bytes: u64, number:
             });
             summaries = joined.collect();
         } else {
-            // Names are bounded where they are made, so only very many devices can lead here.
+            // Names are bounded when created, so only very many devices can cause this.
             let summary = &mut summaries[0];
             summary.devices.truncate(summary.devices.len() / 2);
             summary.parties.truncate(summary.parties.len() / 2);

@@ -10,7 +10,7 @@ fn party(name: String) -> Party {
     Party { name, kind: PartyKind::Unit }
 }
 
-/// A minute in which `units` units wrote.
+/// Returns a minute in which `units` units wrote.
 fn minute(number: i64, units: u64) -> Summary {
     let mut writes = Histogram::default();
     (1..40).for_each(|n: u64| writes.add(Nanos(n * n * (1000 + number as u64 * 37))));
@@ -59,7 +59,7 @@ fn a_year_fits_and_the_newest_stays() {
     let mut rings = Rings::open(&path).unwrap();
     let hours = 370 * 24;
     for hour in 0..hours {
-        // A restart now and then changes nothing.
+        // Occasional restarts change nothing.
         if hour % 1000 == 777 {
             rings = Rings::open(&path).unwrap();
         }
@@ -72,7 +72,7 @@ fn a_year_fits_and_the_newest_stays() {
     assert_eq!((history.minutes.len(), history.hours.len(), history.days.len()), (26 * 4, 170, 367));
     assert_eq!(history.minutes.last().unwrap().began, (hours * 60 - 15) * 60);
     assert!(history.minutes.is_sorted_by_key(|row| row.began));
-    // Each day has four minutes of each of its hours.
+    // Each hour of a day has four minutes.
     assert!(
         history.days.iter().all(|day| day.devices[0].traffic.written_bytes == ByteCount(96 << 20)),
         "{:?}",
@@ -118,7 +118,7 @@ fn a_torn_slot_is_left_out_and_told() {
     let history = History::read(&path).unwrap();
     let began: Vec<i64> = history.minutes.iter().map(|row| row.began).collect();
     assert_eq!((began, history.damaged), (vec![0, 120], 1));
-    // The torn slot is overwritten in its turn, and no other slot.
+    // The torn slot is overwritten in turn, and no other slot.
     Rings::open(&path).unwrap().append(&[minute(3, 2)]).unwrap();
     assert_eq!(History::read(&path).unwrap().minutes.len(), 3);
 }
@@ -132,7 +132,7 @@ fn other_files_are_not_touched() {
         (b"short".to_vec(), "is not the history of a watch"),
         (
             [&MAGIC[..], &9_u32.to_le_bytes()].concat(),
-            "was written by a newer fonio (format 9, this one knows 1)",
+            "was written by a newer fonio (format 9; this version reads 1)",
         ),
     ] {
         std::fs::write(&path, &contents).unwrap();

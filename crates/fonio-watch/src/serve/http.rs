@@ -1,4 +1,4 @@
-//! The answers of the HTTP server: `/metrics` for Prometheus, `/api/status` for Home Assistant and others.
+//! Responses of the HTTP server: `/metrics` for Prometheus, `/api/status` for Home Assistant and others.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::shared::Shared;
 
 const INDEX: &str = "fonio watch\n\n/metrics     for Prometheus\n/api/status  JSON\n";
 
-/// Listens in a thread of its own.
+/// Starts the server in a separate thread.
 pub(super) fn start(address: SocketAddr, shared: Arc<Shared>) -> Result<TextServer, WatchError> {
     let listen = |error: std::io::Error| WatchError::Listen {
         address: address.to_string(),

@@ -1,6 +1,6 @@
 //! Serves the figures to other programs while the watch runs: over HTTP for Prometheus and Home Assistant's
-//! REST sensor, and by MQTT with Home Assistant's discovery. Both are off unless the settings name an address
-//! or a broker.
+//! REST sensor, and over MQTT with Home Assistant's discovery. Both are off by default: HTTP needs an address
+//! in the settings, MQTT a broker.
 
 mod http;
 mod mqtt;
@@ -17,17 +17,18 @@ use crate::error::WatchError;
 use crate::settings::Settings;
 use crate::shared::Shared;
 
-/// The running servers. They end when this is dropped.
+/// The running servers. Dropping this stops them.
 pub struct Servers {
     stop: Arc<AtomicBool>,
     http: Option<TextServer>,
     mqtt: Option<JoinHandle<()>>,
 }
 
-/// Starts the servers that the settings name. `tell` takes sentences for the log.
+/// Starts the configured servers. `tell` logs sentences.
 ///
 /// # Errors
-/// [`WatchError::Listen`], if the address cannot be used; [`WatchError`], if the password of the broker cannot be read.
+/// [`WatchError::Listen`] if the address cannot be used; [`WatchError`] if the broker's password cannot be
+/// read.
 pub fn start(settings: &Settings, shared: Arc<Shared>, tell: fn(&str)) -> Result<Servers, WatchError> {
     let stop = Arc::new(AtomicBool::new(false));
     let http = settings.listen.map(|address| http::start(address, Arc::clone(&shared))).transpose()?;
@@ -43,7 +44,7 @@ impl std::fmt::Debug for Servers {
 }
 
 impl Servers {
-    /// The address of the HTTP server, if there is one.
+    /// Returns the address of the HTTP server, if there is one.
     pub fn address(&self) -> Option<std::net::SocketAddr> {
         self.http.as_ref()?.address()
     }

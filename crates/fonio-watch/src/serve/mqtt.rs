@@ -1,8 +1,8 @@
-//! Publishes the figures to a broker of MQTT 3.1.1 each minute, and describes them to Home Assistant by its MQTT discovery
-//! (<https://www.home-assistant.io/integrations/mqtt/#mqtt-discovery>).
+//! Publishes the figures to an MQTT 3.1.1 broker each minute, and describes them to Home Assistant through
+//! its MQTT discovery (<https://www.home-assistant.io/integrations/mqtt/#mqtt-discovery>).
 //!
-//! All messages are sent at most once (QoS 0): the next minute repeats a lost one. If the connection breaks,
-//! it is made again after a pause, and the sensors are described again. The broker publishes "offline" if the
+//! All messages are sent at most once (QoS 0): the next minute replaces a lost one. If the connection breaks,
+//! the watch reconnects after a pause and describes the sensors again. The broker publishes "offline" if the
 //! watch ends without disconnecting.
 
 use std::io::{self, Read, Write};
@@ -24,14 +24,13 @@ use crate::shared::{Figures, Shared};
 
 const PORT: u16 = 1883;
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The broker waits one and a half times this long for the next message; there is one each minute.
+/// MQTT keep-alive. The broker waits 1.5 times this for the next message; there is one each minute.
 const KEEP_ALIVE_S: u16 = 120;
-/// The pause before a connection is tried again.
+/// Pause before reconnecting.
 const AGAIN: Duration = Duration::from_secs(30);
-/// The longest answer of a broker that is read.
 const ANSWER_MAX: usize = 4096;
 
-/// Publishes in a thread of its own.
+/// Publishes in a separate thread.
 pub(super) fn start(
     settings: &Mqtt,
     shared: Arc<Shared>,
@@ -53,7 +52,7 @@ pub(super) fn start(
         .map_err(|error| WatchError::Listen { address: settings.broker.clone(), problem: error.to_string() })
 }
 
-/// A name in topics: letters, digits and underscores.
+/// Converts a name for topics to letters, digits and underscores.
 fn identifier(name: &str) -> String {
     name.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '_' }).collect()
 }
@@ -73,7 +72,7 @@ impl Publisher {
             let error = error.to_string();
             if error != told {
                 tell(&format!(
-                    "cannot publish to the broker {}: {error}; it is tried again",
+                    "cannot publish to the broker {}: {error}; trying again",
                     self.settings.broker
                 ));
                 told = error;
@@ -132,7 +131,7 @@ impl Publisher {
         let broker = &self.settings.broker;
         let with_port = if broker.contains(':') { broker.clone() } else { format!("{broker}:{PORT}") };
         let address = with_port.to_socket_addrs()?.next();
-        let address = address.ok_or_else(|| io::Error::other("its name has no address"))?;
+        let address = address.ok_or_else(|| io::Error::other("its name does not resolve to an address"))?;
         let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_write_timeout(Some(TIMEOUT))?;
@@ -158,7 +157,7 @@ impl Publisher {
         stream.write_all(&bytes)
     }
 
-    /// The sensors, each with its key and its description for Home Assistant.
+    /// Returns the sensors, each with its key and its description for Home Assistant.
     fn sensors(&self, status: &Status) -> Vec<(String, Value)> {
         let measured = |unit: &str, icon: &str| json!({ "unit_of_measurement": unit, "state_class": "measurement", "icon": icon });
         let with = |mut description: Value, template: &str| {
@@ -234,7 +233,7 @@ impl Publisher {
     }
 }
 
-/// Reads the broker's answer to the connection.
+/// Reads the broker's CONNACK.
 fn accepted(stream: &mut TcpStream) -> io::Result<()> {
     let mut bytes = BytesMut::new();
     loop {
@@ -250,10 +249,10 @@ fn accepted(stream: &mut TcpStream) -> io::Result<()> {
                     ConnectReturnCode::Success => Ok(()),
                     ConnectReturnCode::BadUserNamePassword | ConnectReturnCode::NotAuthorized => {
                         Err(io::Error::other(
-                            "it refuses the user or the password; set `user` and `password-file`",
+                            "it rejects the user or the password; set `user` and `password-file`",
                         ))
                     }
-                    code => Err(io::Error::other(format!("it refuses the connection ({code:?})"))),
+                    code => Err(io::Error::other(format!("it rejects the connection ({code:?})"))),
                 };
             }
             Err(mqttbytes::Error::InsufficientBytes(_)) => {}

@@ -1,4 +1,4 @@
-//! The figures for Prometheus: counters and histograms since the watch began.
+//! Renders the figures for Prometheus: counters and histograms since the watch began.
 
 use fonio_core::ByteCount;
 use fonio_core::prometheus::{Kind, Labels, Metric, Text};
@@ -7,11 +7,12 @@ use crate::histogram::Histogram;
 use crate::shared::Figures;
 use crate::summary::{DeviceFigures, Traffic};
 
-/// The bounds of the buckets in Prometheus: each second class, from 64 µs to 17 s. All classes would be 32 rows a histogram.
+/// Index of the first class used as a bucket: every second class, from 64 µs to 17 s. All classes would be 32
+/// rows per histogram.
 const FIRST_BUCKET: usize = 6;
 const BUCKET_STEP: usize = 2;
 const LAST_BUCKET: usize = 24;
-const LIFE_USED: &str = "Used life as the device reports it: the upper end of a step.";
+const LIFE_USED: &str = "Used life reported by the device: the upper end of a step.";
 
 pub(super) fn text(figures: &Figures) -> String {
     let mut text = Text::default();
@@ -29,7 +30,12 @@ pub(super) fn text(figures: &Figures) -> String {
             "Spans in which a thread was blocked on storage for at least the threshold.",
             total.stalls_in_all,
         ),
-        ("fonio_unobserved_total", Kind::Counter, "Requests and waits that were not seen.", total.unobserved),
+        (
+            "fonio_unobserved_total",
+            Kind::Counter,
+            "Requests and waits that were not recorded.",
+            total.unobserved,
+        ),
         (
             "fonio_own_written_bytes",
             Kind::Gauge,
@@ -43,7 +49,7 @@ pub(super) fn text(figures: &Figures) -> String {
         let mut metric = text.metric(
             "fonio_pressure_seconds_total",
             Kind::Counter,
-            "Time in which some task stood still for a resource.",
+            "Time in which some task was stalled for a resource.",
         );
         for (resource, ms) in
             [("io", pressure.io_some_ms), ("memory", pressure.memory_some_ms), ("cpu", pressure.cpu_some_ms)]
@@ -60,10 +66,10 @@ fn devices(text: &mut Text, figures: &Figures) {
     type Value = fn(&DeviceFigures) -> Option<f64>;
     let devices = &figures.total.devices;
     let metrics: [(&str, Kind, &str, Value); 4] = [
-        ("written_bytes_total", Kind::Counter, "Bytes written, by the kernel's counters.", |device| {
+        ("written_bytes_total", Kind::Counter, "Bytes written, from the kernel's counters.", |device| {
             Some(device.traffic.written_bytes.0 as f64)
         }),
-        ("read_bytes_total", Kind::Counter, "Bytes read, by the kernel's counters.", |device| {
+        ("read_bytes_total", Kind::Counter, "Bytes read, from the kernel's counters.", |device| {
             Some(device.traffic.read_bytes.0 as f64)
         }),
         ("busy_seconds_total", Kind::Counter, "Time in which requests were in flight.", |device| {
@@ -88,7 +94,7 @@ fn devices(text: &mut Text, figures: &Figures) {
     let mut responses = text.metric(
         "fonio_device_response_seconds",
         Kind::Histogram,
-        "Response times of requests: from queue to completion.",
+        "Response times of requests, from queueing to completion.",
     );
     for device in devices {
         let Traffic { reads, writes, flushes, .. } = &device.traffic;
@@ -116,8 +122,11 @@ fn units(text: &mut Text, figures: &Figures) {
             metric.row(&labels, bytes(&unit.traffic).0);
         }
     }
-    let mut blocked =
-        text.metric("fonio_unit_blocked_seconds", Kind::Histogram, "Waits of a unit's threads for storage.");
+    let mut blocked = text.metric(
+        "fonio_unit_blocked_seconds",
+        Kind::Histogram,
+        "Time that a unit's threads waited for storage.",
+    );
     for unit in &total.blocked {
         let device = unit.device.as_deref().unwrap_or("");
         histogram(&mut blocked, &[("unit", &unit.party.name), ("device", device)], &unit.waits);

@@ -1,4 +1,4 @@
-//! The figures as a flat JSON object, for sensors.
+//! Renders the figures as a flat JSON object for sensors.
 
 use std::collections::BTreeMap;
 
@@ -17,29 +17,29 @@ pub(super) struct Status {
     pub watched_s: u64,
     /// Stalls since the watch began.
     pub stalls: u64,
-    /// When the last one began (UTC), and its sentence.
+    /// Start time (UTC) of the last stall, and its sentence.
     pub last_stall_at: Option<String>,
     pub last_stall: Option<String>,
-    /// Of the last minute: the party whose threads were blocked on storage longest, the time of all of its threads in percent of
+    /// In the last minute: the party blocked longest on storage, the sum of its threads' waits in percent of
     /// the minute, and the longest wait of any party.
     pub blocked_most: Option<String>,
     pub blocked_most_percent: f64,
     pub longest_wait_ms: f64,
-    /// Of the last minute: the time in which some task was stalled for I/O. `None` if the kernel does not
-    /// report it.
+    /// Share of the last minute in which some task was stalled for I/O; `None` if the kernel does not report
+    /// it.
     pub io_pressure_percent: Option<f64>,
-    /// The bytes that the watch itself wrote to the medium in the last 24 hours.
+    /// Bytes that the watch itself wrote to the medium in the last 24 hours.
     pub own_written_bytes: u64,
     pub devices: BTreeMap<String, DeviceStatus>,
 }
 
-/// A device.
+/// Figures of a device.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct DeviceStatus {
-    /// Since the watch began.
+    /// Bytes written since the watch began.
     pub written_bytes: u64,
     pub read_bytes: u64,
-    /// Of the last minute.
+    /// Share of the last minute.
     pub busy_percent: f64,
     pub life_used_percent: Option<u32>,
     /// The party that wrote most since the watch began.
@@ -84,7 +84,7 @@ fn status(device: &DeviceFigures, figures: &Figures) -> DeviceStatus {
     }
 }
 
-/// The party whose threads were blocked longest, on all devices together.
+/// Returns the party whose threads were blocked longest on all devices together.
 fn most_blocked(minute: &Summary) -> Option<(String, Nanos)> {
     let mut times: BTreeMap<&str, u64> = BTreeMap::new();
     for row in &minute.blocked {
@@ -94,7 +94,6 @@ fn most_blocked(minute: &Summary) -> Option<(String, Nanos)> {
     most.map(|(name, time)| (name.to_owned(), Nanos(time)))
 }
 
-/// Two decimals are enough for a sensor.
 fn rounded(number: f64) -> f64 {
     (number * 100.0).round() / 100.0
 }

@@ -1,4 +1,4 @@
-//! Checks a definition beyond its syntax: names are defined, SQLite accepts the statements, amounts are in range.
+//! Validates a definition beyond its syntax: defined names, valid SQL statements, amounts in range.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path};
@@ -8,14 +8,13 @@ use rusqlite::Connection;
 use super::{Database, Files, Phase, Sizes, Step, Thread, Workload};
 use crate::error::WorkloadError;
 
-/// The maximum number of operations of one step, including repeats. At a microsecond each, they take eleven
-/// days.
+/// The maximum number of operations of a step, including repeats. At 1 µs each, they take eleven days.
 const OPERATIONS_MAX: u64 = 1_000_000_000_000;
 
-/// The deepest nesting of steps. It bounds the recursion.
+/// The maximum nesting depth of steps. It limits the recursion.
 const DEPTH_MAX: usize = 16;
 
-/// The largest request. Larger files are written with `append`, whose count is scaled.
+/// The maximum request size. Larger files are written with `append`, whose count is scaled.
 const REQUEST_BYTES_MAX: u64 = 1 << 30;
 
 pub(super) fn check(workload: &Workload, origin: &str) -> Result<(), WorkloadError> {
@@ -29,24 +28,24 @@ pub(super) fn check(workload: &Workload, origin: &str) -> Result<(), WorkloadErr
 struct Checker<'a> {
     workload: &'a Workload,
     origin: &'a str,
-    /// A database in memory with the schema of each database of the workload.
+    /// An in-memory database for each of the workload's databases, with its schema.
     connections: BTreeMap<&'a str, Connection>,
 }
 
-/// The context of a step: the steps around it.
+/// The context of a step: its enclosing steps.
 #[derive(Clone, Copy)]
 struct Around<'a> {
     depth: usize,
-    /// Number of repeats of the step by all steps around it.
+    /// The number of repeats of the step by all enclosing steps.
     repeats: u64,
-    /// The database of the transaction that the step is in.
     transaction: Option<&'a str>,
 }
 
 type Checked = Result<(), WorkloadError>;
 
 impl<'a> Checker<'a> {
-    /// Checks the names of the workload, its places, databases and files, and the paths of the databases and files.
+    /// Checks the names of the workload, its places, databases and files, and the paths of databases and
+    /// files.
     fn names_and_paths(&self) -> Checked {
         self.one_word("name", &self.workload.name)?;
         for place in self.workload.places.keys() {
@@ -76,7 +75,7 @@ impl<'a> Checker<'a> {
             paths.insert((&database.place, &database.file)),
             &key,
             &database.file,
-            "another database has this file; give each database a file of its own",
+            "another database has this file; give each database its own file",
         )?;
         self.ensure(
             database.page_size.is_power_of_two() && (512..=65_536).contains(&database.page_size),
@@ -96,25 +95,25 @@ impl<'a> Checker<'a> {
             files.name.contains("{n}"),
             &key,
             &value,
-            "every file would have this name; put {n} where the file's number goes",
+            "every file would have this name; add {n} for the file's number",
         )?;
         self.ensure(
             paths.insert((&files.place, &files.name)),
             &key,
             value,
-            "another [files] table has these names; give each table names of its own",
+            "another [files] table has these names; use different names in each table",
         )
     }
 
-    /// Checks that there are phases and threads, and checks their names.
+    /// Checks that there are phases and threads, and that their names are valid.
     fn phases(&self) -> Checked {
         let is_empty = self.workload.phases.is_empty();
-        let nothing = "there is nothing to measure; add [[phase]] with a [[phase.thread]]";
+        let nothing = "the workload has no phase; add [[phase]] with a [[phase.thread]]";
         self.ensure(!is_empty, "phase", "none", nothing)?;
         let mut names = BTreeSet::new();
         for phase in &self.workload.phases {
             self.one_word("phase.name", &phase.name)?;
-            let twice = "two phases have this name; give each phase a name of its own";
+            let twice = "two phases have this name; give each phase its own name";
             self.ensure(names.insert(&phase.name), "phase.name", &phase.name, twice)?;
             self.threads(phase)?;
         }
@@ -123,12 +122,12 @@ impl<'a> Checker<'a> {
 
     fn threads(&self, phase: &Phase) -> Checked {
         let key = format!("phase \"{}\"", phase.name);
-        let nothing = "there is nothing to do; add [[phase.thread]]";
+        let nothing = "the phase has no thread; add [[phase.thread]]";
         self.ensure(!phase.threads.is_empty(), &key, "no thread", nothing)?;
         let mut names = BTreeSet::new();
         for Thread { name, instances, .. } in &phase.threads {
             self.one_word("phase.thread.name", name)?;
-            let twice = "two threads have this name; give each thread a name of its own, or use `instances`";
+            let twice = "two threads have this name; give each thread its own name, or use `instances`";
             self.ensure(names.insert(name), "phase.thread.name", name, twice)?;
             let is_valid = (1..=256).contains(instances);
             self.ensure(is_valid, "phase.thread.instances", instances, "out of range; write 1 to 256")?;
@@ -136,7 +135,7 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// Opens the databases of the workload in memory, so that statements can be checked.
+    /// Opens the workload's databases in memory, to check statements.
     fn schemas(&mut self) -> Checked {
         for (name, database) in &self.workload.databases {
             let connection = Connection::open_in_memory()
@@ -165,10 +164,10 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// Checks a step and the steps in it.
+    /// Checks a step and its inner steps.
     fn step(&self, step: &Step, key: &str, around: Around<'_>) -> Checked {
         let key = format!("{key} ({})", step.kind());
-        let deep = "steps are nested too deeply; put fewer steps inside each other";
+        let deep = "steps are nested too deeply; use fewer levels";
         self.ensure(around.depth <= DEPTH_MAX, &key, around.depth, deep)?;
         let repeats = self.operations(step, &key, around.repeats)?;
         self.own_keys(step, &key, around.transaction)?;
@@ -183,19 +182,20 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// Returns the number of operations of a step that is repeated this often.
+    /// Returns the number of operations of a step with `repeats` repeats.
     fn operations(&self, step: &Step, key: &str, repeats: u64) -> Result<u64, WorkloadError> {
         let operations = repeats.saturating_mul(step.count());
         self.ensure(
             (1..=OPERATIONS_MAX).contains(&operations),
             &format!("{key}, count"),
             step.count(),
-            "out of range; write a whole number from 1, less than 10^12 with all repeats around it",
+            "out of range; write a whole number from 1; multiplied by all enclosing repeats, it must be below 10^12",
         )?;
         Ok(operations)
     }
 
-    /// Checks the keys of a step, without the steps in it. `transaction` is the database of the transaction around it.
+    /// Checks the keys of a step, without its inner steps. `transaction` is the database of the enclosing
+    /// transaction.
     fn own_keys(&self, step: &Step, key: &str, transaction: Option<&str>) -> Checked {
         match step {
             Step::Repeat { mark, steps, .. } => {
@@ -206,7 +206,7 @@ impl<'a> Checker<'a> {
             }
             Step::Transaction { database, steps, .. } => {
                 self.known_database(key, database)?;
-                let nested = "it is inside another transaction; put one transaction after the other";
+                let nested = "it is inside another transaction; move it out";
                 self.ensure(transaction.is_none(), key, database, nested)?;
                 self.some_steps(key, steps)
             }
@@ -265,7 +265,7 @@ impl<'a> Checker<'a> {
         self.known_files(key, from)?;
         self.known_files(key, to)?;
         let is_same = self.workload.files[from].place == self.workload.files[to].place;
-        let elsewhere = "its files are in another place; rename within one place";
+        let elsewhere = "its files are in another place; a rename must stay within one place";
         self.ensure(is_same, &format!("{key}, to"), to, elsewhere)
     }
 
@@ -275,7 +275,7 @@ impl<'a> Checker<'a> {
             is_valid,
             &format!("{key}, batch"),
             batch.unwrap_or(0),
-            "no transaction of its own; leave `batch` out, or take the step out of the transaction",
+            "the step is already in a transaction; remove `batch`, or move the step out of the transaction",
         )
     }
 
@@ -284,7 +284,7 @@ impl<'a> Checker<'a> {
         self.ensure(is_valid, &format!("{key}, seconds"), seconds, "out of range; write 0 to 86400")
     }
 
-    /// Refuses a value that is not valid. `problem` is the reason and the remedy.
+    /// Returns an error if a value is not valid. `problem` is the reason and the remedy.
     fn ensure(&self, is_valid: bool, key: &str, value: impl ToString, problem: &str) -> Checked {
         if is_valid {
             return Ok(());
@@ -309,11 +309,11 @@ impl<'a> Checker<'a> {
         )
     }
 
-    /// Checks that the table `kind` of the definition has an entry of this name.
+    /// Checks that the table `kind` of the definition has an entry with this name.
     fn defined<T>(&self, key: &str, value: &str, kind: &str, names: &BTreeMap<String, T>) -> Checked {
         let known = names.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
         let known = if known.is_empty() { "none".to_owned() } else { known };
-        let unknown = format!("no such {kind}; define [{kind}.{value}] or name one of: {known}");
+        let unknown = format!("[{kind}.{value}] is not defined; define it or use one of: {known}");
         self.ensure(names.contains_key(value), key, format!("{value:?}"), &unknown)
     }
 
@@ -326,7 +326,7 @@ impl<'a> Checker<'a> {
 
     fn some_steps(&self, key: &str, steps: &[Step]) -> Checked {
         let key = format!("{key}, steps");
-        self.ensure(!steps.is_empty(), &key, "[]", "there is nothing to do; add steps")
+        self.ensure(!steps.is_empty(), &key, "[]", "there are no steps; add some")
     }
 
     fn request(&self, key: &str, bytes: u64, direct: bool) -> Checked {
@@ -335,7 +335,7 @@ impl<'a> Checker<'a> {
             !direct || bytes.is_multiple_of(4096),
             key,
             format!("{bytes} bytes"),
-            "not a multiple of 4 KiB, which direct I/O needs; write a size such as 4KiB or 8KiB",
+            "direct I/O needs a multiple of 4 KiB; write a size such as 4KiB or 8KiB",
         )
     }
 
@@ -344,7 +344,7 @@ impl<'a> Checker<'a> {
         self.ensure(bytes <= REQUEST_BYTES_MAX, key, format!("{bytes} bytes"), large)
     }
 
-    /// Checks an SQL statement on the empty database. A statement that changes the schema is run there, so that later
+    /// Checks an SQL statement on the empty database. Executes statements that change the schema, so later
     /// statements can be checked.
     fn statement(&self, key: &str, text: &str, params: usize, connection: &Connection) -> Checked {
         let key = format!("{key}, statement");

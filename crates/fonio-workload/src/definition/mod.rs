@@ -1,5 +1,5 @@
-//! A workload as data: a TOML file with the files, rows and objects that an app touches, and their order.
-//! `docs/workloads.md` explains how to write one.
+//! Workload definitions: TOML files with an app's steps on files, rows and objects. `docs/workloads.md`
+//! explains how to write one.
 
 mod check;
 mod param;
@@ -23,20 +23,20 @@ pub use step::{Order, Step, SyncPolicy, Work};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
-    /// One word: letters, digits and `_`.
+    /// The name: letters, digits and `_`.
     pub name: String,
-    /// The line that lists show.
+    /// The title in lists.
     pub title: String,
-    /// The app that it models, and which of its numbers are published or assumed.
+    /// A description of the modelled app, with the published and the assumed numbers.
     #[serde(default)]
     pub about: String,
-    /// Named directories that the caller supplies, each with a description of its contents.
+    /// Directories that the caller supplies, by name, each with a description of its contents.
     #[serde(default)]
     pub places: BTreeMap<String, String>,
     /// SQLite databases by name.
     #[serde(default)]
     pub databases: BTreeMap<String, Database>,
-    /// Groups of like files by name.
+    /// Groups of similar files, by name.
     #[serde(default)]
     pub files: BTreeMap<String, Files>,
     /// The steps that create the initial state. They are not timed.
@@ -45,18 +45,18 @@ pub struct Workload {
     /// The timed phases, one after the other.
     #[serde(rename = "phase")]
     pub phases: Vec<Phase>,
-    /// Figures of the study that the workload follows, printed next to the measured ones.
+    /// The study's figures, printed next to the measured figures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub published: Option<Published>,
 }
 
-/// A SQLite database.
+/// An SQLite database.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Database {
     /// The place of the database's files.
     pub place: String,
-    /// The main file's name in that place.
+    /// The name of the main file.
     pub file: String,
     /// `PRAGMA journal_mode`.
     #[serde(default)]
@@ -64,10 +64,10 @@ pub struct Database {
     /// `PRAGMA synchronous`.
     #[serde(default)]
     pub synchronous: Synchronous,
-    /// `PRAGMA page_size`, bytes; a power of two from 512 to 65536.
+    /// `PRAGMA page_size` in bytes; a power of two from 512 to 65536.
     #[serde(default = "page_size_default")]
     pub page_size: u32,
-    /// `PRAGMA wal_autocheckpoint`, pages; 0 turns it off. SQLite's default if absent.
+    /// `PRAGMA wal_autocheckpoint` in pages; 0 disables it. SQLite's default if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autocheckpoint: Option<u32>,
     /// `PRAGMA journal_size_limit`. SQLite's default (no limit) if absent.
@@ -77,12 +77,12 @@ pub struct Database {
     pub schema: String,
 }
 
-/// Android's page size in every release.
+/// Returns Android's page size, the same in every release.
 fn page_size_default() -> u32 {
     4096
 }
 
-/// SQLite's journal modes, with which it can undo a transaction.
+/// SQLite's journal modes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Journal {
@@ -116,18 +116,18 @@ impl Journal {
     }
 }
 
-/// When SQLite waits for the device, in the order of SQLite's numbers.
+/// The points at which SQLite syncs, in the order of SQLite's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Synchronous {
     /// Never.
     Off,
-    /// At critical moments; in WAL mode only at checkpoints.
+    /// At critical points; in WAL mode only at checkpoints.
     Normal,
     /// At each commit.
     #[default]
     Full,
-    /// Like `full`, and the directory after the journal is deleted.
+    /// Like `full`, and syncs the directory after deleting the journal.
     Extra,
 }
 
@@ -135,12 +135,7 @@ impl Synchronous {
     /// Returns the word for `PRAGMA synchronous`.
     #[must_use]
     pub fn pragma(self) -> &'static str {
-        match self {
-            Synchronous::Off => "off",
-            Synchronous::Normal => "normal",
-            Synchronous::Full => "full",
-            Synchronous::Extra => "extra",
-        }
+        ["off", "normal", "full", "extra"][self as usize]
     }
 
     /// Returns the number that the pragma returns.
@@ -149,65 +144,65 @@ impl Synchronous {
     }
 }
 
-/// A group of like files.
+/// A group of similar files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Files {
     /// The place of the files.
     pub place: String,
-    /// The name of each file in that place; `{n}` stands for the file's number, and `/` creates folders.
+    /// The name pattern of the files: `{n}` is the file's number, and `/` creates folders.
     pub name: String,
     /// The content of the files.
     #[serde(default)]
     pub content: Content,
 }
 
-/// Threads that run at the same time; a phase ends when all of them have ended.
+/// A phase: threads that run concurrently. It ends when all its threads have ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phase {
-    /// One word, also used as the name of the phase's mark.
+    /// One word; also the name of the phase's mark.
     pub name: String,
     /// The threads.
     #[serde(rename = "thread")]
     pub threads: Vec<Thread>,
 }
 
-/// The work of one thread, in order.
+/// The steps of a thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Thread {
     /// One word.
     pub name: String,
-    /// Number of threads that do this work; each has its own random numbers.
+    /// Number of threads with these steps; each has its own random numbers.
     #[serde(default = "step::one")]
     pub instances: u64,
     /// The steps of each thread.
     pub steps: Vec<Step>,
 }
 
-/// A study's figures for the app that a workload stands for.
+/// A study's figures for the modelled app.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
     /// The study, table and device.
     pub source: String,
-    /// Figures by name; the unit is the name's last word.
+    /// Figures by name; the last word of the name is the unit.
     pub figures: BTreeMap<String, f64>,
-    /// Figures that the definition was adjusted to, and sums of them (`write_mb` of `seq_write_mb` and
-    /// `rand_write_mb`): a run that comes near these proves nothing.
+    /// Figures that the definition was adjusted to, and sums of them (such as `write_mb`). A result close to
+    /// these figures proves nothing.
     #[serde(default)]
     pub used_in_fit: Vec<String>,
 }
 
 impl Workload {
-    /// Returns whether the workload fetches over HTTP, so that the caller must start a server.
+    /// Returns whether the workload fetches over HTTP; the caller must then start a server.
     #[must_use]
     pub fn needs_http(&self) -> bool {
         self.steps().any(|step| matches!(step, Step::Get { .. }))
     }
 
-    /// Returns all steps of `prepare` and of the phases, including those inside other steps.
+    /// Returns all steps of `prepare` and of the phases, including inner steps.
     pub fn steps(&self) -> impl Iterator<Item = &Step> {
         let timed = self.phases.iter().flat_map(|phase| &phase.threads).flat_map(|thread| &thread.steps);
         let mut waiting: Vec<&Step> = self.prepare.iter().chain(timed).collect();

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::quantity::{Sizes, as_string};
 
-/// One value, generated anew for each run of a statement:
+/// A value, generated for each execution of a statement:
 ///
 /// | written | value |
 /// |---|---|
@@ -52,9 +52,8 @@ impl FromStr for Param {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (kind, rest) = text
-            .split_once(':')
-            .ok_or_else(|| format!("`{text}` is not a parameter; write one of {KINDS}"))?;
+        let (kind, rest) =
+            text.split_once(':').ok_or_else(|| format!("`{text}` is not a parameter; use one of {KINDS}"))?;
         let rest = rest.trim();
         match kind.trim() {
             "next" => name(rest).map(Param::Next),
@@ -67,21 +66,21 @@ impl FromStr for Param {
             "spelled" => {
                 let (low, high) = range(rest)?;
                 if low < 0 || high >= 1_000_000 {
-                    return Err(format!("`{text}`: numbers are spelled from 0 to 999999"));
+                    return Err(format!("`{text}` is out of range; use numbers from 0 to 999999"));
                 }
                 Ok(Param::Spelled(low, high))
             }
             "scaled" => {
                 rest.parse().map(Param::Scaled).map_err(|_| format!("`{rest}` is not a whole number"))
             }
-            other => Err(format!("`{other}` is not a kind of parameter; write one of {KINDS}")),
+            other => Err(format!("`{other}` is not a kind of parameter; use one of {KINDS}")),
         }
     }
 }
 
 fn name(text: &str) -> Result<String, String> {
     if text.is_empty() {
-        return Err("a counter needs a name, such as next:row".to_owned());
+        return Err("the name of the counter is missing; write, for example, next:row".to_owned());
     }
     Ok(text.to_owned())
 }
@@ -93,7 +92,7 @@ fn range(text: &str) -> Result<(i64, i64), String> {
         |part: &str| part.trim().parse::<i64>().map_err(|_| format!("`{part}` is not a whole number"));
     let (low, high) = (number(low)?, number(high)?);
     if low > high || high.checked_sub(low).is_none() {
-        return Err(format!("`{text}` runs backwards or is too wide"));
+        return Err(format!("`{text}` is descending or too wide"));
     }
     Ok((low, high))
 }
@@ -140,7 +139,7 @@ pub(crate) fn spelled(number: u64) -> String {
     ];
     const TENS: [&str; 10] =
         ["", "", "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
-    assert!(number < 1_000_000, "checked when the parameter was read");
+    assert!(number < 1_000_000, "checked by the parser");
     let join = |head: String, rest: u64| if rest == 0 { head } else { format!("{head} {}", spelled(rest)) };
     match number {
         0..20 => SMALL[number as usize].to_owned(),
@@ -173,11 +172,11 @@ mod tests {
         }
         for (text, complaint) in [
             ("row", "`row` is not a parameter"),
-            ("next:", "a counter needs a name"),
+            ("next:", "the name of the counter is missing"),
             ("int:9..1", "runs backwards"),
             ("int:1", "is not a range"),
-            ("spelled:0..9999999", "are spelled from 0"),
-            ("uuid:4", "`uuid` is not a kind of parameter; write one of next:NAME"),
+            ("spelled:0..9999999", "use numbers from 0"),
+            ("uuid:4", "`uuid` is not a kind of parameter; use one of next:NAME"),
         ] {
             let got = text.parse::<Param>().expect_err(text);
             assert!(got.contains(complaint), "{got}");

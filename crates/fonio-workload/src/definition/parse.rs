@@ -1,4 +1,4 @@
-//! Parses a text into a checked workload.
+//! Parses and checks a workload definition.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde::de::Error as _;
 use super::{Step, Workload, check, rows};
 use crate::error::WorkloadError;
 
-/// A workload that comes with fonio.
+/// A workload shipped with fonio.
 #[derive(Clone, Copy, Debug)]
 pub struct Shipped {
     /// Its name.
@@ -26,17 +26,17 @@ macro_rules! ship {
 
 const SHIPPED: &[Shipped] = include!("shipped.in");
 
-/// Returns the workloads that come with fonio, in the order of the printed list.
+/// Returns the shipped workloads, in the order of the printed list.
 #[must_use]
 pub fn shipped() -> &'static [Shipped] {
     SHIPPED
 }
 
 impl Workload {
-    /// Loads the shipped workload of that name, or the workload in that file.
+    /// Loads a shipped workload by name, or a workload from a file.
     ///
     /// # Errors
-    /// If no workload has this name, if the file cannot be read, and the errors of [`Workload::parse`].
+    /// If no workload has this name, if the file cannot be read, or if [`Workload::parse`] fails.
     pub fn load(name_or_path: &str) -> Result<Self, WorkloadError> {
         if let Some(shipped) = SHIPPED.iter().find(|shipped| shipped.name == name_or_path) {
             return Workload::parse(shipped.text, shipped.name, None);
@@ -51,11 +51,12 @@ impl Workload {
         Workload::parse(&text, name_or_path, path.parent())
     }
 
-    /// Parses a definition. `origin` names it in errors; replayed traces are looked up in `folder`.
+    /// Parses a definition. `origin` is its name in errors; paths of replayed traces are relative to
+    /// `folder`.
     ///
     /// # Errors
-    /// Text that is not TOML or not a workload, and every invalid value: each error names the key, the value and a
-    /// remedy.
+    /// If the text is not TOML or not a workload, or a value is invalid. The error names the key, the value
+    /// and a remedy.
     pub fn parse(text: &str, origin: &str, folder: Option<&Path>) -> Result<Self, WorkloadError> {
         let toml = |source| WorkloadError::Toml { origin: origin.to_owned(), source: Box::new(source) };
         let document: toml::Table = toml::from_str(text).map_err(toml)?;
@@ -64,7 +65,7 @@ impl Workload {
                 rows::expand(document).map_err(|problem| toml(toml::de::Error::custom(problem)))?;
             Workload::deserialize(expanded).map_err(toml)?
         } else {
-            // Parsed from the text, so that an error can show the line.
+            // Parsed from the text, because errors then show the line.
             toml::from_str(text).map_err(toml)?
         };
         if let Some(folder) = folder {
@@ -126,7 +127,7 @@ mod tests {
         let mut text = error.to_string();
         let mut cause = std::error::Error::source(error);
         while let Some(source) = cause {
-            // If the message quotes the cause, the text already contains it.
+            // Adds the source error unless the text already contains it.
             if !text.contains(source.to_string().trim()) {
                 write!(text, ": {source}").unwrap();
             }
@@ -177,7 +178,7 @@ mod tests {
             let _ = Workload::parse(&text, "text", None);
         }
 
-        /// A shipped definition with one piece replaced is accepted or rejected, and never panics.
+        /// A shipped definition with a random replacement is accepted or rejected, but never panics.
         #[test]
         fn no_damage_panics(which in 0_usize..SHIPPED.len(), at in any::<prop::sample::Index>(), len in 0_usize..20,
                             with in "[-a-z0-9$\"{}\\[\\]= ]{0,8}") {

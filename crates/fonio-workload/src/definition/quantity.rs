@@ -8,12 +8,12 @@ use fonio_core::Random;
 use fonio_core::quantity::parse_bytes;
 use serde::{Deserialize, Serialize};
 
-/// A number of bytes, written with its unit: `512 B`, `4KiB`, `1.5 MB`. kB is 1000, KiB is 1024.
+/// A number of bytes, written with its unit: `512 B`, `4KiB`, `1.5 MB`. kB means 1000, KiB means 1024.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Bytes(pub u64);
 
-/// Larger sizes are treated as mistakes: no phone's app writes a tebibyte.
+/// Larger sizes are treated as errors: no phone app writes 1 TiB.
 const BYTES_MAX: u64 = 1 << 40;
 
 impl FromStr for Bytes {
@@ -34,8 +34,8 @@ impl fmt::Display for Bytes {
     }
 }
 
-/// A distribution of sizes: weighted alternatives, each one size or a range in which every size is equally likely.
-/// `4KiB`, `1KiB..64KiB` (both ends included), `40x 1KiB..4KiB | 60x 32KiB`.
+/// A distribution of sizes: weighted alternatives. Each is one size or a uniform range. Examples: `4KiB`,
+/// `1KiB..64KiB` (both ends included), `40x 1KiB..4KiB | 60x 32KiB`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Sizes(Vec<Alternative>);
@@ -62,10 +62,10 @@ impl Sizes {
             }
             left -= alternative.weight;
         }
-        unreachable!("the weights were summed before")
+        unreachable!("the draw is below the sum of the weights")
     }
 
-    /// Returns the largest possible size.
+    /// Returns the maximum size.
     #[must_use]
     pub fn largest(&self) -> u64 {
         self.0.iter().map(|alternative| alternative.high).max().unwrap_or(0)
@@ -78,7 +78,6 @@ impl Sizes {
         sum / self.weight() as f64
     }
 
-    /// Returns the ends of every range.
     pub(crate) fn bounds(&self) -> impl Iterator<Item = u64> {
         self.0.iter().flat_map(|alternative| [alternative.low, alternative.high])
     }

@@ -1,17 +1,17 @@
-//! Tables of similar things: `[[rows.apps]]` lists apps with their numbers. Every table with `each = "apps"` is
-//! repeated for each row, with `$name` replaced by that row's `name`. A step inside is omitted in rows where its count
-//! is 0.
+//! Row templates: `[[rows.apps]]` lists apps with their numbers. Every table with `each = "apps"` is repeated
+//! for each row, with `$name` replaced by the row's `name`. A step whose count comes from the row is omitted
+//! if this count is 0.
 
 use toml::{Table, Value};
 
 /// Removes `rows` from the document and expands the tables that refer to it.
 ///
 /// # Errors
-/// A sentence that names the reference to a missing row or key.
+/// A message with the reference to a missing row or key.
 pub(super) fn expand(mut document: Table) -> Result<Table, String> {
     let Some(rows) = document.remove("rows") else { return Ok(document) };
     let Value::Table(rows) = rows else {
-        return Err("`rows` is not a table of lists; write [[rows.NAME]] before each row".to_owned());
+        return Err("`rows` must be a table of lists; write [[rows.NAME]] before each row".to_owned());
     };
     let mut expanded = Table::new();
     for (key, value) in document {
@@ -59,13 +59,13 @@ fn walk(value: Value, rows: &Table) -> Result<Value, String> {
 
 fn referred<'a>(item: &Value, rows: &'a Table) -> Result<Option<Vec<&'a Table>>, String> {
     let Some(name) = item.get("each") else { return Ok(None) };
-    let name = name.as_str().ok_or("`each` names one of [[rows.NAME]]")?;
+    let name = name.as_str().ok_or("`each` must be the name of one of [[rows.NAME]]")?;
     let known = || rows.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
     let list = rows.get(name).and_then(Value::as_array).ok_or_else(|| {
-        format!("each = \"{name}\", but [[rows.{name}]] is missing; there are: {}", known())
+        format!("each = \"{name}\", but there is no [[rows.{name}]]; use one of: {}", known())
     })?;
     let tables: Option<Vec<&Table>> = list.iter().map(Value::as_table).collect();
-    tables.map(Some).ok_or_else(|| format!("[[rows.{name}]] holds something that is not a table"))
+    tables.map(Some).ok_or_else(|| format!("[[rows.{name}]] contains an entry that is not a table"))
 }
 
 fn without_each(item: &Value) -> Value {
@@ -76,7 +76,8 @@ fn without_each(item: &Value) -> Value {
     item
 }
 
-/// A string that consists only of `$key` becomes the row's value itself, so that counts stay numbers.
+/// Replaces `$key` in strings. A string that is only `$key` becomes the row's value itself, so counts stay
+/// numbers.
 fn fill(value: Value, row: &Table) -> Result<Value, String> {
     Ok(match value {
         Value::String(text) => match text.strip_prefix('$').filter(|key| key.bytes().all(is_word)) {
@@ -88,7 +89,7 @@ fn fill(value: Value, row: &Table) -> Result<Value, String> {
             for item in items {
                 let given = item.get("count").is_some_and(Value::is_str);
                 let item = fill(item, row)?;
-                // A count of 0 in the row means that this app does not do the step.
+                // A count of 0 in the row omits the step.
                 if given && item.get("count").and_then(Value::as_integer) == Some(0) {
                     continue;
                 }
@@ -129,71 +130,30 @@ fn is_word(byte: u8) -> bool {
 
 fn missing(key: &str, row: &Table) -> String {
     let known: Vec<&str> = row.keys().map(String::as_str).collect();
-    format!("`${key}` is not in the row, which has: {}", known.join(", "))
+    format!("`${key}` is not a key of the row; use one of: {}", known.join(", "))
 }
 
 #[cfg(test)]
 mod tests {
-    use expect_test::{Expect, expect};
-
     use super::*;
-
-    fn check(text: &str, expected: Expect) {
-        let document = text.parse::<Table>().unwrap();
-        match expand(document) {
-            Ok(table) => expected.assert_eq(&table.to_string()),
-            Err(problem) => expected.assert_eq(&problem),
-        }
-    }
 
     #[test]
     fn rows_are_written_out() {
-        check(
+        let mut said = String::new();
+        for text in [
             "steps = [{ do = 'a' }, { each = 'apps', count = '$n', files = 'apk_$name' }]\n\
              [files.'apk_$name']\neach = 'apps'\nsize = '${n}'\n\
              [[rows.apps]]\nname = 'x'\nn = 3\n[[rows.apps]]\nname = 'y'\nn = 4\n",
-            expect!["`$` is not in the row, which has: n, name"],
-        );
-        check(
             "steps = [{ do = 'a' }, { each = 'apps', count = '$n', files = 'apk_$name' }]\n\
              [[rows.apps]]\nname = 'x'\nn = 3\n[[rows.apps]]\nname = 'y'\nn = 4\n",
-            expect![[r#"
-                [[steps]]
-                do = "a"
-
-                [[steps]]
-                count = 3
-                files = "apk_x"
-
-                [[steps]]
-                count = 4
-                files = "apk_y"
-            "#]],
-        );
-        check(
             "steps = [{ each = 'apps', steps = [{ do = '$name', count = '$n' }, { do = 'b', count = 0 }] }]\n\
              [[rows.apps]]\nname = 'x'\nn = 0\n[[rows.apps]]\nname = 'y'\nn = 4\n",
-            expect![[r#"
-                [[steps]]
-
-                [[steps.steps]]
-                count = 0
-                do = "b"
-
-                [[steps]]
-
-                [[steps.steps]]
-                count = 4
-                do = "y"
-
-                [[steps.steps]]
-                count = 0
-                do = "b"
-            "#]],
-        );
-        check(
             "a = [{ each = 'dogs' }]\n[[rows.cats]]\n",
-            expect![[r#"each = "dogs", but [[rows.dogs]] is missing; there are: cats"#]],
-        );
+        ] {
+            let expanded = expand(text.parse().unwrap());
+            let outcome = expanded.map_or_else(|problem| problem, |table| table.to_string());
+            said.push_str(&format!("{text}->\n{outcome}\n\n"));
+        }
+        expect_test::expect_file!["rows.txt"].assert_eq(&said);
     }
 }

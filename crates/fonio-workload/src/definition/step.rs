@@ -1,4 +1,4 @@
-//! The steps of a thread. In TOML, each step is a table with `do` and the step's own keys.
+//! The steps of a thread. In TOML, each step is a table with `do` and its own keys.
 
 use std::path::PathBuf;
 
@@ -12,12 +12,12 @@ use crate::content::Content;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Step {
-    /// Runs steps several times. `--scale` shrinks `times` first, then the counts inside.
+    /// Repeats steps. `--scale` reduces `times` first, then the inner counts.
     Repeat {
-        /// How often.
+        /// Number of repeats.
         #[serde(default = "one")]
         times: u64,
-        /// The name of the mark that each round gets.
+        /// The name of each round's mark.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mark: Option<String>,
         /// The steps to repeat.
@@ -45,7 +45,7 @@ pub enum Step {
         /// Bytes of each write call.
         #[serde(default = "request_default")]
         request: Bytes,
-        /// When to sync.
+        /// The sync policy.
         #[serde(default)]
         sync: SyncPolicy,
     },
@@ -58,7 +58,7 @@ pub enum Step {
         count: u64,
         /// Bytes of each call.
         size: Sizes,
-        /// When to sync.
+        /// The sync policy.
         #[serde(default)]
         sync: SyncPolicy,
         /// Whether to bypass the page cache (`O_DIRECT`); sizes must be multiples of 4096.
@@ -72,12 +72,12 @@ pub enum Step {
         /// Number of write calls.
         #[serde(default = "one")]
         count: u64,
-        /// Bytes of each call; random offsets are multiples of it.
+        /// Bytes of each call; random offsets are multiples of this size.
         size: Sizes,
         /// The files and offsets to write.
         #[serde(default)]
         order: Order,
-        /// When to sync.
+        /// The sync policy.
         #[serde(default)]
         sync: SyncPolicy,
         /// Whether to bypass the page cache (`O_DIRECT`); sizes must be multiples of 4096.
@@ -101,7 +101,7 @@ pub enum Step {
         #[serde(default)]
         direct: bool,
     },
-    /// Writes a new version next to a file and renames it over the old one, as Android does with preferences.
+    /// Writes a new version of a file and renames it over the old one, as Android does with preferences.
     Replace {
         /// The group.
         files: String,
@@ -110,15 +110,15 @@ pub enum Step {
         count: u64,
         /// Length of each new version.
         size: Sizes,
-        /// When to sync.
+        /// The sync policy.
         #[serde(default)]
         sync: SyncPolicy,
     },
     /// Moves the oldest files to another group.
     Rename {
-        /// The group that the files are in.
+        /// The source group.
         files: String,
-        /// The group that the files move to; it must have the same place.
+        /// The destination group; it must have the same place.
         to: String,
         /// Number of files.
         #[serde(default = "one")]
@@ -131,16 +131,16 @@ pub enum Step {
         /// Number of files; with `keep`, number of checks.
         #[serde(default = "one")]
         count: u64,
-        /// Deletes until this many files are left, as a cache does. The number is scaled.
+        /// Deletes files until this number is left, like a cache. The number is scaled.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         keep: Option<u64>,
     },
-    /// Asks the kernel to drop a group's pages from the page cache, so that reads are cold again.
+    /// Drops a group's pages from the page cache, so the next reads are cold.
     Evict {
         /// The group.
         files: String,
     },
-    /// Runs a statement.
+    /// Executes a statement.
     Sql {
         /// The database.
         database: String,
@@ -152,7 +152,7 @@ pub enum Step {
         /// Number of executions.
         #[serde(default = "one")]
         count: u64,
-        /// Statements in one transaction; if absent, each statement is a transaction.
+        /// Statements per transaction; if absent, each statement is a transaction.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         batch: Option<u64>,
     },
@@ -172,30 +172,30 @@ pub enum Step {
         /// The group of files in which the objects are stored.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         store: Option<String>,
-        /// Bytes of each write call when an object is stored.
+        /// Bytes of each write call for storing an object.
         #[serde(default = "request_default")]
         request: Bytes,
-        /// When to sync stored objects.
+        /// The sync policy for stored objects.
         #[serde(default)]
         sync: SyncPolicy,
     },
-    /// Pauses, as a user or a timer does.
+    /// Pauses, like a user or a timer.
     Think {
-        /// Seconds; the pace of the run multiplies them.
+        /// Seconds, multiplied by the pace of the run.
         seconds: f64,
     },
-    /// Keeps the processor busy with real work.
+    /// Keeps the CPU busy with real work.
     Work {
         /// The kind of work.
         kind: Work,
-        /// Bytes to process. If absent, the bytes that the thread fetched or read last.
+        /// Bytes to process. If absent, the bytes that the thread last fetched or read.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bytes: Option<Bytes>,
         /// Number of repetitions.
         #[serde(default = "one")]
         count: u64,
     },
-    /// Replays a trace of system calls in the format of Mobigen, with all its threads.
+    /// Replays a trace of system calls in Mobigen's format, with all its threads.
     Replay {
         /// The trace, relative to the workload's file.
         trace: PathBuf,
@@ -208,19 +208,19 @@ pub(super) fn one() -> u64 {
     1
 }
 
-/// The buffer of Java's stream classes, which most Android apps write through.
+/// Returns the buffer size of Java's stream classes, which most Android apps use.
 fn request_default() -> Bytes {
     Bytes(8192)
 }
 
-/// When a file is made durable.
+/// The points at which files are synced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SyncPolicy {
-    /// The kernel's write-back writes the data later.
+    /// Never; the kernel writes the data back later.
     #[default]
     None,
-    /// `fsync` after a file is written; for calls on open files, after the last call of the step.
+    /// `fsync` after each written file; for calls on open files, after the last call of the step.
     End,
     /// `fsync` after each write call.
     Each,
@@ -236,17 +236,17 @@ pub enum SyncPolicy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// Each call continues where the group's last sequential call ended, file after file, and starts again after the
-    /// last file.
+    /// Each call continues at the end of the group's last sequential call, file after file; after the last
+    /// file comes the first.
     #[default]
     Sequential,
-    /// Any file, at any offset.
+    /// A random file, at a random offset.
     Random,
-    /// Any file, from its start to its end.
+    /// A random file, from start to end.
     Whole,
 }
 
-/// Kinds of work for the processor.
+/// Kinds of CPU work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
@@ -259,7 +259,7 @@ pub enum Work {
 }
 
 impl Step {
-    /// Returns the steps inside this one.
+    /// Returns the inner steps.
     #[must_use]
     pub fn inner(&self) -> &[Step] {
         match self {
@@ -290,7 +290,7 @@ impl Step {
         }
     }
 
-    /// Returns how often the step runs in one round of the step around it.
+    /// Returns the number of executions of the step in a round of the enclosing step.
     #[must_use]
     pub fn count(&self) -> u64 {
         match self {

@@ -6,10 +6,10 @@ use super::read_head;
 use crate::content::Content;
 use crate::error::WorkloadError;
 
-/// Longer than any shaped link stalls.
+/// Longer than any stall of a shaped link.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// One connection, opened on first use and kept open.
+/// An HTTP client with one connection, opened on first use.
 #[derive(Debug)]
 pub(crate) struct Client {
     address: SocketAddr,
@@ -21,7 +21,7 @@ impl Client {
         Client { address, stream: None }
     }
 
-    /// Fetches an object of `bytes` into `body`, sending `send` bytes with the request.
+    /// Fetches an object of `bytes` bytes into `body`, with `send` bytes in the request body.
     pub(crate) fn fetch(
         &mut self,
         content: Content,
@@ -56,16 +56,16 @@ impl Client {
         Content::Random.fill(seed, 0, &mut request[head_bytes..]);
         stream.get_mut().write_all(&request).map_err(failed("send the request"))?;
 
-        let head = read_head(stream).map_err(failed("read the answer"))?;
+        let head = read_head(stream).map_err(failed("read the response"))?;
         let (first, announced) = head.ok_or_else(|| WorkloadError::HttpAnswer {
             address,
-            problem: "the server closed the connection without an answer".to_owned(),
+            problem: "the server closed the connection without a response".to_owned(),
         })?;
         if !first.starts_with("HTTP/1.1 200 ") || announced != bytes {
             return Err(WorkloadError::HttpAnswer {
                 address,
                 problem: format!(
-                    "asked for {bytes} bytes, got `{first}` with {announced}; is another server there?"
+                    "requested {bytes} bytes, got `{first}` with {announced}; check that this is fonio's server"
                 ),
             });
         }

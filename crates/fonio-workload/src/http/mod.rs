@@ -1,6 +1,5 @@
-//! The part of HTTP/1.1 over TCP that is needed to fetch objects: a server that generates every requested object, and a
-//! client that keeps its connection. The bytes go through a real socket, so a shaped link between client and server
-//! limits the app.
+//! A subset of HTTP/1.1 for fetching objects: a server that generates every requested object, and a client
+//! with a persistent connection. The bytes pass through a real socket, so a shaped link limits the app.
 //!
 //! A request is `GET /random/SEED/BYTES`, or `POST` to the same path with a body; `text` and `deflated` are the other
 //! kinds of [`Content`](crate::definition::Content).
@@ -13,10 +12,9 @@ pub use server::Server;
 
 use std::io::{self, BufRead};
 
-/// Longer heads are rejected.
 const HEAD_BYTES_MAX: u64 = 16 * 1024;
 
-/// Reads the first line and the body's length. Returns `None` if the connection ended before them.
+/// Reads the header and returns its first line and the body length. `None` if the connection ended before.
 fn read_head(stream: &mut impl BufRead) -> io::Result<Option<(String, u64)>> {
     let mut head = io::Read::take(stream, HEAD_BYTES_MAX);
     let mut line = String::new();
@@ -28,7 +26,7 @@ fn read_head(stream: &mut impl BufRead) -> io::Result<Option<(String, u64)>> {
     loop {
         line.clear();
         if head.read_line(&mut line)? == 0 {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the head ends early or is too long"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the header is truncated or too long"));
         }
         let field = line.trim_end();
         if field.is_empty() {
@@ -37,9 +35,10 @@ fn read_head(stream: &mut impl BufRead) -> io::Result<Option<(String, u64)>> {
         if let Some((name, value)) = field.split_once(':')
             && name.eq_ignore_ascii_case("content-length")
         {
-            body_bytes = value.trim().parse().map_err(|_| {
-                io::Error::new(io::ErrorKind::InvalidData, "a content-length that is not a number")
-            })?;
+            body_bytes = value
+                .trim()
+                .parse()
+                .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "content-length is not a number"))?;
         }
     }
 }

@@ -8,14 +8,13 @@ use std::time::Duration;
 use super::read_head;
 use crate::content::Content;
 
-/// The server refuses larger objects.
 const OBJECT_BYTES_MAX: u64 = 1 << 30;
 
 /// Bytes generated and sent at a time; a multiple of 8, as [`Content::fill`] requires.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// A server of objects, one thread for each connection. It ends when it is dropped; a connection ends when its client
-/// closes it.
+/// An object server with a thread per connection. Dropping it stops the server; a connection ends when its
+/// client closes it.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -27,7 +26,7 @@ impl Server {
     /// Listens on `address`; port 0 lets the kernel choose one.
     ///
     /// # Errors
-    /// Listening on the address fails.
+    /// If it cannot listen on the address.
     pub fn start(address: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind(address)?;
         let address = listener.local_addr()?;
@@ -44,10 +43,10 @@ impl Server {
         self.address
     }
 
-    /// Serves until the process ends; for a separate process in another network namespace.
+    /// Serves until the process ends. For a separate process in another network namespace.
     ///
     /// # Errors
-    /// Listening on the address fails.
+    /// If it cannot listen on the address.
     pub fn run(address: SocketAddr) -> io::Result<()> {
         accept(&TcpListener::bind(address)?, &AtomicBool::new(false));
         Ok(())
@@ -72,10 +71,10 @@ fn accept(listener: &TcpListener, ended: &AtomicBool) {
         }
         match stream {
             Ok(stream) => {
-                // A client that disconnects early is not an error of the server.
+                // An error means that the client disconnected early.
                 let _ = thread::Builder::new().name("objects".to_owned()).spawn(move || serve(stream));
             }
-            // For example, no file descriptors are left; open connections may soon close.
+            // For example, no free file descriptors; open connections may close soon.
             Err(_) => thread::sleep(Duration::from_millis(10)),
         }
     }
@@ -91,7 +90,7 @@ fn serve(mut stream: TcpStream) -> io::Result<()> {
             stream.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")?;
             return stream.shutdown(std::net::Shutdown::Both);
         };
-        // The head and the first piece are sent in one call, as other servers do.
+        // Sends the header and the first chunk in one call, like other servers.
         let mut head = format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\n\r\n").into_bytes();
         let mut sent = 0;
         while !head.is_empty() || sent < bytes {

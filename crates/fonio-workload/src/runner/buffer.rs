@@ -1,14 +1,14 @@
 //! Memory for direct I/O.
 
-/// The alignment of memory for direct I/O; a page is enough for every device.
+/// Memory alignment for direct I/O; a page is enough for every device.
 const ALIGNMENT: usize = 4096;
 
-/// A buffer that direct I/O accepts.
+/// A buffer aligned for direct I/O.
 #[derive(Debug, Default)]
 pub(super) struct AlignedBuffer(Vec<u8>);
 
 impl AlignedBuffer {
-    /// Room for this many bytes, with the former contents.
+    /// Returns `bytes` bytes of the buffer, which keeps its contents.
     pub(super) fn get(&mut self, bytes: u64) -> &mut [u8] {
         let bytes = bytes as usize;
         if self.0.len() < bytes + ALIGNMENT {

@@ -13,7 +13,7 @@ use super::worker::Worker;
 use crate::definition::{Bytes, Order, Sizes, SyncPolicy};
 use crate::error::WorkloadError;
 
-/// A file that stays open for the calls of one step.
+/// A file that stays open during a step.
 struct Open {
     number: u64,
     path: PathBuf,
@@ -29,7 +29,6 @@ enum Access {
 }
 
 impl Worker<'_, '_> {
-    /// Makes one new file.
     pub(super) fn write(
         &mut self,
         files: &str,
@@ -45,7 +44,7 @@ impl Worker<'_, '_> {
         Ok(())
     }
 
-    /// Writes the data that were last fetched to a new file.
+    /// Writes the last fetched data to a new file.
     pub(super) fn store(
         &mut self,
         files: &str,
@@ -89,19 +88,15 @@ impl Worker<'_, '_> {
                 entry
             }
         };
-        let mut open = Some(self.open(files, entry.number, Access::Write, sync, direct)?);
+        let mut open = self.open(files, entry.number, Access::Write, sync, direct)?;
         self.each(count, |worker| {
             let bytes = size.draw(&mut worker.random);
-            let file = open.as_mut().expect("it is open until the step ends");
-            worker.write_call(file, files, Call { entry, offset: entry.bytes, bytes }, sync)?;
+            worker.write_call(&mut open, files, Call { entry, offset: entry.bytes, bytes }, sync)?;
             entry.bytes += bytes;
             Ok(())
         })?;
         self.group(files, |group| group.grow(entry.number, entry.bytes));
-        match open {
-            Some(open) => self.end(open, files, sync),
-            None => Ok(()),
-        }
+        self.end(open, files, sync)
     }
 
     pub(super) fn overwrite(
@@ -126,10 +121,7 @@ impl Worker<'_, '_> {
             let file = open.as_mut().expect("opened above");
             worker.write_call(file, files, call, sync)
         })?;
-        match open {
-            Some(open) => self.end(open, files, sync),
-            None => Ok(()),
-        }
+        open.map_or(Ok(()), |open| self.end(open, files, sync))
     }
 
     pub(super) fn read(
@@ -163,7 +155,7 @@ impl Worker<'_, '_> {
         })
     }
 
-    /// Writes a new version under another name and renames it over the old one.
+    /// Writes a new version of a file and renames it over the old one.
     pub(super) fn replace(
         &mut self,
         files: &str,
@@ -172,7 +164,7 @@ impl Worker<'_, '_> {
     ) -> Result<(), WorkloadError> {
         let bytes = size.draw(&mut self.random);
         let seed = self.random.next_u64();
-        // Replaced round robin: the oldest becomes the newest.
+        // Round robin: the oldest file becomes the newest.
         let number = match self.group(files, |group| group.take_oldest()) {
             Some(entry) => entry.number,
             None => self.group(files, |group| group.number()),
@@ -250,7 +242,7 @@ impl Worker<'_, '_> {
             return Err(self.no_file(files, operation));
         }
         let at = self.random.below(count) as usize;
-        // Another thread may have deleted one since.
+        // Another thread may have deleted a file.
         self.group(files, |group| group.entries.get(at).or(group.entries.back()).copied())
             .ok_or_else(|| self.no_file(files, operation))
     }

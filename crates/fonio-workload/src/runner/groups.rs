@@ -1,15 +1,11 @@
-//! The existing files of each group, among which steps choose.
+//! The existing files of each group.
 
 use std::collections::VecDeque;
 
-/// A file of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// The number in its name.
     pub(super) number: u64,
-    /// Its length in bytes.
     pub(super) bytes: u64,
-    /// Seed of its content.
     pub(super) seed: u64,
 }
 
@@ -18,7 +14,7 @@ pub(super) struct Entry {
 pub(super) struct Group {
     pub(super) entries: VecDeque<Entry>,
     next_number: u64,
-    /// The end of the last sequential call: position in `entries`, offset in bytes.
+    /// The end of the last sequential call: index in `entries`, offset in bytes.
     cursor: (usize, u64),
 }
 
@@ -56,10 +52,10 @@ impl Group {
         }
     }
 
-    /// The next sequential call of at most `bytes`; it ends at the latest at the end of a file. `None` if no
-    /// file has a byte.
+    /// Returns the next sequential call of at most `bytes` bytes within one file. `None` if all files are
+    /// empty.
     pub(super) fn sequential(&mut self, bytes: u64) -> Option<Call> {
-        // One round: a file may be empty, and the cursor may be at an end.
+        // At most one round, because files can be empty and the cursor can be at the end of a file.
         for _ in 0..=self.entries.len() {
             let (at, offset) = self.cursor;
             let Some(&entry) = self.entries.get(at) else {

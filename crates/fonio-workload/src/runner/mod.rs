@@ -1,8 +1,8 @@
-//! Runs a definition with real files, real SQLite, real HTTP, and a clock.
+//! Runs a workload with real files, SQLite and HTTP, and measures its time.
 //!
-//! Lifecycle: [`Runner::new`] checks everything that can be checked without touching a file; [`Runner::prepare`] makes
-//! the state that the app finds and writes it back; [`Runner::run`] is timed. Between the two the caller may drop
-//! caches and start a recording. A runner runs once for each `prepare`.
+//! Lifecycle: [`Runner::new`] checks the workload without touching a file. [`Runner::prepare`] creates the
+//! initial state and writes it back. [`Runner::run`] is timed. Before it, the caller may drop caches and
+//! start a recording. Each run needs its own `prepare`.
 
 mod buffer;
 mod files;
@@ -37,16 +37,16 @@ use worker::Worker;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Share of the full amount, above 0 and at most 1000. `docs/workloads.md` lists the steps that it
-    /// shrinks.
+    /// Scale relative to the full amount, above 0 and at most 1000. `docs/workloads.md` lists the scaled
+    /// steps.
     pub scale: f64,
     /// Seed of all content and choices.
     pub seed: u64,
-    /// Think time is multiplied by this: 1 is the user's pace, 0 leaves no pause.
+    /// Factor of think times: 1 is the user's pace, 0 means no pauses.
     pub pace: f64,
-    /// The server of objects.
+    /// The object server.
     pub http: Option<SocketAddr>,
-    /// The changes that a fix makes.
+    /// The overrides of a fix.
     pub overrides: Overrides,
 }
 
@@ -56,7 +56,7 @@ impl Default for Options {
     }
 }
 
-/// Runs one workload in given directories.
+/// Runs a workload in given directories.
 #[derive(Debug)]
 pub struct Runner {
     workload: Workload,
@@ -69,42 +69,35 @@ pub struct Runner {
     prepared: bool,
 }
 
-/// The state that all threads of a run share.
+/// The state shared by all threads of a run.
 struct Shared<'a> {
     runner: &'a Runner,
     observer: Mutex<&'a mut dyn Observer>,
-    /// Operations done, of `operations`.
+    /// Completed operations, out of `operations`.
     done: AtomicU64,
     operations: u64,
     start_ns: u64,
     told_ns: AtomicU64,
-    /// Raised by the first thread that fails.
     failed: AtomicBool,
 }
 
-/// The shortest time between two reports of progress.
 const PROGRESS_INTERVAL_NS: u64 = 100_000_000;
 
 impl Runner {
-    /// Checks options and names, reads the traces that are replayed, and touches nothing else.
+    /// Checks options and names, and reads the replayed traces. Touches nothing else.
     ///
     /// # Errors
-    /// A number out of range, a place without a directory, an override of something unknown, a workload that fetches
-    /// while no server is given, a trace that cannot be read.
+    /// If an option is out of range, a place has no directory, an override has an unknown name, a needed
+    /// server is missing, or a trace cannot be read.
     pub fn new(workload: &Workload, places: &Places, options: Options) -> Result<Self, WorkloadError> {
-        if !(options.scale > 0.0 && options.scale <= 1000.0) {
-            return Err(WorkloadError::Option {
-                option: "scale",
-                value: options.scale,
-                remedy: "give more than 0 and at most 1000",
-            });
-        }
-        if !(0.0..=1000.0).contains(&options.pace) {
-            return Err(WorkloadError::Option {
-                option: "pace",
-                value: options.pace,
-                remedy: "give 0 to 1000",
-            });
+        let Options { scale, pace, .. } = options;
+        for (option, value, is_valid, remedy) in [
+            ("scale", scale, scale > 0.0 && scale <= 1000.0, "use a value above 0, at most 1000"),
+            ("pace", pace, (0.0..=1000.0).contains(&pace), "use 0 to 1000"),
+        ] {
+            if !is_valid {
+                return Err(WorkloadError::Option { option, value, remedy });
+            }
         }
         options.overrides.check(workload)?;
         if workload.needs_http() && options.http.is_none() {
@@ -128,19 +121,19 @@ impl Runner {
         })
     }
 
-    /// The workload.
+    /// Returns the workload.
     #[must_use]
     pub fn workload(&self) -> &Workload {
         &self.workload
     }
 
-    /// Returns the directory of each place, overrides applied.
+    /// Returns the directory of each place, with overrides applied.
     #[must_use]
     pub fn places(&self) -> &BTreeMap<String, PathBuf> {
         &self.places
     }
 
-    /// The path of a database's main file; `None` for a name that the workload does not have.
+    /// Returns the path of a database's main file; `None` if the name is unknown.
     #[must_use]
     pub fn database_path(&self, name: &str) -> Option<PathBuf> {
         let database = self.workload.databases.get(name)?;
@@ -149,16 +142,16 @@ impl Runner {
         Some(directory.join(&database.file))
     }
 
-    /// Set it to `true` to end a run early; it then fails with [`WorkloadError::Stopped`].
+    /// Returns a flag that ends a run early: if set, the run fails with [`WorkloadError::Stopped`].
     #[must_use]
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)
     }
 
-    /// Makes the state that the app finds, and has the kernel write all of it back. It is not part of the time.
+    /// Creates the initial state and waits for its write-back. Not timed.
     ///
     /// # Errors
-    /// A place's directory that is not empty; whatever files, SQLite and HTTP can fail with.
+    /// If a place's directory is not empty, or if a file, SQLite or HTTP operation fails.
     pub fn prepare(&mut self, observer: &mut dyn Observer) -> Result<Amounts, WorkloadError> {
         self.prepared = false;
         for group in self.groups.values() {
@@ -190,10 +183,10 @@ impl Runner {
         Ok(amounts)
     }
 
-    /// Has the kernel write back what the places hold in memory, and waits for it.
+    /// Writes back the dirty pages of all places, and waits for completion.
     ///
     /// # Errors
-    /// The kernel's answer where a place cannot be written.
+    /// If a place cannot be written back.
     pub fn write_back(&self) -> Result<(), WorkloadError> {
         for path in self.places.values() {
             let directory = File::open(path).map_err(file_error("open", path))?;
@@ -205,8 +198,8 @@ impl Runner {
     /// Runs all phases.
     ///
     /// # Errors
-    /// No `prepare` before it, the stop flag, and whatever files, SQLite and HTTP can fail with: the first failure ends
-    /// the run.
+    /// If `prepare` was not called, the stop flag is set, or a file, SQLite or HTTP operation fails. The
+    /// first failure ends the run.
     pub fn run(&mut self, observer: &mut dyn Observer) -> Result<Outcome, WorkloadError> {
         if !std::mem::take(&mut self.prepared) {
             return Err(WorkloadError::NotPrepared { workload: self.workload.name.clone() });
@@ -227,7 +220,7 @@ impl Runner {
         let mut steps = Vec::new();
         for (phase, plans) in self.workload.phases.iter().zip(&plans) {
             let ended = shared.run_phase(phase, plans, &mut steps);
-            // A run that is stopped has done a part.
+            // A stopped run reports its partial progress.
             phases.push(ended.inspect_err(|_| shared.tell_progress(shared.done_share()))?);
         }
         let wall_ns = monotonic_ns() - shared.start_ns;
@@ -255,17 +248,17 @@ impl Runner {
         })
     }
 
-    /// Has SQLite check every database: after a run, or after a power cut.
+    /// Checks every database with SQLite, after a run or a power cut.
     ///
     /// # Errors
-    /// [`WorkloadError::Damaged`] with what SQLite found, or a database that cannot be opened.
+    /// [`WorkloadError::Damaged`] with SQLite's output, or an error if a database cannot be opened.
     pub fn verify(&self) -> Result<(), WorkloadError> {
         self.workload.databases.keys().try_for_each(|name| sql::verify(self, name))
     }
 
     fn database_outcomes(&self) -> Result<BTreeMap<String, DatabaseOutcome>, WorkloadError> {
         let outcome = |(name, database): (&String, &crate::definition::Database)| {
-            let path = self.database_path(name).expect("the name is the workload's");
+            let path = self.database_path(name).expect("the workload has this database");
             let journal = self.options.overrides.database(name, |database| database.journal);
             let bytes = fs::metadata(&path).map_err(file_error("look at", &path))?.len();
             let outcome = DatabaseOutcome {
@@ -318,7 +311,7 @@ impl<'a> Shared<'a> {
                         format!("{}-{instance}", thread.name)
                     };
                     let label = format!("{}/{name}", phase.name);
-                    // Fifteen bytes are what the kernel keeps of a thread's name.
+                    // The kernel keeps 15 bytes of a thread's name.
                     let builder = thread::Builder::new().name(name.chars().take(15).collect());
                     let handle = builder.spawn_scoped(scope, move || {
                         let result = Worker::new(self, &name, &label, scale::steps(plan)).run(plan);
@@ -348,7 +341,7 @@ impl<'a> Shared<'a> {
         });
         let end_ns = monotonic_ns();
 
-        // A thread that stopped because another failed has nothing to tell.
+        // A thread that stopped because of another thread's failure has no error of its own.
         let mut amounts = Amounts::default();
         let mut failure = None;
         let mut by_thread: BTreeMap<usize, Vec<worker::StepTime>> = BTreeMap::new();
@@ -405,7 +398,7 @@ impl<'a> Shared<'a> {
 
     fn tell_progress(&self, done: f64) {
         let elapsed_s = (monotonic_ns() - self.start_ns) as f64 / 1e9;
-        // Before a hundredth is done the estimate jumps too much to be worth reading.
+        // Below 1 %, the estimate varies too much.
         let left_s = (done >= 0.01).then(|| (elapsed_s / done - elapsed_s).max(0.0));
         lock(&self.observer).progress(&Progress { done: done.min(1.0), elapsed_s, left_s });
     }
@@ -445,7 +438,7 @@ fn make(path: &Path) -> Result<(), WorkloadError> {
     fs::create_dir_all(path).map_err(file_error("make", path))
 }
 
-/// Makes a directory, which may hold nothing but the `lost+found` of a new file system.
+/// Creates a directory, or accepts an empty one. `lost+found` is ignored.
 fn make_empty(path: &Path) -> Result<(), WorkloadError> {
     make(path)?;
     for entry in fs::read_dir(path).map_err(file_error("list", path))? {
@@ -461,7 +454,8 @@ fn file_error(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Erro
     move |source| WorkloadError::File { operation, path, source }
 }
 
-/// A thread that panicked has already ended the run, so its incomplete values are not read as a result.
+/// Locks a mutex. Ignores poisoning: a panic has already ended the run, so incomplete values are not
+/// reported.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,8 +1,8 @@
-//! Replays a trace of system calls. Every thread of the trace becomes a thread, and makes its calls at the times of the
-//! trace.
+//! Replays a trace of system calls. Each thread of the trace becomes a thread that issues its calls at the
+//! recorded times.
 //!
-//! Three phases: [`FilesBefore`] goes through the trace and finds the files that must exist before it, [`Trace::prepare`]
-//! makes them, and a [`Replayer`] for each thread makes the calls.
+//! Three phases: [`FilesBefore`] finds the files that must exist before the trace, [`Trace::prepare`] creates
+//! them, and one [`Replayer`] per thread issues the calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -22,18 +22,18 @@ use crate::outcome::Amounts;
 /// A trace, ready to be replayed.
 #[derive(Debug)]
 pub(super) struct Trace {
-    /// The calls of each thread, in the order of time.
+    /// The calls of each thread, in time order.
     threads: BTreeMap<u64, Vec<Line>>,
     /// Files that must exist before the trace, with their sizes in bytes.
     initial: BTreeMap<String, u64>,
     folders: BTreeSet<String>,
 }
 
-/// Folders of the kernel's own files, which are not on a flash device.
+/// Folders of virtual file systems, which are not on a flash device.
 const NOT_FILES: &[&str] = &["proc/", "dev/", "sys/", "acct/"];
 
 impl Trace {
-    /// Reads a trace and takes its first part by time: `scale` of its calls.
+    /// Reads a trace and keeps the first `scale` of its calls, by time.
     pub(super) fn load(path: &Path, scale: f64) -> Result<Self, WorkloadError> {
         let text = fs::read_to_string(path)
             .map_err(|source| WorkloadError::Unreadable { path: path.to_owned(), source })?;
@@ -53,12 +53,12 @@ impl Trace {
         }
         let names = before.initial.keys().chain(&before.created);
         let folders: BTreeSet<String> = names.flat_map(|name| ancestors(name)).map(str::to_owned).collect();
-        // A trace does not tell a file from a folder whose status it reads.
+        // For status calls, a trace does not distinguish files from folders.
         before.initial.retain(|name, _| !folders.contains(name));
         Trace { threads, initial: before.initial, folders }
     }
 
-    /// Makes the folders and files that must exist before the trace.
+    /// Creates the folders and files that must exist before the trace.
     pub(super) fn prepare(&self, place: &Path, seed: u64) -> Result<(), WorkloadError> {
         for folder in &self.folders {
             super::make(&place.join(folder))?;
@@ -69,7 +69,7 @@ impl Trace {
         Ok(())
     }
 
-    /// Makes the calls of all threads, and returns their amounts together.
+    /// Issues the calls of all threads, and returns their total amounts.
     pub(super) fn run(
         &self,
         runner: &Runner,
@@ -101,7 +101,7 @@ impl Trace {
     }
 }
 
-/// Makes a file of `bytes` random bytes.
+/// Creates a file of `bytes` random bytes.
 fn make_file(path: &Path, bytes: u64, seed: u64) -> Result<(), WorkloadError> {
     let file = File::create(path).map_err(file_error("make", path))?;
     let mut buffer = vec![0; 1 << 20];
@@ -115,9 +115,9 @@ fn make_file(path: &Path, bytes: u64, seed: u64) -> Result<(), WorkloadError> {
     Ok(())
 }
 
-/// The name of an opened file, relative to the place of the replay; `None` if it is not a file on the device.
-/// A file that the trace does not name gets a name of its thread, its descriptor and the count of openings of
-/// the descriptor.
+/// Returns the name of an opened file, relative to the place of the replay; `None` if it is not on the
+/// device. The name of an unnamed file consists of its thread, its descriptor, and the number of opens of the
+/// descriptor.
 fn file_name(target: &Target, thread: u64, descriptor: i64, openings: u64) -> Option<String> {
     match target {
         Target::Named(path) if path == "." || NOT_FILES.iter().any(|prefix| path.starts_with(prefix)) => None,
@@ -126,29 +126,26 @@ fn file_name(target: &Target, thread: u64, descriptor: i64, openings: u64) -> Op
     }
 }
 
-/// The folders around a file: `a` and `a/b` of `a/b/c`.
+/// Returns the parent folders of a file: `a` and `a/b` for `a/b/c`.
 fn ancestors(name: &str) -> impl Iterator<Item = &str> {
     name.match_indices('/').map(|(at, _)| &name[..at])
 }
 
-/// The files that must exist before a trace, found by following its calls.
+/// Finds the files that must exist before a trace, by following its calls.
 #[derive(Default)]
 struct FilesBefore {
-    /// Their names and sizes in bytes.
     initial: BTreeMap<String, u64>,
     /// Names that the trace creates before it uses them.
     created: BTreeSet<String>,
-    /// Name and position of each open file, by thread and descriptor; `None` if it is not a file on the
-    /// device.
+    /// Name and position of each open file, by thread and descriptor; `None` if it is not on the device.
     open: BTreeMap<(u64, i64), Option<(String, u64)>>,
-    /// How often each descriptor was opened.
     openings: BTreeMap<(u64, i64), u64>,
-    /// The end of what the trace has written to each name, in bytes.
+    /// The end of the written data of each file, in bytes.
     written: BTreeMap<String, u64>,
 }
 
 impl FilesBefore {
-    /// Takes the next call of the trace into account.
+    /// Processes the next call of the trace.
     fn add(&mut self, line: &Line) {
         match &line.call {
             Call::Open { target, flags, descriptor } if *descriptor >= 0 => {
@@ -171,11 +168,8 @@ impl FilesBefore {
                     self.written.remove(from).or_else(|| self.initial.get(from).copied()).unwrap_or(0);
                 self.written.insert(to.clone(), bytes);
             }
-            Call::Read { descriptor, offset, bytes } => {
-                self.transfer(line.thread, *descriptor, *offset, *bytes, false)
-            }
-            Call::Write { descriptor, offset, bytes } => {
-                self.transfer(line.thread, *descriptor, *offset, *bytes, true)
+            Call::Transfer { descriptor, offset, bytes, is_write } => {
+                self.transfer(line.thread, *descriptor, *offset, *bytes, *is_write)
             }
             Call::Close { descriptor } => {
                 self.open.remove(&(line.thread, *descriptor));
@@ -198,7 +192,7 @@ impl FilesBefore {
         self.open.insert((thread, descriptor), name.map(|name| (name, 0)));
     }
 
-    /// Records that the trace found a file of at least `bytes` bytes, unless it has created the file itself.
+    /// Records that a file of at least `bytes` bytes existed, unless the trace has created it.
     fn exists(&mut self, name: &str, bytes: u64) {
         if self.created.contains(name) {
             return;
@@ -207,7 +201,6 @@ impl FilesBefore {
         *initial = (*initial).max(bytes);
     }
 
-    /// A read or a write.
     fn transfer(&mut self, thread: u64, descriptor: i64, offset: Option<u64>, bytes: u64, writes: bool) {
         if !self.open.contains_key(&(thread, descriptor)) {
             self.open(thread, descriptor, &Target::Unnamed, false);
@@ -228,16 +221,14 @@ impl FilesBefore {
     }
 }
 
-/// Makes the calls of one thread.
 struct Replayer<'a> {
     directory: &'a Path,
     syncs: bool,
     thread: u64,
     pace: f64,
     start_ns: u64,
-    /// The open files by descriptor; `None` if it is not a file on the device.
+    /// The open files by descriptor; `None` if the file is not on the device.
     open: BTreeMap<i64, Option<OpenFile>>,
-    /// How often each descriptor was opened.
     openings: BTreeMap<i64, u64>,
     buffer: Vec<u8>,
     amounts: Amounts,
@@ -247,7 +238,7 @@ struct OpenFile {
     path: PathBuf,
     file: File,
     position: u64,
-    /// A folder can be synced, and its status read; no other call is made for it.
+    /// Whether it is a folder: folders only get sync and status calls.
     is_folder: bool,
 }
 
@@ -274,7 +265,7 @@ impl<'a> Replayer<'a> {
         Ok(())
     }
 
-    /// Waits until the time of a call. A call that is late is made at once and does not delay later calls.
+    /// Waits until the time of a call. Late calls are issued at once and do not delay later calls.
     fn wait(&mut self, at_us: u64, must_stop: &dyn Fn() -> bool) -> Result<(), WorkloadError> {
         let due_ns = self.start_ns + (at_us as f64 * 1000.0 * self.pace) as u64;
         loop {
@@ -291,18 +282,19 @@ impl<'a> Replayer<'a> {
         }
     }
 
-    /// Makes a call and counts it as replayed or left out.
+    /// Issues a call and counts it as replayed or left out.
     fn call(&mut self, call: &Call) -> Result<(), WorkloadError> {
         let is_replayed = match call {
-            // A call that failed in the trace transferred nothing.
+            // Failed in the trace, without a transfer.
             Call::Failed => false,
             Call::Open { descriptor, .. } if *descriptor < 0 => false,
             Call::Open { target, flags, descriptor } => {
                 self.open(target, *descriptor, flags.truncate && *target != Target::Unnamed)?
             }
             Call::Close { descriptor } => self.open.remove(descriptor).flatten().is_some(),
-            Call::Read { descriptor, offset, bytes } => self.read(*descriptor, *offset, *bytes)?,
-            Call::Write { descriptor, offset, bytes } => self.write(*descriptor, *offset, *bytes)?,
+            Call::Transfer { descriptor, offset, bytes, is_write } => {
+                self.transfer(*descriptor, *offset, *bytes, *is_write)?
+            }
             Call::Sync { descriptor, data_only } => self.sync(*descriptor, *data_only)?,
             Call::Truncate { descriptor, bytes } => self.truncate(*descriptor, *bytes)?,
             Call::StatDescriptor { descriptor } => self.stat_descriptor(*descriptor)?,
@@ -318,8 +310,7 @@ impl<'a> Replayer<'a> {
         Ok(())
     }
 
-    /// Opens a file, and creates it where it does not exist. Like all methods for calls, it returns false where the call
-    /// is not for a file on the device.
+    /// Opens or creates a file. Like all methods for calls, returns false if the file is not on the device.
     fn open(&mut self, target: &Target, descriptor: i64, truncate: bool) -> Result<bool, WorkloadError> {
         let openings = self.openings.entry(descriptor).or_insert(0);
         *openings += 1;
@@ -329,7 +320,7 @@ impl<'a> Replayer<'a> {
         };
         let path = self.directory.join(name);
         if path.is_dir() {
-            // SQLite opens a folder to sync it.
+            // SQLite opens folders to sync them.
             let file = File::open(&path).map_err(file_error("open", &path))?;
             self.open.insert(descriptor, Some(OpenFile { path, file, position: 0, is_folder: true }));
             return Ok(true);
@@ -349,7 +340,7 @@ impl<'a> Replayer<'a> {
                 .truncate(truncate && !create_only)
                 .open(path)
         };
-        // Several threads can open a new file at the same time; only the one that creates it counts it.
+        // Several threads can open a new file at the same time; only the creating thread counts it.
         match open(true) {
             Ok(file) => {
                 self.amounts.files_created += 1;
@@ -362,7 +353,7 @@ impl<'a> Replayer<'a> {
         }
     }
 
-    /// The open file of a descriptor; `None` if it is not a file on the device. A descriptor that the trace
+    /// Returns the open file of a descriptor; `None` if it is not on the device. A descriptor that the trace
     /// did not open becomes an unnamed file.
     fn file(&mut self, descriptor: i64) -> Result<Option<&mut OpenFile>, WorkloadError> {
         if !self.open.contains_key(&descriptor) {
@@ -371,36 +362,34 @@ impl<'a> Replayer<'a> {
         Ok(self.open.get_mut(&descriptor).and_then(Option::as_mut))
     }
 
-    fn read(&mut self, descriptor: i64, offset: Option<u64>, bytes: u64) -> Result<bool, WorkloadError> {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        buffer.resize(bytes as usize, 0);
-        let Some(open) = self.file(descriptor)?.filter(|open| !open.is_folder) else { return Ok(false) };
-        let got = open
-            .file
-            .read_at(&mut buffer, offset.unwrap_or(open.position))
-            .map_err(file_error("read", &open.path))?;
-        if offset.is_none() {
-            open.position += got as u64;
-        }
-        self.buffer = buffer;
-        self.amounts.file_reads += 1;
-        self.amounts.file_bytes_read += got as u64;
-        Ok(true)
-    }
-
-    fn write(&mut self, descriptor: i64, offset: Option<u64>, bytes: u64) -> Result<bool, WorkloadError> {
+    /// Reads or writes; without an offset, at the descriptor's position.
+    fn transfer(
+        &mut self,
+        descriptor: i64,
+        offset: Option<u64>,
+        bytes: u64,
+        is_write: bool,
+    ) -> Result<bool, WorkloadError> {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.resize(bytes as usize, 0);
         let Some(open) = self.file(descriptor)?.filter(|open| !open.is_folder) else { return Ok(false) };
         let at = offset.unwrap_or(open.position);
-        Content::Random.fill(at, at & !7, &mut buffer);
-        open.file.write_all_at(&buffer, at).map_err(file_error("write", &open.path))?;
+        let done = if is_write {
+            Content::Random.fill(at, at & !7, &mut buffer);
+            open.file.write_all_at(&buffer, at).map_err(file_error("write", &open.path))?;
+            bytes
+        } else {
+            open.file.read_at(&mut buffer, at).map_err(file_error("read", &open.path))? as u64
+        };
         if offset.is_none() {
-            open.position += bytes;
+            open.position += done;
         }
         self.buffer = buffer;
-        self.amounts.file_writes += 1;
-        self.amounts.file_bytes_written += bytes;
+        let Amounts { file_writes, file_bytes_written, file_reads, file_bytes_read, .. } = &mut self.amounts;
+        let (calls, moved) =
+            if is_write { (file_writes, file_bytes_written) } else { (file_reads, file_bytes_read) };
+        *calls += 1;
+        *moved += done;
         Ok(true)
     }
 
@@ -429,7 +418,7 @@ impl<'a> Replayer<'a> {
         Ok(true)
     }
 
-    /// Reads a file's status. A file that does not exist is not an error: the call may ask whether it exists.
+    /// Reads a file's status. A missing file is not an error: the call may test for existence.
     fn stat(&self, path: &str) -> bool {
         let is_file = file_name(&Target::Named(path.to_owned()), 0, 0, 0).is_some();
         if is_file {

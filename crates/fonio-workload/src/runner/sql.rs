@@ -1,4 +1,5 @@
-//! Databases: opened with the settings of the workload and the fix; every setting is read back.
+//! Steps on databases. Databases are opened with the settings of the workload and the fix; every setting is
+//! read back.
 
 use std::time::Duration;
 
@@ -13,10 +14,10 @@ use crate::definition::{Param, spelled};
 use crate::error::WorkloadError;
 use crate::scale::scaled;
 
-/// How long a thread waits for another thread of the app that holds the database.
+/// Maximum time that a thread waits for a lock of another thread.
 const BUSY: Duration = Duration::from_secs(30);
 
-/// The number of prepared statements that are kept; more than any workload has for one database.
+/// Size of the prepared-statement cache; more than any workload needs per database.
 const STATEMENTS_KEPT: usize = 64;
 
 fn failed<'a>(
@@ -32,11 +33,10 @@ fn failed<'a>(
     }
 }
 
-/// Makes the database and its tables.
 pub(super) fn create(runner: &Runner, name: &str) -> Result<(), WorkloadError> {
     let connection = open(runner, name)?;
     let made = connection.execute_batch(&runner.workload.databases[name].schema);
-    made.map_err(failed(runner, name, "make its tables"))?;
+    made.map_err(failed(runner, name, "create its tables"))?;
     close(runner, name, connection)
 }
 
@@ -53,7 +53,7 @@ fn open(runner: &Runner, name: &str) -> Result<Connection, WorkloadError> {
     let setting = |pragma: &'static str, wanted: String, expected: &str| {
         let set = connection.pragma_update_and_check(None, pragma, &wanted, |row| row.get(0));
         let got = match set {
-            // Some pragmas return their value only when they are asked for it.
+            // Some pragmas return their value only in a query.
             Err(rusqlite::Error::QueryReturnedNoRows) => {
                 connection.pragma_query_value(None, pragma, |row| row.get(0))
             }
@@ -86,7 +86,7 @@ fn open(runner: &Runner, name: &str) -> Result<Connection, WorkloadError> {
     Ok(connection)
 }
 
-/// Closes a database. This checkpoints a write-ahead log, which is part of the run's time.
+/// Closes a database. This checkpoints the write-ahead log, which is part of the run time.
 pub(super) fn close(runner: &Runner, name: &str, connection: Connection) -> Result<(), WorkloadError> {
     connection.close().map_err(|(_, source)| failed(runner, name, "close it")(source))
 }
@@ -141,7 +141,7 @@ pub(super) fn statements(
     while left > 0 {
         let now = left.min(batch);
         begin(worker, name)?;
-        // The commit belongs to the batch's last statement; otherwise its time would belong to no statement.
+        // The commit time counts for the batch's last statement.
         worker.each(now - 1, |worker| one(worker, name, statement, params))?;
         worker.each(1, |worker| {
             one(worker, name, statement, params)?;
@@ -170,7 +170,7 @@ fn one(worker: &mut Worker<'_, '_>, name: &str, text: &str, params: &[Param]) ->
         let mut rows = statement.query(params_from_iter(values.iter()))?;
         let mut seen = 0;
         while let Some(row) = rows.next()? {
-            // SQLite reads a long value only on request, and an app requests it.
+            // SQLite reads a long value only when requested, as apps do.
             for column in 0..columns {
                 std::hint::black_box(row.get_ref(column)?);
             }

@@ -1,4 +1,4 @@
-//! Does the steps of a plan, one after the other.
+//! Executes the steps of a plan.
 
 use super::worker::{Done, Worker};
 use super::{sql, work};
@@ -8,7 +8,7 @@ use crate::error::WorkloadError;
 use crate::scale::{Planned, due, scaled};
 
 impl Worker<'_, '_> {
-    /// Does the steps of a plan, and closes the connections to databases.
+    /// Executes the steps of a plan, and closes the database connections.
     pub(super) fn run(mut self, plan: &[Planned<'_>]) -> Result<Done, WorkloadError> {
         self.steps(plan, 0)?;
         for (name, connection) in std::mem::take(&mut self.connections) {
@@ -17,7 +17,7 @@ impl Worker<'_, '_> {
         Ok(Done { amounts: self.amounts, times: self.times })
     }
 
-    /// `round` counts the rounds of all repeats around, from the start of the run.
+    /// Executes steps. `round` counts the rounds of all enclosing repeats, from the start of the run.
     fn steps(&mut self, plan: &[Planned<'_>], round: u64) -> Result<(), WorkloadError> {
         for planned in plan {
             if self.shared.must_stop() {

@@ -1,4 +1,4 @@
-//! Work for the processor, on real bytes.
+//! CPU work on real bytes.
 
 use std::hint::black_box;
 use std::io::{self, Read, Write};
@@ -12,8 +12,8 @@ use crate::content::Content;
 use crate::definition::{Bytes, Work};
 use crate::error::WorkloadError;
 
-/// Does work for the processor: without `bytes`, on the data that the thread fetched or read last; with
-/// `bytes`, on new data.
+/// Executes CPU work: without `bytes`, on the data that the thread fetched or read last; with `bytes`, on new
+/// data.
 pub(super) fn work(
     worker: &mut Worker<'_, '_>,
     kind: Work,
@@ -43,8 +43,8 @@ pub(super) fn work(
     Ok(())
 }
 
-/// Inflates stream after stream; the last one may be cut short, since an object has the length that was asked for.
-/// Returns the length.
+/// Inflates a sequence of streams and returns the inflated length. The last stream may be truncated, because
+/// objects have a given length.
 fn inflate(mut input: &[u8]) -> io::Result<u64> {
     let mut out = vec![0; 64 * 1024];
     let mut total = 0;
@@ -65,7 +65,7 @@ fn inflate(mut input: &[u8]) -> io::Result<u64> {
     Ok(total)
 }
 
-/// Tags and words of marked-up text.
+/// Counts the tags and words of marked-up text.
 fn parse(input: &[u8]) -> (u64, u64) {
     let (mut tags, mut words, mut in_tag, mut in_word) = (0, 0, false, false);
     for &byte in input {

@@ -1,4 +1,4 @@
-//! One thread of a phase: its state, and the counts and times of its steps.
+//! A thread of a phase: its state, and the counts and times of its steps.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,7 +16,6 @@ use crate::observer::Mark;
 use crate::outcome::Amounts;
 use crate::scale::Planned;
 
-/// Time in one step.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StepTime {
     pub(super) count: u64,
@@ -32,7 +31,6 @@ impl StepTime {
     }
 }
 
-/// The work that a thread has done.
 pub(super) struct Done {
     pub(super) amounts: Amounts,
     pub(super) times: Vec<StepTime>,
@@ -47,7 +45,7 @@ pub(super) struct Worker<'s, 'a> {
     pub(super) client: Option<Client>,
     /// The data of the current read or write.
     pub(super) buffer: AlignedBuffer,
-    /// The data that were last fetched or read, for steps that work on them.
+    /// The data fetched or read last, for work steps.
     pub(super) last: Vec<u8>,
     pub(super) amounts: Amounts,
     pub(super) times: Vec<StepTime>,
@@ -56,7 +54,7 @@ pub(super) struct Worker<'s, 'a> {
     pub(super) index: usize,
 }
 
-/// The longest sleep. A pause is slept in pieces, so that a run can be stopped soon.
+/// Maximum length of a sleep. Longer pauses are split, so a run can be stopped in time.
 const PAUSE_PIECE: Duration = Duration::from_millis(100);
 
 impl<'s, 'a> Worker<'s, 'a> {
@@ -98,7 +96,7 @@ impl<'s, 'a> Worker<'s, 'a> {
         self.times[self.index].add(&StepTime { count, total_ns, longest_ns });
     }
 
-    /// Times every operation by itself.
+    /// Executes operations and measures each one.
     pub(super) fn each(
         &mut self,
         count: u64,
@@ -139,7 +137,7 @@ impl<'s, 'a> Worker<'s, 'a> {
         let bytes = size.draw(&mut self.random);
         let send = send.map_or(0, |sizes| sizes.draw(&mut self.random));
         let seed = self.random.next_u64();
-        let client = self.client.as_mut().expect("checked when the runner was made");
+        let client = self.client.as_mut().expect("checked by `Runner::new`");
         client.fetch(content, seed, bytes, send, &mut self.last)?;
         self.amounts.http_requests += 1;
         self.amounts.bytes_fetched += bytes;

@@ -1,5 +1,5 @@
-//! Checks that the commands in the documents are valid, and that the fixes, profiles and workloads that they name exist.
-//! `docs/cli.md` has the examples of the help.
+//! Checks that the commands in the documents are valid, and that their fixes, profiles and workloads exist.
+//! `docs/cli.md` contains the examples from the help texts.
 
 use std::path::Path;
 
@@ -15,13 +15,13 @@ use super::{BenchWhat, Cli, Command, DeviceCommand};
 use crate::commands::bench_target::check_profile;
 use crate::commands::mount::as_mount_helper;
 
-/// The program that is `fonio record` alone.
+/// The standalone program of `fonio record`.
 const RECORDER: &str = "fonio-recorder";
 
 /// Returns why a command of a document is not valid. Parts of a command, such as `fonio report`, are valid, and so are
 /// placeholders in capitals.
 fn objection(words: &[String]) -> Option<String> {
-    // The recorder alone takes what `fonio record` takes.
+    // The standalone recorder has the options of `fonio record`.
     let as_command = |words: &[String]| match words.split_first() {
         Some((program, rest)) if program == RECORDER => {
             ["fonio", "record"].into_iter().map(Into::into).chain(rest.iter().map(Into::into)).collect()
@@ -50,12 +50,13 @@ fn objection(words: &[String]) -> Option<String> {
     (!is_valid).then(|| error.to_string().lines().next().unwrap_or_default().to_owned())
 }
 
-/// Whether a word stands for another one: `WORKLOAD`.
+/// Whether a word is a placeholder, such as `WORKLOAD`.
 fn is_placeholder(word: &str) -> bool {
     word.chars().any(char::is_uppercase) && !word.chars().any(char::is_lowercase)
 }
 
-/// Returns why a name in a command is not one of a fix, a profile or a workload. The parser checks the names of fixes.
+/// Returns why a name in a command is not the name of a fix, a profile or a workload. The parser checks the
+/// names of fixes.
 fn unknown_name(parsed: &Cli) -> Option<String> {
     let no_name =
         |word: &&str| is_placeholder(word) || word.contains('/') || word.ends_with(".toml") || *word == ".";
@@ -65,7 +66,7 @@ fn unknown_name(parsed: &Cli) -> Option<String> {
     };
     let place = |name: &str| {
         let members: Vec<&str> = match name.strip_prefix("md-raid0:") {
-            // After the @, the size of the member.
+            // The size of an array member follows the @.
             Some(members) => {
                 members.split('+').map(|name| name.split('@').next().unwrap_or_default()).collect()
             }

@@ -15,7 +15,7 @@ use fonio_core::quantity::parse_bytes;
     integrity_check\" | grep -qx ok' -- ./workload.sh"
 )]
 pub struct Emulate {
-    /// The profile: a name of `fonio device list`, or a TOML file.
+    /// The profile: a name from `fonio device list`, or a TOML file.
     #[arg(required_unless_present = "floor")]
     pub profile: Option<String>,
     /// Run in a guest with one of Debian's kernels (`fonio lab list`).
@@ -26,15 +26,15 @@ pub struct Emulate {
     /// Make the emulated device this large.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "2GiB")]
     pub size: u64,
-    /// Start with this much of the device already written sequentially, such as 1GiB.
+    /// Write this much of the device sequentially before it starts, such as 1GiB.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "0B")]
     pub written: u64,
-    /// Keep the data in this file; an existing one must have the size of the device.
+    /// Keep the data in this file; an existing file must have the size of the device.
     ///
     /// Default: in memory, lost at the end.
     #[arg(long, value_name = "FILE")]
     pub image: Option<PathBuf>,
-    /// Overwrite this device, and lose its data.
+    /// Overwrite this device and destroy its data.
     ///
     /// Name the file of --image again, to let --fs overwrite it.
     #[arg(long, value_name = "DEVICE", requires = "image")]
@@ -44,14 +44,14 @@ pub struct Emulate {
     pub nbd: Option<PathBuf>,
     /// Use this driver for the block device.
     ///
-    /// Default: ublk if the kernel has it, otherwise loop. ublk has the profile's queue depth and FUA; a loop device has a depth
-    /// of at least 4.
+    /// Default: ublk if the kernel has it, otherwise loop. ublk has the profile's queue depth and FUA; a loop
+    /// device has a queue depth of at least 4.
     #[arg(long, value_enum, value_name = "DRIVER", conflicts_with = "nbd")]
     pub through: Option<Through>,
     /// Make this file system on the device: ext4, ext3, xfs, btrfs, f2fs, nilfs2 or vfat.
     #[arg(long = "fs", value_name = "NAME")]
     pub filesystem: Option<fonio_host::Filesystem>,
-    /// Mount the file system on this directory. Without DIR, on a temporary one.
+    /// Mount the file system on this directory. Without DIR, on a temporary directory.
     #[arg(long, value_name = "DIR", num_args = 0..=1, default_missing_value = "", value_parser = any_path)]
     pub mount: Option<PathBuf>,
     /// Mount with these options, separated by commas.
@@ -68,7 +68,7 @@ pub struct Emulate {
     /// The faults are listed below.
     #[arg(long, value_name = "KIND:SETTINGS")]
     pub fault: Vec<String>,
-    /// Log every write and flush with its data into this file.
+    /// Log every write and flush to this file, with the data.
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
     /// Simulate this many power cuts at random moments of the workload, and run --check after each.
@@ -90,14 +90,14 @@ pub struct Emulate {
     pub seed: u64,
     /// Print JSON.
     ///
-    /// One line when the device is ready, one at the end; docs/emulator.md describes them.
+    /// Prints one line when the device is ready and one at the end; docs/emulator.md describes them.
     #[arg(long)]
     pub json: bool,
     /// Measure the shortest latency that this machine can emulate, then exit.
     #[arg(long)]
     pub floor: bool,
-    /// Run this command, then remove the device. $FONIO_MOUNT names the mount, $FONIO_DEVICE the device. Default: keep
-    /// the device until Ctrl-C.
+    /// Run this command, then remove the device. $FONIO_MOUNT is the mount point, $FONIO_DEVICE the device.
+    /// Default: keep the device until Ctrl-C.
     #[arg(last = true, value_name = "CMD")]
     pub workload: Vec<String>,
 }
@@ -127,5 +127,5 @@ fn any_path(text: &str) -> Result<PathBuf, String> {
 
 pub(super) fn parse_dilation(text: &str) -> Result<f64, String> {
     let factor = text.parse().ok().filter(|factor: &f64| factor.is_finite() && *factor >= 1.0);
-    factor.ok_or_else(|| "a dilation is a number that is at least 1".to_owned())
+    factor.ok_or_else(|| "write a number of at least 1".to_owned())
 }

@@ -16,7 +16,7 @@ use super::{Cli, parse_time};
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = groups())]
 pub struct Fix {
-    /// What to do with a fix.
+    /// The action on a fix.
     #[command(subcommand)]
     pub command: Option<FixCommand>,
     #[command(flatten)]
@@ -30,7 +30,7 @@ pub struct Screen {
     pub choice: Choice,
     /// Print everything, not only the most important.
     ///
-    /// Every fix, with the line that describes it and what a power cut can lose with it.
+    /// Every fix, with its description and the data that a power cut can lose with it.
     #[arg(long)]
     pub all: bool,
     /// Print JSON.
@@ -41,7 +41,7 @@ pub struct Screen {
 /// A choice of fixes.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Choice {
-    /// Choose only fixes that lose at most the last seconds of synced data at a power cut.
+    /// Choose only fixes that lose at most the last few seconds of synced data in a power cut.
     #[arg(long)]
     pub safe: bool,
     /// Choose only fixes that need no new hardware.
@@ -52,37 +52,38 @@ pub struct Choice {
 /// The verbs of `fonio fix`.
 #[derive(Debug, Subcommand)]
 pub enum FixCommand {
-    /// Show one fix: what it changes, needs and costs, and what a power cut can lose with it.
+    /// Show one fix: what it changes, needs and costs, and the data that a power cut can lose with it.
     ///
     /// Reads the settings of this machine, and writes nothing.
     ///
     /// Example: fonio fix show bfq
     Show(FixShow),
-    /// Apply a fix to this machine until the next boot, or with --keep for good.
+    /// Apply a fix to this machine until the next boot, or permanently with --keep.
     ///
     /// Changes the setting that `fonio fix show NAME` names, and records the former value for `fonio fix undo`. Needs root.
     ///
     /// Example: sudo fonio fix apply bfq /mnt/sd
     Apply(FixApply),
-    /// Undo a fix, or all of them: restore the former settings, and take kept ones out of the files.
+    /// Undo one fix or all: restore the former settings, and remove kept settings from the configuration
+    /// files.
     ///
     /// Reads the record of what fonio changed. Needs root.
     ///
     /// Example: sudo fonio fix undo bfq
     Undo(FixUndo),
-    /// Measure what fixes gain, on a workload or on a command of yours.
+    /// Measure the gain of fixes, with a workload or with your own command.
     ///
-    /// Runs it with and without each fix, in rounds, and reports each gain with its interval. Writes recordings and a page. A
-    /// command runs on your own disk: name a folder on it with --on. The setting is changed before each measurement and
-    /// restored after it.
+    /// Runs the workload or command in rounds, with and without each fix, and reports each gain with its
+    /// confidence interval. Writes recordings and a page. A command runs on your own disk: name a folder on
+    /// it with --on. The setting is changed before each measurement and restored after it.
     ///
     /// Example: fonio fix prove --safe webbench --on ridata
     Prove(Box<FixProve>),
     /// Test a setting while the machine does its usual work.
     ///
-    /// Switches the setting back and forth in slices of time; each pair of slices has one with it, in an order drawn at random.
-    /// Compares how long threads were blocked on storage, stops when the answer is clear, and restores the setting in any case.
-    /// Writes a recording of each slice. Needs root.
+    /// Switches the setting on and off in slices of time: in each pair of slices, one slice has the setting,
+    /// in random order. Compares the time that threads were blocked on storage, stops when the result is
+    /// clear, and always restores the setting. Writes a recording of each slice. Needs root.
     ///
     /// Example: sudo fonio fix trial bfq /mnt/sd --for 10m
     Trial(FixTrial),
@@ -115,18 +116,18 @@ pub struct FixApply {
     /// The fix, such as noatime or io-weight=50.
     #[arg(value_parser = super::run::parse_candidate)]
     pub name: Candidate,
-    /// The device or mount that holds this path; or this folder, database, or unit of systemd.
+    /// The device or mount of this path; or this folder, database, or systemd unit.
     ///
-    /// A setting of the whole machine needs none.
+    /// Not needed for a setting of the whole machine.
     pub target: Option<PathBuf>,
     /// Apply the fix to this running process and its threads.
     ///
-    /// Only for fixes that Linux keeps for each thread, such as io-class.
+    /// Only for fixes that Linux applies per thread, such as io-class.
     #[arg(long, value_name = "PID", conflicts_with = "target")]
     pub pid: Option<u32>,
     /// Keep the fix across reboots.
     ///
-    /// In `/etc/fstab`, in a rule of udev, in a file of sysctl.d, or in a drop-in or unit of systemd.
+    /// Uses `/etc/fstab`, a udev rule, a sysctl.d file, or a systemd drop-in or unit.
     #[arg(long, conflicts_with_all = ["pid", "command"])]
     pub keep: bool,
     /// Print what would be done, and change nothing.
@@ -134,7 +135,7 @@ pub struct FixApply {
     pub dry_run: bool,
     /// Change a folder even if programs have files in it open for writing.
     ///
-    /// Restart these programs at once.
+    /// Restart these programs immediately afterwards.
     #[arg(long)]
     pub force: bool,
     /// Print JSON.
@@ -178,10 +179,10 @@ pub struct FixProve {
     pub best: Option<usize>,
     /// Print more.
     ///
-    /// Each fix that is left out, with the reason.
+    /// Names each fix that is left out, with the reason.
     #[arg(short)]
     pub verbose: bool,
-    /// Run this line of the shell before each measurement of a command, to bring its files into the same state.
+    /// Run this shell command before each measurement, so that every measurement starts with the same files.
     ///
     /// Its time is not measured.
     #[arg(long, value_name = "LINE", requires = "command")]
@@ -195,21 +196,21 @@ pub struct FixProve {
     pub command: Vec<OsString>,
 }
 
-/// The fixes that `fonio fix prove` measures, and on what.
+/// The fixes that `fonio fix prove` measures, and the workload or command.
 #[derive(Debug)]
 pub struct Proof {
-    /// The fixes; `None` for all that are left by the choice.
+    /// The fixes; `None` for all fixes that the options select.
     pub names: Option<Candidates>,
     /// The workload; `None` for a command.
     pub workload: Option<String>,
 }
 
 impl FixProve {
-    /// Tells the names of fixes and the workload apart.
+    /// Separates the names of fixes from the workload.
     ///
     /// # Errors
     ///
-    /// If one of them is missing or there is one too many, or if a name is not one of a fix.
+    /// If a word is missing or superfluous, or if a fix is unknown.
     pub fn proof(&self) -> anyhow::Result<Proof> {
         let is_chosen = self.choice.safe || self.choice.no_hardware;
         let words: Vec<&str> = self.words.iter().map(String::as_str).collect();
@@ -244,27 +245,27 @@ pub struct FixTrial {
     pub name: Candidate,
     /// The device whose setting is tested, or a file or folder on it.
     ///
-    /// A setting of the whole machine needs none.
+    /// Not needed for a setting of the whole machine.
     pub target: Option<PathBuf>,
     /// End after this time.
     ///
-    /// The test ends earlier when the answer is clear. A resumed test (--resume) gets the full time again.
+    /// The test ends earlier when the result is clear. A resumed test (--resume) gets the full time again.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time, default_value = "10m")]
     pub lasting: Duration,
     /// Look only at this systemd unit, container or Android package.
     ///
-    /// Default: the threads of all programs, without bulk work such as copies.
+    /// Default: all threads, except those that do bulk work such as copies.
     #[arg(long, value_name = "UNIT")]
     pub unit: Option<String>,
     /// Measure each slice for this time.
     ///
-    /// Default: the longest time in which the kernel writes dirty pages back, plus 5 s; 40 s on most machines.
+    /// Default: the longest time until the kernel writes dirty pages back, plus 5 s (40 s on most machines).
     #[arg(long, value_name = "TIME", value_parser = parse_slice)]
     pub slice: Option<Duration>,
-    /// Leave this time after each switch unmeasured.
+    /// Do not measure for this time after each switch.
     ///
-    /// Default: for a setting of the disk's queue, the time between two wake-ups of write-back (5 s); for other settings, until
-    /// pages dirtied before the switch are written (35 s).
+    /// Default: for a setting of the disk's queue, the interval of write-back (5 s). For other settings, the
+    /// time until the kernel has written pages that were dirtied before the switch (35 s).
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub carry_over: Option<Duration>,
     /// Continue the test in this folder.
@@ -272,7 +273,7 @@ pub struct FixTrial {
     pub resume: Option<PathBuf>,
     /// Draw all random choices from this seed.
     ///
-    /// Default: a new one, which is printed.
+    /// Default: a new seed, which is printed.
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// Write the result to this path.
@@ -285,20 +286,19 @@ pub struct FixTrial {
     pub json: bool,
 }
 
-/// Points from a fix's name without a verb, as in `fonio fix bfq`, to the verb that shows it.
+/// Explains `fonio fix NAME`, which lacks a verb, by naming `fonio fix show NAME`.
 pub fn with_verb(error: clap::Error) -> clap::Error {
     let name = match error.get(ContextKind::InvalidSubcommand) {
         Some(ContextValue::String(name)) if Candidate::parse(name).is_ok() => name,
         _ => return error,
     };
-    let said =
-        format!("{name} is a fix; `fonio fix show {name}` describes it, and names the commands for it");
+    let said = format!("{name} is a fix; `fonio fix show {name}` describes it and lists its commands");
     Cli::command().error(ErrorKind::InvalidSubcommand, said)
 }
 
 /// Parses the time of a slice.
 fn parse_slice(text: &str) -> Result<Duration, String> {
-    /// Shorter ones hold hardly any wait, and longer ones would fill the recorder's memory.
+    /// Shorter slices contain hardly any waits; longer ones would fill the recorder's memory.
     const POSSIBLE: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(3600);
     let time = parse_duration(text).map_err(|error| error.to_string())?;
     if POSSIBLE.contains(&time) { Ok(time) } else { Err("write a time from 1s to 1h".to_owned()) }

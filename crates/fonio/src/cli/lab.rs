@@ -9,7 +9,7 @@ use fonio_lab::{Architecture, Wanted};
 /// `fonio lab`.
 #[derive(Debug, Subcommand)]
 pub enum Lab {
-    /// List Debian's kernels, the newest of each series, and which of them are on this machine.
+    /// List the newest Debian kernel of each series, and mark those that are on this machine.
     ///
     /// Example: fonio lab list
     List {
@@ -24,7 +24,7 @@ pub enum Lab {
         #[arg(long)]
         json: bool,
     },
-    /// Download kernels, and the programs of guests, so that guests start without a network.
+    /// Download kernels and guest programs, so that guests start without a network.
     ///
     /// Nothing is installed.
     ///
@@ -48,9 +48,9 @@ pub enum Lab {
     },
     /// Run a command in a guest.
     ///
-    /// The command's output and exit code are passed on. Afterwards, the guest is removed. Without --system, the guest has
-    /// fonio, every file system that fonio can make, and a few programs; files that the command line names are there, in the
-    /// same directory. With --system, the command runs in /root.
+    /// Prints the command's output, exits with its exit code, and removes the guest. Without --system, the
+    /// guest has fonio, every file system that fonio can make, and a few programs. Files named on the command
+    /// line are there too, in the same directory. With --system, the command runs in /root.
     ///
     /// Example: fonio lab run --system 6.1 -- systemctl status
     Run {
@@ -59,9 +59,10 @@ pub enum Lab {
         kernel: Wanted,
         #[command(flatten)]
         kind: Kind,
-        /// Copy these files and directories to where the command runs.
+        /// Copy these files and directories to the command's working directory.
         ///
-        /// Into the guest, to the same paths; with --system, files, to /root. Separate several by commas.
+        /// They keep their paths in the guest; with --system, only files are copied, to /root. Separate
+        /// several by commas.
         #[arg(long, value_name = "PATH", value_delimiter = ',')]
         copy: Vec<PathBuf>,
         /// Bring these files and directories back, if they exist when the command ends. Separate several by commas.
@@ -69,7 +70,7 @@ pub enum Lab {
         bring: Vec<PathBuf>,
         /// Print JSON.
         ///
-        /// The exit code, times, and the output of the command; docs/lab.md describes it.
+        /// The exit code, the times and the command's output; docs/lab.md describes it.
         #[arg(long)]
         json: bool,
         /// The command and its arguments.
@@ -81,7 +82,8 @@ pub enum Lab {
 /// The kind of guest.
 #[derive(Debug, Args)]
 pub struct Kind {
-    /// Start a complete Debian with systemd on a disk, instead of a shell with a few programs in memory.
+    /// Start a complete Debian with systemd on a disk. Without this, a guest is a shell with a few programs
+    /// in memory.
     #[arg(long)]
     pub system: bool,
     /// The architecture of the guest: amd64, arm64 or armhf.
@@ -92,10 +94,11 @@ pub struct Kind {
     pub packages: Vec<String>,
     /// Give the guest a disk that an NBD server on this machine serves at this Unix socket. Repeatable.
     ///
-    /// Such as `fonio device emulate sd_a1 --nbd SOCKET`. It is /dev/sda there, and keeps its content when the guest is gone.
+    /// `fonio device emulate sd_a1 --nbd SOCKET` starts a server. In the guest, the disk is /dev/sda; its
+    /// content outlives the guest.
     #[arg(long, value_name = "SOCKET", requires = "system")]
     pub disk: Vec<PathBuf>,
-    /// Run with this much memory, such as 512MiB.
+    /// Limit the memory to this size, such as 512MiB.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, requires = "system", default_value = "1GiB")]
     pub memory: u64,
 }

@@ -24,9 +24,10 @@ use fonio_trace::recognise::Format;
 use fonio_core::quantity::{parse_bytes, parse_duration};
 pub use fonio_recorder::{Blocked, Extras, Record, Redact, parse_time};
 
-/// Shows what is using your flash, what it costs you, and which change fixes it.
+/// Shows which programs use your flash storage, what that costs, and which change helps.
 ///
-/// Without a command, fonio shows the machine's storage: devices, wear, free space, and which processes write now.
+/// Without a command, fonio shows the machine's storage: devices, wear, free space, and the processes that
+/// are writing now.
 ///
 /// Start with `sudo fonio check`.
 #[derive(Debug, Parser)]
@@ -34,7 +35,7 @@ pub use fonio_recorder::{Blocked, Extras, Record, Redact, parse_time};
 #[command(after_help = format!("{}\n\nEvery command that reads a recording also reads traces of other tools: blktrace, \
     blkparse text, ftrace text, systrace HTML, CSV.", crate::exit::table()))]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Option<Command>,
 
@@ -66,7 +67,8 @@ pub enum Colour {
 pub enum Command {
     /// Check whether storage is the problem, and say what to do.
     ///
-    /// Records for a while, or reads a recording or trace. Writes nothing, or with --output the recording.
+    /// Records for a while, or reads a recording or trace. Writes nothing except the recording if --output is
+    /// given.
     ///
     /// Example: sudo fonio check
     Check(Check),
@@ -78,13 +80,13 @@ pub enum Command {
     Record(Record),
     /// Explain a recording or a trace: verdict, findings, tables, charts.
     ///
-    /// Reads a recording, or a trace of another tool. Writes only the page of --html.
+    /// Reads a recording, or a trace of another tool. Writes only the --html page.
     ///
     /// Example: fonio report fonio-recording --html report.html
     Report(Report),
-    /// Compare recordings and name the differences that are not chance.
+    /// Compare recordings and report the significant differences.
     ///
-    /// Reads two or more recordings or traces. Writes only the page of --html.
+    /// Reads two or more recordings or traces. Writes only the --html page.
     ///
     /// Example: fonio compare before after
     Compare(Compare),
@@ -112,7 +114,7 @@ pub enum Command {
     StoreBench(Box<storebench::StoreBench>),
     /// Work with models of flash devices: list, show, verify, emulate, fit.
     Device(Device),
-    /// Mount a directory a second time through a buffered FUSE file system.
+    /// Mount a directory at a second path through a buffering FUSE file system.
     ///
     /// Reads and writes the files of the directory.
     ///
@@ -120,11 +122,12 @@ pub enum Command {
     Mount(mount::Mount),
     /// Run an app's workload on a device and record it.
     ///
-    /// Reads a workload of the list or a file. Writes its files at the place that --on names, recordings, and a page.
+    /// Reads a built-in workload or a file. Writes the workload's files to the target of --on, recordings,
+    /// and a page.
     ///
     /// Example: sudo fonio run webbench --on kingston --fix wal-normal
     Run(Box<run::Run>),
-    /// Launch a command and report where its time goes: processor, storage, network, other waits.
+    /// Launch a command and report how its time divides into processor, storage, network and other waits.
     ///
     /// Records each launch (needs root). Writes recordings and a page.
     ///
@@ -132,30 +135,31 @@ pub enum Command {
     Launch(Box<run::Launch>),
     /// Replay a recording on other storage, or with other settings.
     ///
-    /// A thread continues when the request or call that it waited for has ended. Compares the places of --on, and the
-    /// fixes of --fix. Reads a recording. Writes a test file at each place, recordings, and a page; a model writes nothing.
+    /// Each thread continues when the request or call that it waited for has completed. Compares the targets
+    /// of --on and the fixes of --fix. Reads a recording. Writes a test file to each target, recordings, and
+    /// a page; a model writes nothing.
     ///
     /// Example: fonio replay fonio-recording --on model:samsung_s5
     Replay(Box<run::Replay>),
-    /// Show which fixes are applied here and which suit this machine; show, apply, undo and measure them.
+    /// List applied fixes and the fixes that suit this machine; show, apply, undo and measure them.
     ///
     /// Reads the settings of this machine, and writes nothing.
     ///
     /// Example: fonio fix
     Fix(Box<fix::Fix>),
-    /// Work with guests that have Debian's kernels, for `fonio run --in lab:6.12`.
+    /// Work with guests that run Debian's kernels, for `fonio run --in lab:6.12`.
     #[command(subcommand)]
     Lab(lab::Lab),
-    /// Write out a folder that is in memory, as the units of folder-in-ram do.
+    /// Write a folder from memory to the disk, as the units of folder-in-ram do.
     #[command(subcommand, hide = true)]
     Folder(Folder),
-    /// Check a sync policy for databases of SQLite (docs/sync-policy.md).
+    /// Check a sync policy for SQLite databases (docs/sync-policy.md).
     #[command(subcommand)]
     SyncPolicy(SyncPolicy),
-    /// Watch storage all the time: what stalled, who writes most, when a device will be worn out.
+    /// Watch storage continuously: stalls, the programs that write most, and the remaining life of devices.
     #[command(subcommand)]
     Watch(watch::Watch),
-    /// Run as one of the helper processes of `run`.
+    /// Run as a helper process of `run`.
     #[command(hide = true)]
     Role {
         /// The role.
@@ -181,7 +185,8 @@ pub enum Command {
 /// `fonio check`.
 #[derive(Debug, Args)]
 pub struct Check {
-    /// A recording or trace to read; or a device (/dev/mmcblk0), or a directory on one, to record. Default: record all devices.
+    /// A recording or trace to read; or a device to record (/dev/mmcblk0), or a directory on it. Default:
+    /// record all devices.
     pub what: Option<PathBuf>,
     /// End after this time.
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time, default_value = "40s")]
@@ -233,8 +238,8 @@ pub struct Report {
 /// `fonio compare`.
 #[derive(Debug, Args)]
 pub struct Compare {
-    /// Two or more recordings or traces; each is compared with the first. One recording of each setup does not show how
-    /// much repeated runs differ; --before and --after do.
+    /// Two or more recordings or traces; each is compared with the first. A single recording of each setup
+    /// does not show how much repeated runs vary; for that, use --before and --after.
     #[arg(required_unless_present = "before", num_args = 2.., value_name = "INPUT")]
     pub inputs: Vec<PathBuf>,
     /// Recordings of repeated runs before a change; at least three.
@@ -282,7 +287,7 @@ pub struct Export {
     pub format: ExportFormat,
     /// Write the result to this path.
     ///
-    /// A file, for a recording a new folder; - is standard output.
+    /// A file, or a new folder for a recording; - is standard output.
     #[arg(short, long = "output", value_name = "PATH", default_value = "-")]
     pub out: PathBuf,
     #[command(flatten)]
@@ -296,12 +301,12 @@ pub struct Export {
 /// `fonio device`.
 #[derive(Debug, Args)]
 pub struct Device {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: DeviceCommand,
 }
 
-/// What `fonio device` can do.
+/// The subcommands of `fonio device`.
 #[derive(Debug, Subcommand)]
 pub enum DeviceCommand {
     /// List the device profiles that come with fonio.
@@ -329,7 +334,8 @@ pub enum DeviceCommand {
         #[arg(long)]
         toml: bool,
     },
-    /// Compare the models with published measurements, and say which of these were used to fit them.
+    /// Compare the models with published measurements, and mark the measurements that the models were fitted
+    /// to.
     ///
     /// Example: fonio device verify kingston
     Verify {
@@ -361,14 +367,14 @@ pub enum DeviceCommand {
 /// `fonio folder`.
 #[derive(Debug, Subcommand)]
 pub enum Folder {
-    /// Put the folder into memory; units of systemd do it at each start.
+    /// Put the folder into memory; systemd units run this at each start.
     Start {
-        /// The maximum of memory that it can take.
+        /// Maximum memory for the folder.
         size: fonio_core::ByteCount,
         /// The folder.
         dir: PathBuf,
     },
-    /// Write the folder out to the disk now.
+    /// Write the folder to the disk now.
     WriteOut {
         /// The folder.
         dir: PathBuf,
@@ -384,7 +390,7 @@ pub enum SyncPolicy {
     Check {
         /// The policy's file.
         ///
-        /// Default: the one that programs follow in this shell (`FONIO_SYNC_POLICY`).
+        /// Default: the policy of programs started from this shell (`FONIO_SYNC_POLICY`).
         #[arg(long, value_name = "FILE", default_value_os_t = policy_of_shell(), hide_default_value = true)]
         policy: PathBuf,
         /// The databases. They need not exist yet.
@@ -415,7 +421,7 @@ pub enum ExportFormat {
     IologV2,
     /// One request per line.
     Csv,
-    /// A recording of fonio: what the filters leave, or with tokens instead of names (--redact).
+    /// A fonio recording, filtered, or with tokens instead of names (--redact).
     Recording,
 }
 
@@ -424,7 +430,7 @@ pub enum ExportFormat {
 pub enum BenchWhat {
     /// Measure sequential and 4 KiB random I/O, response times, concurrency, and a long write.
     ///
-    /// Writes one file and removes it again; a block device only if --erase names it.
+    /// Writes one file and removes it again. Writes to a block device only if --erase names it.
     ///
     /// Example: fonio bench device /mnt/card
     Device {
@@ -442,26 +448,28 @@ pub enum BenchWhat {
         )]
         sets: Vec<Set>,
     },
-    /// Measure 4 KiB random writes over growing address ranges, which shows how the device maps addresses.
+    /// Measure 4 KiB random writes over growing address ranges, to find how the device maps addresses.
     ///
     /// Example: fonio bench address-range /mnt/card
     AddressRange(Measurement),
-    /// Find how many reads and writes at once, sequential and random, give the device's full throughput.
+    /// Find the number of concurrent reads and writes, sequential and random, that gives the device's full
+    /// throughput.
     ///
     /// Example: fonio bench concurrency /mnt/card
     Concurrency {
         #[command(flatten)]
         measurement: Measurement,
-        /// Set the number that was found, until the next boot.
+        /// Apply the result until the next boot.
         ///
-        /// Needs root. The concurrency parameters of the scheduler smartio or, under another scheduler, the number of requests of
-        /// the device's queue. `fonio fix undo` takes it back.
+        /// Needs root. Sets smartio's concurrency parameters or, with another scheduler, the queue depth.
+        /// `fonio fix undo` restores the former value.
         #[arg(long)]
         apply: bool,
     },
     /// Measure how much reads and writes slow each other down.
     ///
-    /// One of each and four of each at the same time, sequential and random, relative to one alone.
+    /// Runs one or four of each at the same time, sequential and random; the results are relative to one
+    /// alone.
     ///
     /// Example: fonio bench interference /mnt/card
     Interference(Measurement),
@@ -476,12 +484,13 @@ pub enum BenchWhat {
 /// `fonio bench layers`.
 #[derive(Clone, Debug, Args)]
 pub struct BenchLayers {
-    /// A directory on the device; the test files in it are removed again. Or an emulated device (a profile of `fonio device
-    /// list`, as root), with a file system (--fs), and a second one for the writes to the raw device.
+    /// A directory on the device; the test files in it are removed again. Or an emulated device (a profile
+    /// from `fonio device list`, as root) with a file system (--fs); a second one is emulated for the raw
+    /// writes.
     pub dir: PathBuf,
-    /// Overwrite this device, and lose its data.
+    /// Overwrite this device and destroy its data.
     ///
-    /// Writes to this raw device are measured too. Default: the device that holds the directory is only read.
+    /// Writes to this raw device are measured too. Default: the directory's device is only read.
     #[arg(long, value_name = "DEVICE")]
     pub erase: Option<PathBuf>,
     /// Cover this many bytes with each test.
@@ -489,7 +498,8 @@ pub struct BenchLayers {
     pub range: u64,
     /// Run each test or setup this many times.
     ///
-    /// In rounds, each of which measures every layer once. The result is the median, and a loss needs at least 3 to be shown.
+    /// Each round measures every layer once. The result is the median. A loss is shown only with at least 3
+    /// rounds.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..100))]
     pub runs: u16,
     /// Measure FUSE with these options of `fonio mount`. Repeatable.
@@ -507,10 +517,10 @@ pub struct BenchLayers {
     pub json: bool,
 }
 
-/// The heading of the options of emulated devices.
+/// The help heading for the options of emulated devices.
 pub const EMULATED: &str = "Emulated devices";
 
-/// The emulated device of a benchmark, and where it is.
+/// The emulated device of a benchmark, and its location.
 #[derive(Clone, Debug, Args)]
 pub struct EmulatedTarget {
     /// Make the emulated device this large.
@@ -521,7 +531,7 @@ pub struct EmulatedTarget {
     pub scheduler: String,
     /// Run in a guest with one of Debian's kernels (`fonio lab list`).
     ///
-    /// lab:6.12, lab:newest. Its clock does not depend on other load of this machine.
+    /// lab:6.12, lab:newest. The guest's clock does not depend on other load of this machine.
     #[arg(long = "in", value_name = "lab:KERNEL", help_heading = EMULATED)]
     pub guest: Option<fonio_lab::Wanted>,
 }
@@ -531,7 +541,7 @@ pub struct EmulatedTarget {
 pub struct Fit {
     #[command(flatten)]
     pub bench: Bench,
-    /// Also keep the measurement in this file.
+    /// Also save the measurement in this file.
     #[arg(long, value_name = "FILE")]
     pub save_measurement: Option<PathBuf>,
     /// Write the result to this path.
@@ -539,10 +549,10 @@ pub struct Fit {
     /// A file for the profile.
     #[arg(short = 'o', long = "output", value_name = "PATH", default_value = "profile.toml")]
     pub to: PathBuf,
-    /// Compare the fitted profile with this benchmark, made with `--set held-back`.
+    /// Compare the fitted profile with this measurement from `fonio bench device --set held-back`.
     #[arg(long, value_name = "FILE")]
     pub against: Option<PathBuf>,
-    /// Do not fit; compare this profile with the benchmark.
+    /// Do not fit; compare this profile with the measurement.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["against", "to"])]
     pub profile: Option<PathBuf>,
     /// Use this many bootstrap resamples for the intervals; 0 for none.
@@ -550,21 +560,21 @@ pub struct Fit {
     pub resamples: u32,
 }
 
-/// How a device is measured.
+/// Options for measuring a device.
 #[derive(Clone, Debug, Args)]
 pub struct Bench {
-    /// A directory, where one file is written and removed again; a block device, which is overwritten (see --erase); or an
-    /// emulated device (a profile of `fonio device list`, as root). `fonio device fit` also takes a measurement that `fonio
-    /// bench device -o` wrote.
+    /// A directory (one file is written and removed again); a block device, which is overwritten (see
+    /// --erase); or an emulated device (a profile from `fonio device list`, as root). `fonio device fit` also
+    /// accepts a measurement from `fonio bench device -o`.
     pub target: PathBuf,
-    /// Overwrite this device, and lose its data.
+    /// Overwrite this device and destroy its data.
     ///
-    /// Needed for a block device: name it again.
+    /// Required for a block device: name it again.
     #[arg(long, value_name = "DEVICE")]
     pub erase: Option<PathBuf>,
     /// Measure once, for a short time, with little data.
     ///
-    /// With fewer numbers of processes (1 and 4; in `bench concurrency` 1, 2, 4, 8, 16 and 32).
+    /// Only with 1 and 4 processes; in `bench concurrency`, with 1, 2, 4, 8, 16 and 32.
     #[arg(long)]
     pub quick: bool,
     /// Print what would be done, and change nothing.
@@ -576,20 +586,20 @@ pub struct Bench {
     /// Extend the address-range test to this many bytes.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "256MiB")]
     pub range_max: u64,
-    /// Write this many bytes in the long write.
+    /// Write this many bytes in the test of a long write.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "1GiB")]
     pub sustained: u64,
     /// Run each test or setup this many times.
     ///
-    /// A test ends earlier when its mean is known within 2 %.
+    /// A test ends earlier when its mean is known to within 2 %.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..1000))]
     pub runs: Option<u32>,
-    /// The longest time of a run, without its preparation [default: 10s; of `bench concurrency` 500ms].
+    /// The maximum time of a run, without its preparation [default: 10s; for `bench concurrency` 500ms].
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub run_time: Option<Duration>,
     /// End after this time.
     ///
-    /// No further run starts then [default: 15min].
+    /// After this time, no further run starts [default: 15min].
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub time: Option<Duration>,
     /// Draw all random choices from this seed.
@@ -604,7 +614,7 @@ pub struct Bench {
     pub emulated: EmulatedTarget,
 }
 
-/// A measurement that can be kept.
+/// A measurement that can be saved.
 #[derive(Clone, Debug, Args)]
 pub struct Measurement {
     #[command(flatten)]
@@ -619,15 +629,15 @@ pub struct Measurement {
 /// The heading of [`Reading`].
 pub const READING: &str = "Reading";
 
-/// How foreign traces are read.
+/// Options for reading foreign traces.
 #[derive(Clone, Debug, Args)]
 pub struct Reading {
-    /// Format of the trace, if it cannot be recognised.
+    /// Format of the trace, if fonio does not recognise it.
     ///
     /// blktrace, blkparse, ftrace, systrace, msr-cambridge, disksim, csv.
     #[arg(id = "from_format", long = "from-format", value_name = "FORMAT", help_heading = READING)]
     pub format: Option<Format>,
-    /// Columns of a CSV trace, by number or by name in its first line, each with its unit.
+    /// Columns of a CSV trace with their units, by number or by the name in the first line.
     ///
     /// time=1:ms,op=rw,offset=off:bytes,size=len:bytes,latency=lat:us. All columns and units are in docs/traces.md.
     #[arg(long, value_name = "MAPPING", help_heading = READING)]
@@ -640,7 +650,7 @@ pub struct Reading {
 /// The heading of [`FilterArgs`].
 pub const FILTERS: &str = "Filters";
 
-/// The part of the I/O that is analysed.
+/// Options for selecting a part of the I/O.
 #[derive(Clone, Debug, Args)]
 pub struct FilterArgs {
     /// Look only at this device. Repeatable.
@@ -653,30 +663,30 @@ pub struct FilterArgs {
     pub process: Vec<String>,
     /// Look only at this systemd unit, container or Android package.
     ///
-    /// Or add-on: notes.service, web, 'docker *'. Repeatable.
+    /// Also a Home Assistant add-on. Examples: notes.service, web, 'docker *'. Repeatable.
     #[arg(long = "unit", value_name = "UNIT", help_heading = FILTERS)]
     pub unit: Vec<String>,
     /// Look only at these files. Repeatable.
     ///
-    /// A name ('notes.db*'), or a path with the files below it (/var/lib/notes).
+    /// A name ('notes.db*'), or a path, which includes the files below it (/var/lib/notes).
     #[arg(long = "file", value_name = "FILE", help_heading = FILTERS)]
     pub file: Vec<String>,
     /// Look only at these operations: read, write, flush, discard, write_zeroes, … Repeatable.
     #[arg(long = "op", value_name = "OP", value_parser = parse_op, help_heading = FILTERS)]
     pub op: Vec<Op>,
-    /// Begin the window of time here.
+    /// Start the time window here.
     ///
-    /// A time after the beginning of the recording.
+    /// Relative to the beginning of the recording.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = FILTERS)]
     pub since: Option<Duration>,
-    /// End the window of time here.
+    /// End the time window here.
     ///
-    /// A time after the beginning of the recording.
+    /// Relative to the beginning of the recording.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = FILTERS)]
     pub until: Option<Duration>,
 }
 
-/// Where and how the answer is shown.
+/// The output format and file.
 #[derive(Clone, Debug, Args)]
 pub struct Output {
     /// Print JSON.
@@ -687,17 +697,17 @@ pub struct Output {
     /// Print Markdown.
     #[arg(long)]
     pub markdown: bool,
-    /// Write a page with charts into this file.
+    /// Write a page with charts to this file.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
-    /// Require a figure to keep a limit: 'totals.requests<=5000'. Repeatable.
+    /// Check that a figure is within a limit: 'totals.requests<=5000'. Repeatable.
     ///
-    /// Exit code 1 if it does not.
+    /// The exit code is 1 if it is not.
     #[arg(long, value_name = "BUDGET")]
     pub budget: Vec<String>,
 }
 
-/// The policy that programs follow which this shell starts.
+/// Returns the policy of programs that this shell starts.
 fn policy_of_shell() -> PathBuf {
     std::env::var_os(fonio_sync_policy::VARIABLE)
         .map_or_else(|| fonio_sync_policy::DEFAULT.into(), PathBuf::from)
@@ -706,13 +716,13 @@ fn policy_of_shell() -> PathBuf {
 fn parse_set(text: &str) -> Result<Set, String> {
     Set::named(text).ok_or_else(|| {
         let names: Vec<&str> = Set::ALL.iter().map(|(_, name)| *name).collect();
-        format!("it is one of {}", names.join(", "))
+        format!("use one of: {}", names.join(", "))
     })
 }
 
 fn parse_op(text: &str) -> Result<Op, String> {
     Op::from_name(text).ok_or_else(|| {
         let names: Vec<&str> = Op::ALL.iter().map(|op| op.name()).collect();
-        format!("it is one of {}", names.join(", "))
+        format!("use one of: {}", names.join(", "))
     })
 }

@@ -30,7 +30,7 @@ use clap::Args;
 pub struct Mount {
     /// The directory to mount, or `stats`.
     pub source: PathBuf,
-    /// The directory on which it is mounted.
+    /// The mount point.
     pub dir: PathBuf,
     /// Mount with these options, separated by commas.
     ///
@@ -50,7 +50,7 @@ pub struct Mount {
     pub no_mtab: bool,
     /// Print more.
     ///
-    /// From mount(8): what was mounted.
+    /// For mount(8), prints the mount.
     #[arg(short = 'v', hide = true)]
     pub verbose: bool,
     /// Accepted from mount(8) and ignored.

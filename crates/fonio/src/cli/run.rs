@@ -23,13 +23,13 @@ pub struct Run {
     pub setup: SetupArgs,
     #[command(flatten)]
     pub work: WorkArgs,
-    /// Also run it with each of these fixes, separated by commas (`fonio fix` lists them).
+    /// Also run with each of these fixes, separated by commas (`fonio fix` lists them).
     #[arg(long, value_name = "NAMES")]
     pub fix: Option<Candidates>,
-    /// Run the system calls of a phone with their original timing, from a trace in mobigen's format.
+    /// Replay a phone's system calls with their original timing, from a trace in mobigen's format.
     #[arg(long, value_name = "FILE", conflicts_with = "workload")]
     pub mobigen: Option<PathBuf>,
-    /// With the workload `mobibench`: Mobibench's options (`-- -f 1024 -r 4 -a 1`).
+    /// Mobibench's options (`-- -f 1024 -r 4 -a 1`), for the workload `mobibench`.
     #[arg(last = true, value_name = "ARGUMENTS")]
     pub arguments: Vec<OsString>,
 }
@@ -37,14 +37,15 @@ pub struct Run {
 /// `fonio launch`.
 #[derive(Debug, Args)]
 pub struct Launch {
-    /// Run the command N times before measuring, and leave the page cache as it is then.
+    /// Run the command N times before measuring, and do not drop the page cache.
     ///
-    /// Default: no such run counts, and the command's files are dropped from the page cache before each launch.
+    /// Default: no warm-up, and the command's files are dropped from the page cache before each launch.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..1000))]
     pub warmup: Option<u32>,
-    /// End the launch, and a command that does not exit, once it is idle.
+    /// End the launch once the command is idle; a command that does not exit is ended too.
     ///
-    /// Idle: for TIME, its threads use less than SHARE of a processor, and none waits for storage.
+    /// The command is idle if, for TIME, its threads use less than SHARE of a processor and none waits for
+    /// storage.
     #[arg(
         long,
         value_name = "SHARE:TIME",
@@ -54,9 +55,9 @@ pub struct Launch {
         default_missing_value = "10%:500ms"
     )]
     pub until_idle: Option<Quiet>,
-    /// Copy these files and directories to where the command runs.
+    /// Copy these files and directories to the command's working directory.
     ///
-    /// To the device that --on names; the command starts in its top directory. Separate several by commas.
+    /// This is the top directory of the device of --on. Separate several by commas.
     #[arg(long, value_name = "PATH", value_delimiter = ',')]
     pub copy: Vec<PathBuf>,
     /// Show the command's output on standard error.
@@ -80,7 +81,7 @@ pub struct Replay {
     /// Replay without pauses, as fast as possible.
     #[arg(long)]
     pub fast: bool,
-    /// Also run it with each of these fixes, separated by commas (`fonio fix` lists them).
+    /// Also run with each of these fixes, separated by commas (`fonio fix` lists them).
     #[arg(long, value_name = "NAMES")]
     pub fix: Option<Candidates>,
     #[command(flatten)]
@@ -90,9 +91,9 @@ pub struct Replay {
 /// The layer of a recording that is replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Layer {
-    /// Reads, writes and flushes of the disk, past the page cache.
+    /// Reads, writes and flushes of the disk, bypassing the page cache.
     Blocks,
-    /// File-system calls (`fonio record --calls`), through the page cache and the file system of each place.
+    /// File-system calls (`fonio record --calls`), through the page cache and file system of each target.
     Calls,
 }
 
@@ -105,24 +106,24 @@ impl From<Layer> for What {
     }
 }
 
-/// The roles in which a run starts this program; none is for people.
+/// The internal roles in which a run starts this program.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Role {
     /// Serve objects over HTTP.
     Http {
-        /// Where to listen.
+        /// The address to listen on.
         address: SocketAddr,
     },
     /// Prepare and run a workload.
     Task {
-        /// What to do.
+        /// The file that describes the task.
         file: PathBuf,
     },
     /// Replay a recording on a file.
     Replay {
         /// The recording.
         recording: PathBuf,
-        /// The file or folder that was prepared for it.
+        /// The file or folder prepared for the replay.
         file: PathBuf,
         /// Replay this layer of the recording.
         #[arg(long, value_enum, default_value_t = Layer::Blocks)]
@@ -130,50 +131,51 @@ pub enum Role {
         /// Replay without pauses, as fast as possible.
         #[arg(long)]
         fast: bool,
-        /// Write what was done into this file.
+        /// Write the result to this file.
         #[arg(long, value_name = "FILE")]
         result: PathBuf,
     },
-    /// Start a prepared workload, and end with it.
+    /// Start a prepared workload, and exit when it ends.
     Start {
-        /// Where it waits.
+        /// The socket on which the workload waits.
         socket: PathBuf,
     },
 }
 
-/// Where something runs, how often, and where the results go.
+/// The target of a run, the number of runs, and the output.
 #[derive(Clone, Debug, Args)]
 pub struct SetupArgs {
     /// Run on this folder, block device or emulated device. Separate several by commas.
     ///
-    /// A folder that is there; a block device; a profile of `fonio device list`; or an array of emulated devices
-    /// (md-raid0:ridata+transcend, made by the kernel's md driver). `fonio replay` also takes model:PROFILE, a model of that
-    /// device under models of schedulers, in virtual time and without root. Default: the current folder.
+    /// An existing folder; a block device; a profile from `fonio device list`; or an array of emulated
+    /// devices (md-raid0:ridata+transcend, assembled by the kernel's md driver). `fonio replay` also accepts
+    /// model:PROFILE: it models that device and the schedulers in virtual time, without root. Default: the
+    /// current folder.
     #[arg(long, value_name = "PLACE", value_delimiter = ',')]
     pub on: Vec<String>,
     /// Run in a guest with one of Debian's kernels (`fonio lab list`).
     ///
-    /// lab:6.12, lab:newest. Its clock does not depend on other load of this machine.
+    /// lab:6.12, lab:newest. The guest's clock does not depend on other load of this machine.
     #[arg(long = "in", value_name = "lab:KERNEL")]
     pub guest: Option<Wanted>,
-    /// Overwrite this device, and lose its data.
+    /// Overwrite this device and destroy its data.
     ///
-    /// Without it, only a block device that holds no data is used.
+    /// Without this option, only a block device without data is used.
     #[arg(long, value_name = "DEVICE")]
     pub erase: Option<PathBuf>,
     /// Make the emulated device this large.
     ///
-    /// Of all devices of an array together.
+    /// For an array, this is the total size.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "2GiB")]
     pub size: u64,
     /// Slow the emulated device down by this factor, if this machine is too slow to emulate it in real time.
     ///
-    /// The processor is not slowed down: compare run times only with those at the same factor.
+    /// The processor is not slowed down, so compare only run times with the same factor.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0, value_parser = super::emulate::parse_dilation)]
     pub dilate: f64,
     /// Inject a fault into the emulated device, such as vanish:after=10s. Repeatable.
     ///
-    /// `fonio device emulate --help` lists them. In an array: into the last device.
+    /// `fonio device emulate --help` lists the faults. In an array, the last device gets the fault.
     #[arg(long, value_name = "KIND:SETTINGS")]
     pub fault: Vec<String>,
     /// Make this file system on the device: ext4, ext3, xfs, btrfs, f2fs, nilfs2 or vfat.
@@ -186,24 +188,25 @@ pub struct SetupArgs {
     pub mount_options: Vec<String>,
     /// Use this I/O scheduler.
     ///
-    /// Separate several by commas. Default: none on an emulated device, the current one on a block device, all models in a
-    /// model.
+    /// Separate several by commas. Default: none on an emulated device, the current scheduler on a block
+    /// device, all modelled schedulers in a model.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub scheduler: Vec<String>,
-    /// Fill the file system to this share before each run, such as 0.9, as on a device in use.
+    /// Fill this share of the file system before each run, such as 0.9, as on a device in use.
     ///
-    /// Files are written until it is full, and random ones are deleted.
+    /// Files are written until the file system is full; then random files are deleted.
     #[arg(long, value_name = "SHARE", value_parser = parse_full)]
     pub full: Option<f64>,
     /// Limit the workload or command to this share of one processor, such as 0.25, to imitate a phone's slow processor.
     ///
-    /// It runs for 1 ms and then pauses for the rest of a period (3 ms at 0.25), which makes single latencies coarser.
+    /// It runs for 1 ms and then pauses for the rest of a period (3 ms at 0.25). This makes single latencies
+    /// less precise.
     #[arg(long, value_name = "SHARE")]
     pub cpu: Option<CpuShare>,
-    /// Run with this much memory, such as 512MiB.
+    /// Limit the memory to this size, such as 512MiB.
     ///
-    /// The limit includes the page cache of the files that are used, as on a small board: data beyond the limit is written
-    /// back or dropped earlier. A program that needs more memory is killed.
+    /// The limit includes the page cache of the accessed files, as on a small board. Beyond the limit, pages
+    /// are written back or dropped earlier, and a program that needs more memory is killed.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub memory: Option<u64>,
     /// Limit the link to the server to the rate of the phone study: wifi or usb. Default: no limit.
@@ -211,8 +214,8 @@ pub struct SetupArgs {
     pub link: Option<LinkRates>,
     /// Run each test or setup this many times.
     ///
-    /// In rounds, each of which runs every setup once. `auto`: three rounds show how much run times vary, then more follow
-    /// until every gain is known within 25 %, for at most three minutes; `auto:1m` sets this time.
+    /// Each round runs every setup once. `auto` runs three rounds to estimate the variation. More rounds
+    /// follow until every gain is known to within 25 %, for at most three minutes; `auto:1m` sets this time.
     #[arg(long, value_name = "N", default_value = "3", value_parser = parse_runs)]
     pub runs: Runs,
     /// Draw all random choices from this seed.
@@ -223,7 +226,7 @@ pub struct SetupArgs {
     /// A new folder for the recordings. Default: fonio-runs, or the first free one of fonio-runs-2, …
     #[arg(short, long = "output", value_name = "PATH")]
     pub out: Option<PathBuf>,
-    /// Write a page with charts into this file.
+    /// Write a page with charts to this file.
     ///
     /// Default: `report.html` next to the recordings.
     #[arg(long, value_name = "FILE")]
@@ -236,31 +239,32 @@ pub struct SetupArgs {
 }
 
 impl SetupArgs {
-    /// The places of `--on`, or the current folder.
+    /// Returns the targets of `--on`, or the current folder.
     pub fn places(&self) -> Vec<String> {
         if self.on.is_empty() { vec![".".to_owned()] } else { self.on.clone() }
     }
 }
 
-/// How a workload runs.
+/// Options for running a workload.
 #[derive(Clone, Debug, Args)]
 pub struct WorkArgs {
-    /// Run this workload in the background of the measured one, on the same storage and within the same limits.
+    /// Run this workload in the background during the measured one, on the same storage and within the same
+    /// limits.
     ///
-    /// A name of `fonio run`, such as background, or a TOML file. It runs for as long as the measured one. Both have their own
-    /// figures. A fix changes the measured one.
+    /// A workload listed by `fonio run`, such as background, or a TOML file. It ends with the measured
+    /// workload. Figures are reported for each workload. A fix changes only the measured workload.
     #[arg(long, value_name = "WORKLOAD")]
     pub background: Option<String>,
     /// Scale the amount of work of the background workload.
     #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = parse_scale, requires = "background")]
     pub background_scale: f64,
-    /// Scale the amount of work: 0.1 does a tenth in the same mix.
+    /// Scale the amount of work: 0.1 does a tenth of the operations in the same mix.
     #[arg(long, value_name = "SHARE", default_value_t = 1.0, value_parser = parse_scale)]
     pub scale: f64,
     /// Multiply the workload's pauses: 0 for none.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     pub pace: f64,
-    /// Record until the page cache is written back.
+    /// Keep recording until the page cache is written back.
     ///
     /// The run time does not include this.
     #[arg(long)]
@@ -274,7 +278,7 @@ pub struct Candidates(pub Vec<Candidate>);
 impl FromStr for Candidates {
     type Err = String;
 
-    /// Parses `bfq,concurrency=2,4,8,8`: a word that begins with a digit belongs to the value before it.
+    /// Parses `bfq,concurrency=2,4,8,8`. A word that begins with a digit continues the previous value.
     fn from_str(text: &str) -> Result<Candidates, String> {
         let mut names: Vec<String> = Vec::new();
         for word in text.split(',') {
@@ -293,9 +297,9 @@ impl FromStr for Candidates {
 /// Number of runs of each setup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runs {
-    /// This many.
+    /// A fixed number.
     Number(u32),
-    /// The number that the spread of a pilot requires, if the rounds take no longer than this.
+    /// The number that the spread of a pilot requires, within this time limit.
     Auto(Duration),
 }
 
@@ -333,12 +337,12 @@ fn parse_quiet(text: &str) -> Result<Quiet, String> {
     let percent = share.strip_suffix('%').and_then(|percent| percent.parse::<f64>().ok());
     let below_share =
         percent.filter(|percent| *percent > 0.0 && *percent <= 100.0).map(|percent| percent / 100.0);
-    let below_share = below_share.ok_or("write the share of a processor as above 0% to 100%")?;
+    let below_share = below_share.ok_or("write a share of a processor above 0% and at most 100%")?;
     Ok(Quiet { below_share, lasting: parse_duration(time).map_err(|error| error.to_string())? })
 }
 
 fn parse_link(text: &str) -> Result<LinkRates, String> {
-    LinkRates::named(text).ok_or_else(|| format!("it is one of {}", LinkRates::NAMES.join(", ")))
+    LinkRates::named(text).ok_or_else(|| format!("use one of: {}", LinkRates::NAMES.join(", ")))
 }
 
 #[cfg(test)]

@@ -17,11 +17,11 @@ use super::{EmulatedTarget, Output, parse_time};
     fonio storebench /mnt/card                      measure the device below a directory\n  \
     sudo fonio storebench /dev/mmcblk0              read a device, and write nothing\n  \
     fonio storebench show storebench.json           show a result again\n  \
-    fonio storebench compare before.json after.json  name the differences that are not chance\n\n\
+    fonio storebench compare before.json after.json  report the significant differences\n\n\
     For a directory with the name of a subcommand, write ./show."
 )]
 pub struct StoreBench {
-    /// What to do with a result.
+    /// The action on a result.
     #[command(subcommand)]
     pub command: Option<StoreBenchCommand>,
     #[command(flatten)]
@@ -31,18 +31,18 @@ pub struct StoreBench {
 /// A measurement.
 #[derive(Debug, Args)]
 pub struct StoreBenchRun {
-    /// A directory, where files are written and removed again; a block device, which is only read (see --erase); or an
-    /// emulated device (a profile of `fonio device list`, as root).
+    /// A directory (files are written and removed again); a block device, which is only read (see --erase);
+    /// or an emulated device (a profile from `fonio device list`, as root).
     #[arg(default_value = ".")]
     pub target: PathBuf,
-    /// Overwrite this device, and lose its data.
+    /// Overwrite this device and destroy its data.
     ///
-    /// Name the block device again, to measure also its writes.
+    /// Name the block device again to measure its writes too.
     #[arg(long, value_name = "DEVICE")]
     pub erase: Option<PathBuf>,
     /// Measure once, for a short time, with little data.
     ///
-    /// The result is compared with quick ones only.
+    /// The result is compared only with other quick results.
     #[arg(long)]
     pub quick: bool,
     /// Print what would be done, and change nothing.
@@ -55,7 +55,7 @@ pub struct StoreBenchRun {
     pub time: Duration,
     /// Write at most this much.
     ///
-    /// A smaller limit shortens the long write, then reduces repetitions, then leaves parts out.
+    /// A smaller limit first shortens the long write, then reduces repetitions, then skips parts.
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes, default_value = "16GiB")]
     pub max_write: u64,
     /// Do not continue an interrupted run.
@@ -75,10 +75,10 @@ pub struct StoreBenchRun {
     pub emulated: EmulatedTarget,
 }
 
-/// What to do with a result.
+/// The action on a result.
 #[derive(Debug, Subcommand)]
 pub enum StoreBenchCommand {
-    /// Show a result, and where it stands among models or a server's results.
+    /// Show a result and its rank among models or a server's results.
     ///
     /// Example: fonio storebench show storebench.json
     Show {
@@ -86,7 +86,7 @@ pub enum StoreBenchCommand {
         file: PathBuf,
         /// Address of the results server.
         ///
-        /// Compare with its results that have the same key, instead of models.
+        /// Compare with the server's results of the same key instead of models.
         #[arg(long, value_name = "URL")]
         server: Option<String>,
         /// Print everything, not only the most important.
@@ -97,15 +97,16 @@ pub enum StoreBenchCommand {
         #[command(flatten)]
         output: ResultOutput,
     },
-    /// Compare two results, and name the differences that are not chance.
+    /// Compare two results and report the significant differences.
     ///
     /// Example: fonio storebench compare before.json after.json
     Compare {
         /// The first result.
         first: PathBuf,
-        /// The second result, which is compared with the first.
+        /// The second result.
         second: PathBuf,
-        /// Compare results of different keys: file systems, sizes, modes. Their figures differ also for these reasons.
+        /// Compare results despite different keys: file systems, sizes, modes. These differences also affect
+        /// the figures.
         #[arg(long)]
         across_keys: bool,
         #[command(flatten)]
@@ -133,7 +134,7 @@ pub enum StoreBenchCommand {
         /// Address of the results server.
         #[arg(long, value_name = "URL")]
         server: String,
-        /// The delete token [default: the one that was kept when the result was sent].
+        /// The delete token [default: the token that was saved when the result was sent].
         #[arg(long)]
         token: Option<String>,
         /// The result's id, as `submit` printed it.
@@ -141,7 +142,7 @@ pub enum StoreBenchCommand {
     },
 }
 
-/// How a result is shown.
+/// Options for showing a result.
 #[derive(Debug, Args)]
 pub struct ResultOutput {
     /// Print JSON.
@@ -150,13 +151,13 @@ pub struct ResultOutput {
     /// Print Markdown.
     #[arg(long)]
     pub markdown: bool,
-    /// Write a page with charts into this file.
+    /// Write a page with charts to this file.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }
 
 impl ResultOutput {
-    /// The same for the functions that show reports.
+    /// Converts the options for the functions that show reports.
     pub fn as_report(&self) -> Output {
         Output { json: self.json, markdown: self.markdown, html: self.html.clone(), budget: Vec::new() }
     }

@@ -1,4 +1,4 @@
-//! Holds the command line to one table: `docs/cli.md` is generated from the parser, and a word has one meaning.
+//! Generates `docs/cli.md` from the parser, and checks that each word has one meaning.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -8,7 +8,7 @@ use expect_test::expect_file;
 
 use super::{Cli, EMULATED, EmulatedTarget, FILTERS, FilterArgs, READING, Reading};
 
-/// The command line as clap runs it.
+/// The parser, as clap runs it.
 fn parser() -> Command {
     let mut parser = Cli::command();
     parser.build();
@@ -23,7 +23,7 @@ fn walk<'c>(command: &'c Command, name: &str, visit: &mut dyn FnMut(&str, &'c Co
     }
 }
 
-/// The options of a verb, without those that each has.
+/// The options of a verb, without the options that all verbs have.
 fn options(command: &Command) -> impl Iterator<Item = &Arg> {
     let is_of_each = |arg: &Arg| arg.is_global_set() || ["help", "version"].contains(&arg.get_id().as_str());
     command.get_arguments().filter(move |arg| !arg.is_positional() && !is_of_each(arg))
@@ -41,7 +41,7 @@ fn names(arg: &Arg) -> String {
     short.into_iter().chain(long).collect::<Vec<_>>().join(", ")
 }
 
-/// Its value: `DEVICE`, or nothing for a flag.
+/// The name of its value, such as `DEVICE`; empty for a flag.
 fn value(arg: &Arg) -> String {
     if !arg.get_action().takes_values() {
         return String::new();
@@ -62,7 +62,7 @@ fn a_word_has_one_meaning_and_a_meaning_has_one_word() {
             for word in of_arg.into_iter().chain(arg.get_long().map(|long| format!("--{long}"))) {
                 meanings.entry(word).or_default().entry(means.clone()).or_default().push(verb.to_owned());
             }
-            // mount(8) chooses the words of its helper.
+            // mount(8) defines the options of its helper.
             if !arg.is_hide_set() {
                 words.entry(meaning(arg)).or_default().insert(names(arg));
             }
@@ -126,7 +126,7 @@ fn every_verb_says_what_it_does_in_a_sentence() {
     });
 }
 
-/// A text of the help as Markdown: examples as code.
+/// Converts a help text to Markdown, with examples as code.
 fn paragraphs(text: &str) -> String {
     let of_one = |paragraph: &str| match paragraph.strip_prefix("Example: ") {
         Some(command) => format!("Example: `{command}`"),
@@ -135,12 +135,12 @@ fn paragraphs(text: &str) -> String {
     text.split("\n\n").map(|paragraph| of_one(paragraph.trim())).collect::<Vec<_>>().join("\n\n")
 }
 
-/// A cell of a table.
+/// Escapes text for a table cell.
 fn cell(text: &str) -> String {
     text.replace("\n\n", " ").replace('\n', " ").replace('|', "\\|").trim().to_owned()
 }
 
-/// The whole help of an argument with its default and its possible values.
+/// The complete help of an argument, with its default and possible values.
 fn told(arg: &Arg) -> String {
     let mut text = arg.get_long_help().or(arg.get_help()).map(ToString::to_string).unwrap_or_default();
     if !text.ends_with(['.', '!', '?', ')', ']']) {

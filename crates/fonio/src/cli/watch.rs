@@ -11,7 +11,7 @@ use super::parse_time;
 /// `fonio watch`.
 #[derive(Debug, Subcommand)]
 pub enum Watch {
-    /// Make the watch a service of systemd and start it, also after each boot.
+    /// Install the watch as a systemd service, and start it now and at each boot.
     ///
     /// Example: sudo fonio watch install
     Install {
@@ -32,7 +32,7 @@ pub enum Watch {
         #[command(flatten)]
         place: Place,
     },
-    /// Show what stalled, who writes most, and when a device will be worn out.
+    /// Show stalls, the programs that write most, and the remaining life of devices.
     ///
     /// Example: sudo fonio watch report
     Report(Report),
@@ -40,7 +40,7 @@ pub enum Watch {
     ///
     /// Example: sudo fonio watch uninstall --purge
     Uninstall {
-        /// Also remove its history and what it kept.
+        /// Also remove its history and the recordings of stalls.
         #[arg(long)]
         purge: bool,
         #[command(flatten)]
@@ -55,20 +55,20 @@ pub enum Watch {
     },
 }
 
-/// Where a watch keeps its files.
+/// The files of a watch.
 #[derive(Clone, Debug, Args)]
 pub struct Place {
     /// Read the settings from this file.
     ///
-    /// Default: /etc/fonio/watch.toml, if it is there.
+    /// Default: /etc/fonio/watch.toml, if it exists.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Keep the history in this folder.
     ///
-    /// It is written every two hours. Default: /var/lib/fonio/watch.
+    /// The history is written every two hours. Default: /var/lib/fonio/watch.
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
-    /// Keep data that is not written yet in this folder in memory.
+    /// Keep data in this in-memory folder until it is written to the history.
     ///
     /// Default: /run/fonio/watch.
     #[arg(long, value_name = "DIR")]
@@ -76,7 +76,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The same for the watch.
+    /// Converts the paths for the watch.
     pub fn paths(&self) -> Paths {
         Paths { config: self.config.clone(), state: self.state.clone(), run: self.run.clone() }
     }
@@ -85,15 +85,15 @@ impl Place {
 /// `fonio watch report`.
 #[derive(Debug, Args)]
 pub struct Report {
-    /// What to show; default: all.
+    /// The section to show; default: all.
     #[arg(value_enum, conflicts_with = "html")]
     pub what: Option<What>,
-    /// Begin the window of time here.
+    /// Start the time window here.
     ///
     /// A time before now, in s, min, h or d.
     #[arg(long, value_name = "TIME", value_parser = parse_days_too, default_value = "24h")]
     pub since: Duration,
-    /// End the window of time here.
+    /// End the time window here.
     ///
     /// A time before now, in s, min, h or d. Default: now.
     #[arg(long, value_name = "TIME", value_parser = parse_days_too)]
@@ -101,14 +101,14 @@ pub struct Report {
     /// Print JSON.
     #[arg(long)]
     pub json: bool,
-    /// Write a page with charts into this file.
+    /// Write a page with charts to this file.
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     #[command(flatten)]
     pub place: Place,
 }
 
-/// Reads a time as elsewhere, and whole days: a watch remembers a year.
+/// Parses a time as elsewhere, or a number of days, because a watch keeps a year of history.
 fn parse_days_too(text: &str) -> Result<Duration, String> {
     let days = text.strip_suffix('d').and_then(|days| days.trim().parse::<u32>().ok());
     match days {
@@ -117,12 +117,12 @@ fn parse_days_too(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A question to a watch.
+/// A section of a watch's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum What {
-    /// What stalled, who waited, and why.
+    /// The stalls, the programs that waited, and the causes.
     Stalls,
-    /// Who wears out the devices, and when they will be worn out.
+    /// The programs that wear out the devices, and the remaining life.
     Wear,
     /// Response times and blocked time of each unit and device.
     Load,

@@ -1,5 +1,5 @@
-//! The target of a benchmark: a directory or block device of this machine, or an emulated device that exists
-//! only for the benchmark.
+//! The target of a benchmark: a directory, a block device, or an emulated device that exists only for the
+//! benchmark.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -17,14 +17,12 @@ use crate::roles::{device_server, roles};
 /// The target of a benchmark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Subject<'a> {
-    /// A directory or block device of this machine.
     Real(&'a Path),
-    /// A device that is emulated from this profile.
     Profile(&'a str),
 }
 
 impl<'a> Subject<'a> {
-    /// Finds out what `target` names, before anything is begun.
+    /// Determines what `target` names, before any work begins.
     pub fn of(target: &'a Path, wanted: &EmulatedTarget) -> Result<Subject<'a>> {
         if is_real(target) {
             return Ok(Subject::Real(target));
@@ -37,7 +35,7 @@ impl<'a> Subject<'a> {
     }
 }
 
-/// Checks that `name`, which is neither a directory nor a block device, names a device that can be emulated.
+/// Checks that `name` is a device that can be emulated, since it is neither a directory nor a block device.
 pub fn check_profile(name: &str, capacity: ByteCount, seed: u64) -> Result<()> {
     let Err(error) = profile::device(name, capacity, seed) else { return Ok(()) };
     let reason = match error {
@@ -53,13 +51,13 @@ pub fn check_profile(name: &str, capacity: ByteCount, seed: u64) -> Result<()> {
     bail!("{name} is neither a directory nor a block device; {reason}")
 }
 
-/// Returns whether `place` names something of this machine, which a guest does not have.
+/// Returns whether `place` is a path or device of this machine, which a guest does not have.
 pub fn is_real(place: &Path) -> bool {
     let kind = fs::metadata(place).ok().map(|metadata| metadata.file_type());
     place.starts_with("/dev") || kind.is_some_and(|kind| kind.is_dir() || kind.is_block_device())
 }
 
-/// Starts an emulated device, new and empty, with a file system that is mounted if there is one.
+/// Starts a new, empty emulated device, and mounts its file system if it has one.
 pub fn start(
     profile: &str,
     wanted: &EmulatedTarget,
@@ -98,7 +96,7 @@ mod tests {
         let wanted = EmulatedTarget { size: 64 << 20, scheduler: "none".to_owned(), guest: None };
         let of = |target: &'static str| Subject::of(Path::new(target), &wanted);
         assert_eq!(of("/tmp").expect("it is there"), Subject::Real(Path::new("/tmp")));
-        // Opening it gives the reason why it cannot be measured.
+        // Opening it reports why it cannot be measured.
         assert_eq!(of("/dev/no-such").expect("it is named"), Subject::Real(Path::new("/dev/no-such")));
         for profile in ["ridata", "raid0:ridata+kingston"] {
             assert_eq!(of(profile).expect("it is shipped"), Subject::Profile(profile));

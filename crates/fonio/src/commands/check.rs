@@ -33,11 +33,11 @@ pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
             (recording, temporary)
         }
     };
-    // From here on, Ctrl-C ends the analysis; before, it ended the recording, whose part is analysed.
+    // Before this, Ctrl-C ends the recording, and the recorded part is analysed. Now it ends the analysis.
     stop.store(false, Ordering::Relaxed);
     let kept = arguments.out.as_ref().map(|_| input.display().to_string());
     let explained = report::explain(&[input], &arguments.reading, &arguments.filter, &stop, None)?;
-    // The recording has been read; it is removed unless the user wants to keep it.
+    // Remove the recording after the analysis, unless the user wants to keep it.
     drop(temporary);
     let next = match (kept, arguments.what.as_deref().filter(|what| !is_to_be_recorded(what))) {
         (Some(kept), _) => {
@@ -53,7 +53,7 @@ pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
     output::show(&explained, &arguments.output, &budgets, extent, colour)
 }
 
-/// Returns whether to record: for devices, and for folders that neither are a recording nor contain a trace.
+/// Returns whether to record: for devices, and for folders that are not a recording and contain no trace.
 fn is_to_be_recorded(what: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
     let is_device = what.metadata().is_ok_and(|metadata| metadata.file_type().is_block_device());
@@ -92,19 +92,19 @@ fn record_it(arguments: &Check, what: Option<&Path>) -> Result<(PathBuf, Option<
     Ok((summary.out, temporary))
 }
 
-/// Returns whether samples of `/proc` can replace the events that the kernel does not give. They can replace
-/// neither calls nor a chosen way of recording.
+/// Returns whether samples of `/proc` can replace missing kernel events. They cannot replace calls or a
+/// recording method that the user chose.
 fn can_be_sampled(arguments: &Check, error: &anyhow::Error) -> bool {
     let extras = &arguments.extras;
     let is_about_tracing = error.downcast_ref::<RecordError>().is_some_and(RecordError::is_about_tracing);
     is_about_tracing && extras.calls_of.is_empty() && extras.blocked == Blocked::Auto
 }
 
-/// Prefix of a temporary recording's name; the id of the process that made it follows.
+/// Prefix of a temporary recording's name; the id of its process follows.
 const PREFIX: &str = "fonio-check-";
 
-/// Removes temporary recordings of processes that were killed. Removal fails only if another user owns one or it is
-/// gone.
+/// Removes temporary recordings of processes that were killed. Removal fails only if another user owns the
+/// recording or it is already gone.
 fn sweep() {
     let Ok(entries) = fs::read_dir(std::env::temp_dir()) else { return };
     for entry in entries.flatten() {

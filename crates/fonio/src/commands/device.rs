@@ -76,7 +76,7 @@ fn run_verify(name: Option<&str>, as_json: bool, colour: bool) -> Result<Exit> {
     for (done, name) in names.iter().enumerate() {
         progress.set(format!("Comparing {name}"), Done::Steps(done as u64, names.len() as u64));
         let mut profile = load(name)?;
-        // A changed file is a profile of the device whose name it has.
+        // The file name says which device an edited profile describes.
         if let Some(stem) = Path::new(name).file_stem().and_then(|stem| stem.to_str()) {
             let about = profile.about().to_owned();
             profile.rename(stem, &about);
@@ -123,12 +123,12 @@ fn run_verify(name: Option<&str>, as_json: bool, colour: bool) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Writes the number of predictions that agree, then every class with its counts.
+/// Writes the number of correct predictions, then the counts of each class.
 fn write_headline(out: &mut impl Write, checks: &[&Check]) -> io::Result<()> {
     let tally = |class| Tally::of(class, checks.iter().copied());
     let Tally { checks: predicted, within } = tally(Class::Predicted);
     if predicted == 0 {
-        writeln!(out, "None of the published numbers tests these models: all were used to make them.")?;
+        writeln!(out, "The published numbers cannot test these models: all of them were used for the fit.")?;
     } else {
         writeln!(out, "{within} of {predicted} predictions agree with the published numbers.")?;
     }

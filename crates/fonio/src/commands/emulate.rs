@@ -1,4 +1,4 @@
-//! `fonio device emulate`: runs an emulated device until the user or the workload ends it.
+//! `fonio device emulate`: runs an emulated device until the user stops it or the workload ends.
 
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -24,10 +24,10 @@ use crate::exit::Exit;
 use crate::roles::{device_server, roles};
 use crate::{output, signals};
 
-/// Interval of checks whether the user or the serving process has ended the device.
+/// Interval at which to check whether the user or the serving process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Runs this program as the serving process, for the hidden command.
+/// Runs the hidden command that serves a device.
 pub fn serve() -> Result<Exit> {
     fonio_emulator::serve()?;
     Ok(Exit::Fine)
@@ -80,9 +80,9 @@ pub fn run(arguments: &Emulate) -> Result<Exit> {
 }
 
 fn options(arguments: &Emulate, state_dir: PathBuf, ledger: &mut Ledger) -> Result<Options> {
-    // Any profile works if only the I/O path is measured; this one is slow enough for every machine.
+    // Any profile works for measuring only the I/O path; this one is slow enough for every machine.
     let profile = arguments.profile.clone().unwrap_or_else(|| "kingston".to_owned());
-    // Reports an invalid profile before anything is begun.
+    // Reports an invalid profile before any work begins.
     profile::device(&profile, ByteCount(arguments.size), arguments.seed)?;
     for text in &arguments.fault {
         text.parse::<Fault>()?;
@@ -107,7 +107,7 @@ fn options(arguments: &Emulate, state_dir: PathBuf, ledger: &mut Ledger) -> Resu
         }
         log => log.clone(),
     };
-    // The serving process has another working directory, so paths are made absolute here.
+    // The serving process has another working directory, so it needs absolute paths.
     let whole = |path: Option<PathBuf>| path.map(std::path::absolute).transpose();
     Ok(Options {
         serve: ServeConfig {
@@ -179,7 +179,7 @@ fn tell_floor(arguments: &Emulate, emulated: Emulated) -> Result<Exit> {
         )?;
         return Ok(Exit::Fine);
     }
-    writeln!(out, "Shortest latency that this machine can emulate, one command at a time (median):")?;
+    writeln!(out, "Shortest latency that this machine can emulate at queue depth 1 (median):")?;
     for (what, nanos) in [
         ("4 KiB read", floor.read_4k_median_ns),
         ("4 KiB write", floor.write_4k_median_ns),
@@ -201,7 +201,7 @@ fn tell_floor(arguments: &Emulate, emulated: Emulated) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Returns the output for messages about a device: standard error if standard output is the workload's.
+/// Returns the stream for messages about a device: standard error if the workload uses standard output.
 fn words(arguments: &Emulate) -> Box<dyn Write> {
     if arguments.json || arguments.workload.is_empty() {
         Box::new(output::screen())
@@ -233,7 +233,7 @@ fn tell_ready(arguments: &Emulate, options: &Options, emulated: &Emulated) -> Re
         writeln!(out, "{}", json!({ "ready": ready }))?;
         return Ok(out.flush()?);
     }
-    // Two devices combined in one have no description of their own.
+    // Combined devices have no description.
     let about = profile::load(&options.serve.profile)
         .map_or_else(|_| options.serve.profile.clone(), |profile| profile.about().to_owned());
     let place = match (emulated.device(), &options.nbd) {
@@ -263,8 +263,8 @@ fn tell_ready(arguments: &Emulate, options: &Options, emulated: &Emulated) -> Re
     if let Some(overheads) = emulated.overheads() {
         writeln!(
             out,
-            "  this machine adds {} to a 4 KiB read and {} to a write ({} and {} to slow ones); the emulator subtracts that \
-             from the model's times",
+            "  this machine adds {} to a 4 KiB read and {} to a write (slow requests: {} and {}); the \
+             emulator subtracts this from the model's times",
             micros(overheads.short.read.at(4096)),
             micros(overheads.short.write.at(4096)),
             micros(overheads.long.read.at(4096)),
@@ -281,7 +281,7 @@ fn tell_ready(arguments: &Emulate, options: &Options, emulated: &Emulated) -> Re
     if options.serve.dilate > 1.0 {
         writeln!(
             out,
-            "  dilated: the device runs {} times slower than the model; divide measured times by this factor",
+            "  the device runs {} times slower than the model (--dilate); divide measured times by this factor",
             options.serve.dilate
         )?;
     }
@@ -343,7 +343,8 @@ fn tell_end(
     }
     writeln!(
         out,
-        "Commands completed {} later than in the model on average (99th percentile {}); serving used {cpu_s:.2} s of processor time.",
+        "On average, commands completed {} later than in the model (99th percentile {}). Serving used \
+         {cpu_s:.2} s of processor time.",
         micros(late.mean_ns),
         micros(late.p99_ns)
     )?;

@@ -38,7 +38,7 @@ pub fn run(arguments: &Export) -> Result<Exit> {
         )
     };
     let mut out = BufWriter::new(out);
-    // A foreign trace does not name its devices.
+    // A foreign trace has no device names.
     let devices: Vec<Device> = match &subject {
         Subject::Kept(kept, _) => kept.meta.devices.clone(),
         Subject::Recording(recording) => recording.meta().devices.clone(),
@@ -82,7 +82,7 @@ pub fn run(arguments: &Export) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Writes a recording: the rows that pass the filters, with tokens instead of names if there is a key.
+/// Writes a recording of the rows that pass the filters; a key replaces names by tokens.
 fn copy(arguments: &Export, subject: Subject, key: Option<&Key>) -> Result<Exit> {
     let stop = signals::watch()?;
     let mut writer = Writer::create(&arguments.out, WriterOptions::default())?;
@@ -95,6 +95,6 @@ fn copy(arguments: &Export, subject: Subject, key: Option<&Key>) -> Result<Exit>
     };
     let meta = writer.finish(meta)?;
     let requests = meta.rows.get("requests").copied().unwrap_or(0);
-    writeln!(output::screen(), "Written {requests} requests to {}.", arguments.out.display())?;
+    writeln!(output::screen(), "Wrote {requests} requests to {}.", arguments.out.display())?;
     Ok(Exit::Fine)
 }

@@ -19,8 +19,8 @@ use crate::output;
 use crate::progress::{Done, Progress};
 use crate::signals;
 
-/// A fit that misses one of its own tests by more than this describes another device: blind fits of four cards
-/// predicted even the held-back tests within 12 % (docs/devices.md).
+/// A fit that misses one of its own tests by more than this does not describe the device. Blind fits of four
+/// cards predicted even the held-back tests to within 12 % (docs/devices.md).
 const GOOD_PERCENT: f64 = 20.0;
 
 const SETS: [Set; 4] = [Set::Four, Set::Response, Set::AddressRange, Set::Fit];
@@ -28,7 +28,7 @@ const SETS: [Set; 4] = [Set::Four, Set::Response, Set::AddressRange, Set::Fit];
 /// Fits a profile to a device or to a benchmark of one, or compares a profile with a benchmark.
 pub fn run(arguments: &Fit) -> Result<Exit> {
     if let Some(kernel) = &arguments.bench.emulated.guest {
-        ensure!(arguments.profile.is_none(), "--profile measures nothing; leave out --in");
+        ensure!(arguments.profile.is_none(), "--profile does not measure; leave out --in");
         let made = [Some(arguments.to.clone()), arguments.save_measurement.clone()];
         let made: Vec<PathBuf> = made.into_iter().flatten().collect();
         return lab::run_bench(kernel, &arguments.bench.target, &made);
@@ -56,8 +56,7 @@ pub fn run(arguments: &Fit) -> Result<Exit> {
     let name = out.file_stem().map_or_else(|| "fitted".into(), |stem| stem.to_string_lossy().into_owned());
     let progress = Progress::phase("Fitting");
     let fitted = fit::fit(&benchmark, &name, arguments.resamples, |what| {
-        // The measurement has installed the signal handlers. Nothing is made here that would have to be
-        // undone.
+        // The measurement has installed the signal handlers. The fit itself has nothing to clean up.
         if let Some(code) = signals::exit_code() {
             std::process::exit(code.into());
         }
@@ -76,7 +75,7 @@ fn read(path: &Path) -> Result<Benchmark> {
     let benchmark: Benchmark = serde_json::from_reader(BufReader::new(file))
         .with_context(|| format!("{} is not a measurement of `fonio bench device -o`", path.display()))?;
     if benchmark.schema != SCHEMA {
-        bail!("{}: its schema is {}, and this fonio reads {SCHEMA}", path.display(), benchmark.schema);
+        bail!("{} has schema {}; this fonio reads {SCHEMA}", path.display(), benchmark.schema);
     }
     Ok(benchmark)
 }
@@ -149,7 +148,11 @@ fn show_predictions(predictions: &[Prediction], as_json: bool, out: &mut impl Wr
     if as_json {
         return output::json(&predictions).map(drop);
     }
-    writeln!(out, "Tests that were not used in the fit are predicted within {:.0} %.\n", worst(predictions))?;
+    writeln!(
+        out,
+        "The profile predicts tests that were not used in the fit to within {:.0} %.\n",
+        worst(predictions)
+    )?;
     writeln!(out, "{:<32} {:>12} {:>12} {:>8}", "test", "measured", "predicted", "off by")?;
     for one in predictions {
         writeln!(

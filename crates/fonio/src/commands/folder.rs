@@ -1,4 +1,4 @@
-//! `fonio folder`: the command that the units of `fonio fix folder-in-ram` run.
+//! `fonio folder`: the command that the units of the fix folder-in-ram run.
 
 use std::fs;
 use std::io::Write;
@@ -21,14 +21,14 @@ pub fn run(command: &Folder) -> Result<Exit> {
         Folder::WriteOut { dir } => {
             let dir = found(dir)?;
             let Some(Mirrored { written, bytes, removed }) = write_out_folder(&dir)? else {
-                // A unit that is stopped after `fonio fix undo` also asks for it.
+                // A unit stopped after `fonio fix undo` also runs this.
                 writeln!(output::screen(), "{} is not in memory: nothing to write out.", dir.display())?;
                 return Ok(Exit::Fine);
             };
             let bytes = output::bytes(ByteCount(bytes));
             writeln!(
                 output::screen(),
-                "Wrote {} out to the disk: {written} files and folders changed ({bytes}), {removed} removed.",
+                "Wrote {} to the disk: {written} files and folders changed ({bytes}), {removed} removed.",
                 dir.display()
             )?;
             Ok(Exit::Fine)

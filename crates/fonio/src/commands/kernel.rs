@@ -1,4 +1,4 @@
-//! Explains that the running kernel lacks a file system or a scheduler, with the line that runs the same command in a
+//! Explains that the running kernel lacks a file system or a scheduler, and prints the command line for a
 //! guest that has it.
 
 use std::ffi::OsString;
@@ -12,13 +12,13 @@ const IN: &str = "--in";
 /// A guest whose kernel has all file systems and schedulers that fonio knows.
 const GUEST: &str = "lab:6.12";
 
-/// The driver of arrays, as [`fonio_host::check_md_raid0`] names it.
+/// The array driver, as [`fonio_host::check_md_raid0`] names it.
 const MD_RAID0: &str = "md RAID-0";
 
-/// The schedulers of Linux. Another name is a mistake, which a guest does not mend.
+/// The schedulers of Linux. Any other name is a mistake, and a guest would not help.
 const SCHEDULERS: [&str; 3] = ["mq-deadline", "kyber", "bfq"];
 
-/// Turns `error` into that of the command line. If a guest can run `setups`, adds the line that does so.
+/// Converts `error` for the command line. If a guest can run `setups`, adds the command for that.
 pub fn explain<'a>(error: ExperimentError, setups: impl IntoIterator<Item = &'a Setup>) -> anyhow::Error {
     // A guest does not have the machine's directories and devices.
     let moves = setups.into_iter().all(|setup| is_emulated(&setup.storage));
@@ -48,7 +48,7 @@ fn guest_has(what: &str) -> bool {
     }
 }
 
-/// Returns the command line for a shell that runs fonio with `words` in a guest; `None` if they name a guest already.
+/// Returns the shell command that runs fonio with `words` in a guest; `None` if they already name a guest.
 fn in_guest(words: &[OsString]) -> Option<String> {
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
     // The words after `--` are the arguments of another command.
@@ -63,7 +63,7 @@ fn in_guest(words: &[OsString]) -> Option<String> {
     Some(line.collect::<Vec<_>>().join(" "))
 }
 
-/// Returns `word` as a shell reads it.
+/// Quotes `word` for a shell.
 fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:,=+@%".contains(letter);
     if !word.is_empty() && word.chars().all(plain) {

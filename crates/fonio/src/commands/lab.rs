@@ -43,7 +43,6 @@ fn announce(text: &str) {
     say!("{text}");
 }
 
-/// `fonio lab list --json`.
 #[derive(Serialize)]
 struct Listing<'a> {
     folder: &'a Path,
@@ -89,7 +88,7 @@ fn fetch(kernels: &[Wanted]) -> Result<()> {
         writeln!(output::screen(), "Linux {} is on this machine.", kernel.version)?;
     }
     archive.userland(&Needs::everything().packages(), &announce)?;
-    writeln!(output::screen(), "The programs of guests are on this machine.")?;
+    writeln!(output::screen(), "The guest programs are on this machine.")?;
     Ok(())
 }
 
@@ -105,7 +104,6 @@ fn shell(wanted: &Wanted, kind: &Kind) -> Result<()> {
     Ok(fonio_lab::shell_here(wanted, &announce)?)
 }
 
-/// `fonio lab run --json`.
 #[derive(Serialize)]
 struct Ran<'a> {
     architecture: Architecture,
@@ -114,14 +112,15 @@ struct Ran<'a> {
     /// The accelerator that executed the guest's instructions.
     accelerator: Option<Accelerator>,
     exit_code: u8,
-    /// Seconds from the start of the guest to the command.
+    /// Time from the start of the guest to the start of the command, in seconds.
     boot_s: f64,
     took_s: f64,
     stdout: String,
     stderr: String,
 }
 
-/// Options for a guest with this program, if it has this machine's architecture. The program must exist until the guest runs.
+/// Returns the options for a guest that includes this program if the architectures match. The program must
+/// exist until the guest runs.
 fn system_options(
     archive: &Archive,
     wanted: &Wanted,
@@ -142,14 +141,13 @@ fn system_options(
     Ok((options, own))
 }
 
-/// The name of a file in the guest's /root.
+/// Returns the path of a file in the guest's /root.
 fn place_of(file: &Path) -> Result<PathBuf> {
     let name = file.file_name().with_context(|| format!("{} has no file name", file.display()))?;
     ensure!(file.is_file(), "{} is not a file", file.display());
     Ok(Path::new("/root").join(name))
 }
 
-/// `fonio lab run --system`.
 fn run_in_system(
     wanted: &Wanted,
     kind: &Kind,
@@ -184,11 +182,10 @@ fn run_in_system(
         };
         output::json(&ran)?;
     }
-    // Nothing of the guest is kept, so that it need not shut down.
+    // The guest's state is discarded, so it need not shut down.
     Ok(Exit::Command(exit_code))
 }
 
-/// Collects the output of a command.
 #[derive(Clone, Default)]
 struct Collected(Arc<Mutex<Vec<u8>>>);
 
@@ -208,7 +205,7 @@ impl Collected {
     }
 }
 
-/// Runs this command line in a guest with the kernel `wanted`, without its option `--in`; brings the results back.
+/// Runs this command line without `--in` in a guest with the kernel `wanted`, and copies the results back.
 pub fn run_setup(wanted: &Wanted, setup: &SetupArgs) -> Result<Exit> {
     for place in setup.places() {
         refuse_real(Path::new(&place), "--on ridata")?;
@@ -222,22 +219,23 @@ pub fn run_setup(wanted: &Wanted, setup: &SetupArgs) -> Result<Exit> {
     let mut bring = vec![out.clone()];
     bring.extend(setup.html.clone());
     let result = fonio_in_guest(wanted, &words, &bring);
-    // The directory that the guest's results replace; it is still there, and empty, if the command failed.
+    // The guest's results replaced this directory. If the command failed, it still exists and is empty.
     let _ = fs::remove_dir(&out);
     result
 }
 
-/// Runs a benchmark of `target` in a guest. It writes the files `bring`.
+/// Runs a benchmark of `target` in a guest, and copies its output files `bring` back.
 pub fn run_bench(wanted: &Wanted, target: &Path, bring: &[PathBuf]) -> Result<Exit> {
     refuse_real(target, "ridata")?;
     fonio_in_guest(wanted, &own_words()?, bring)
 }
 
-/// Refuses a directory or device of this machine.
+/// Rejects a directory or device of this machine.
 fn refuse_real(place: &Path, example: &str) -> Result<()> {
     if bench_target::is_real(place) {
         bail!(
-            "a guest has no disk of this machine: {} is not there; name an emulated device, for example {example} \
+            "a guest has no disks of this machine, so {} does not exist there; name an emulated device, for \
+             example {example} \
              (`fonio device list`)",
             place.display()
         );
@@ -249,24 +247,24 @@ fn refuse_real(place: &Path, example: &str) -> Result<()> {
 pub fn run_emulated(wanted: &Wanted, arguments: &Emulate) -> Result<Exit> {
     if arguments.nbd.is_some() || arguments.image.is_some() {
         bail!(
-            "in a guest, a device cannot be served to others, nor keep its data in a file; leave out --nbd and --image"
+            "a device in a guest cannot be served to other machines or keep its data in a file; leave out \
+             --nbd and --image"
         );
     }
     if arguments.workload.is_empty() && !arguments.floor {
-        bail!("a guest ends with its command: write one after `--`");
+        bail!("a guest needs a command: write it after `--`");
     }
     fonio_in_guest(wanted, &own_words()?, arguments.log.as_slice())
 }
 
-/// This command line without `--in`.
 fn own_words() -> Result<Vec<String>> {
     let text = |word: OsString| {
-        word.into_string().map_err(|word| anyhow::anyhow!("{word:?} is not UTF-8, which guests need"))
+        word.into_string().map_err(|word| anyhow::anyhow!("{word:?} is not UTF-8; guests accept only UTF-8"))
     };
     without_in(std::env::args_os().skip(1)).into_iter().map(text).collect()
 }
 
-/// Runs fonio with `words` in a guest. The files and directories `bring` come back.
+/// Runs fonio with `words` in a guest. Copies the files and directories `bring` back.
 fn fonio_in_guest(wanted: &Wanted, words: &[String], bring: &[PathBuf]) -> Result<Exit> {
     let mut command = vec!["fonio".to_owned()];
     command.extend_from_slice(words);
@@ -299,7 +297,8 @@ fn in_guest(wanted: &Wanted, command: &CommandHere<'_>, json: bool) -> Result<Ex
         output::json(&ran)?;
     }
     say!(
-        "In a guest with Linux {release}: {:.1} s by its clock; {:.1} s on this machine, of which {:.1} s to boot.",
+        "In a guest with Linux {release}: {:.1} s by the guest's clock; {:.1} s on this machine, including \
+         {:.1} s to boot.",
         ended.took_s,
         ended.host_s,
         ended.booted_host_s
@@ -307,7 +306,7 @@ fn in_guest(wanted: &Wanted, command: &CommandHere<'_>, json: bool) -> Result<Ex
     Ok(Exit::Command(ended.code))
 }
 
-/// The command line without `--in KERNEL`.
+/// Removes `--in KERNEL` from a command line.
 fn without_in(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let (mut kept, mut words) = (Vec::new(), words);
     while let Some(word) = words.next() {

@@ -1,4 +1,4 @@
-//! `fonio launch`: the time that a command takes, and the causes of its waits.
+//! `fonio launch`: measures the time of a command and the causes of its waits.
 
 use std::io::{self, Write};
 

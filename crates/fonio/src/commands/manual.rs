@@ -45,7 +45,8 @@ fn with_names(command: Command) -> Command {
         let names = PossibleValuesParser::new(names.to_vec());
         let positional: Vec<_> = command.get_positionals().map(|known| known.get_id().clone()).collect();
         let command = command.mut_arg(argument, |argument| argument.value_parser(names));
-        // A changed argument goes behind the others; so the positional ones follow it, in their order.
+        // `mut_arg` moves an argument to the end, so the positional arguments are moved after it, in their
+        // order.
         positional.iter().fold(command, |command, known| command.mut_arg(known, |known| known))
     };
     command

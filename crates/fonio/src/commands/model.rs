@@ -1,4 +1,5 @@
-//! `fonio replay RECORDING --on model:PROFILE`: a recording in virtual time, under models of schedulers.
+//! `fonio replay RECORDING --on model:PROFILE`: replays a recording in virtual time, with models of a device
+//! and of schedulers.
 
 use anyhow::{Context, Result, bail};
 use fonio_core::ByteCount;
@@ -13,7 +14,7 @@ use crate::exit::Exit;
 use crate::output;
 use crate::progress::Progress;
 
-/// The prefix of a place that is a model.
+/// The prefix that marks a target as a model.
 pub const PREFIX: &str = "model:";
 
 pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
@@ -38,7 +39,8 @@ pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
     ];
     if let Some((option, _)) = others.iter().find(|(_, is_there)| *is_there) {
         bail!(
-            "{option} has no meaning in a model, which only has the device and its scheduler; leave it out, or replay on a device"
+            "{option} does not apply to a model, which has only the device and its scheduler; leave it out, \
+             or replay on a device"
         );
     }
     let schedulers: Vec<Policy> = match at.scheduler.as_slice() {
@@ -60,6 +62,6 @@ pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
 
 fn known(name: &str) -> Result<Policy> {
     scheduler_named(name).with_context(|| {
-        format!("no model of a scheduler is called `{name}`{}", fonio_core::nearest(name, scheduler_names()))
+        format!("there is no model of a scheduler `{name}`{}", fonio_core::nearest(name, scheduler_names()))
     })
 }

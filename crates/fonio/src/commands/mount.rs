@@ -13,10 +13,11 @@ use crate::cli::mount::Mount;
 use crate::exit::Exit;
 use crate::output;
 
-/// The names under which mount(8) starts us: for `mount -t fonio` or `-t fuse.fonio`, and for fstab.
+/// The names under which mount(8) starts this program: for `mount -t fonio` or `-t fuse.fonio`, and for
+/// fstab.
 const HELPERS: [&str; 2] = ["mount.fonio", "mount.fuse.fonio"];
 
-/// Returns the arguments, with `mount` inserted if mount(8) started us as its helper.
+/// Returns the arguments, with `mount` inserted if mount(8) started this program as its helper.
 pub fn as_mount_helper(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = arguments.collect();
     let name = arguments.first().map(Path::new).and_then(Path::file_name);
@@ -40,7 +41,7 @@ pub fn run(arguments: &Mount) -> Result<Exit> {
         if arguments.foreground {
             return Ok(Exit::Fine);
         }
-        // mount(8) passes only options that differ from its own defaults, which include these two.
+        // These two are defaults of mount(8); it passes only other options.
         lists.insert(0, "suid,dev".to_owned());
     }
     let options = Options::parse(lists.iter().map(String::as_str))?;
@@ -48,7 +49,7 @@ pub fn run(arguments: &Mount) -> Result<Exit> {
         Mounted::remount(&arguments.dir, &options)?;
     } else if arguments.foreground {
         serve(arguments, options, |mounted| {
-            // The parent may have closed the stream; the mount exists nevertheless.
+            // The parent may have closed the stream; the mount exists anyway.
             let _ = writeln!(io::stdout(), "{}", announcement(mounted));
         })?;
     } else if arguments.daemon {
@@ -58,7 +59,7 @@ pub fn run(arguments: &Mount) -> Result<Exit> {
                 say!("fonio: {error}");
             }
         })?;
-        // systemd ends the mount by SIGTERM, which is no failure.
+        // systemd ends the mount with SIGTERM, which is not a failure.
         return Ok(Exit::Command(0));
     } else {
         let mut child = Command::new(std::env::current_exe().context("cannot find our own program")?);
@@ -126,7 +127,8 @@ fn print(out: &mut impl Write, found: &Report) -> io::Result<()> {
     writeln!(out, "below    {} write calls", found.write_calls_below)?;
     writeln!(
         out,
-        "buffer   {} of {} bytes used; {} writes merged into {} calls; {} bypassed it, {} waited, {} bytes failed below",
+        "buffer   {} of {} bytes used; {} writes merged into {} calls; {} bypassed it, {} waited, {} bytes \
+         failed in SOURCE",
         buffer.fill_bytes,
         buffer.entries * buffer.entry_bytes,
         buffer.writes,
@@ -137,7 +139,7 @@ fn print(out: &mut impl Write, found: &Report) -> io::Result<()> {
     )?;
     writeln!(
         out,
-        "early    {} bytes of passed-through streams were written to the device early",
+        "early    started write-back of {} bytes of passed-through streams early",
         found.written_behind_bytes
     )?;
     let opened: Vec<String> =
@@ -145,7 +147,8 @@ fn print(out: &mut impl Write, found: &Report) -> io::Result<()> {
     writeln!(out, "opened   {}; {} refused by the kernel", opened.join(", "), found.passthrough_refused)?;
     writeln!(
         out,
-        "holds    {} inodes, {} open files, {} threads; {} of {} descriptors; asked the kernel {} times to forget inodes",
+        "holds    {} inodes, {} open files, {} threads, {} of {} descriptors; asked the kernel {} times to \
+         forget inodes",
         found.inodes, found.open_files, found.threads, found.descriptors, found.descriptors_max, found.prunes
     )?;
     writeln!(

@@ -46,7 +46,6 @@ pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
     run_and_publish(&arms, &options, at, colour)
 }
 
-/// Says which requests are replayed, and which are not.
 fn tell(sequence: &replay::Sequence) {
     let room = output::bytes(sequence.room());
     match sequence {
@@ -71,9 +70,11 @@ fn tell(sequence: &replay::Sequence) {
                         "are on other file systems than most of its writes and syncs"
                     }
                     replay::calls::LeftOut::Unknown => {
-                        "have a file or a place that the recording does not show"
+                        "have a file or an offset that the recording does not show"
                     }
-                    replay::calls::LeftOut::Kind => "are of a kind that is not replayed, such as msync",
+                    replay::calls::LeftOut::Kind => {
+                        "are of a kind that replay does not support, such as msync"
+                    }
                 };
                 say!("left out: {count} calls that {why}");
             }

@@ -27,7 +27,6 @@ use crate::roles::roles;
 use crate::setups::setups;
 use crate::signals::begin;
 
-/// The workload that accepts Mobibench's options.
 const MOBIBENCH: &str = "mobibench";
 
 pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
@@ -53,7 +52,7 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
             let parsed = fonio_workload::mobibench::parse(&words)?;
             if let Some(directory) = parsed.directory {
                 if !setup.on.is_empty() {
-                    bail!("-p and --on both set the directory of Mobibench: use only one of them");
+                    bail!("both -p and --on set Mobibench's directory; use only one of them");
                 }
                 setup.to_mut().on = vec![directory];
             }
@@ -71,7 +70,7 @@ pub fn run(arguments: &Run, colour: Colour) -> Result<Exit> {
     measure(&workload, &setup, &arguments.work, &tried, colour)
 }
 
-/// Runs a series of commands, and shows it.
+/// Runs a series of commands and shows the results.
 pub(super) fn run_and_publish(
     arms: &[Arm<Variation>],
     options: &CommandOptions<'_>,
@@ -84,7 +83,7 @@ pub(super) fn run_and_publish(
         estimate.announce(measurement, measurement.name);
     });
     let (series, first) = series.inspect_err(|_| {
-        // Removes the folder if no run ended; fails if it holds a recording.
+        // Removes the folder if no run ended; fails if it contains a recording.
         let _ = fs::remove_dir(&out);
     })?;
     publish(&series, &first, at, &out, colour)
@@ -94,14 +93,15 @@ pub(super) fn run_and_publish(
 pub(super) struct Tried<'a> {
     pub candidates: &'a [Candidate],
     pub refusal: Refusal,
-    /// Measure only this many of the fixes, the fastest.
+    /// Measure only this many fixes, the fastest.
     pub best: Option<usize>,
     /// Name each fix that is left out, with the reason.
     pub verbose: bool,
 }
 
 impl Tried<'_> {
-    /// The setups, each also with each fix that can be tried on it. Says which fixes are left out.
+    /// Returns each setup, without and with each fix that can be tested on it. Prints the fixes that are left
+    /// out.
     pub fn arms(
         &self,
         setups: &[(String, Setup)],
@@ -121,14 +121,13 @@ impl Tried<'_> {
     }
 }
 
-/// The treatment of a fix that does not apply to a setup.
+/// How to handle a fix that does not apply to a setup.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refusal {
     Error,
     LeaveOut,
 }
 
-/// The fixes that are not measured, by reason.
 #[derive(Default)]
 struct LeftOut(Vec<(String, Vec<String>)>);
 
@@ -152,15 +151,15 @@ impl LeftOut {
             }
         } else if !self.0.is_empty() {
             let fixes: BTreeSet<&String> = self.0.iter().flat_map(|(_, fixes)| fixes).collect();
-            say!("{} fixes cannot be tried here; -v lists the reasons", fixes.len());
+            say!("{} fixes cannot be tested here; -v lists the reasons", fixes.len());
         }
     }
 }
 
-/// `--runs auto`: gains known within 25 percent.
+/// `--runs auto`: gains known to within 25 percent.
 const AUTO_FACTOR: f64 = 1.25;
 
-/// Measures a workload in each setup, and with each fix.
+/// Measures a workload in each setup, without and with each fix.
 pub(super) fn measure(
     workload: &Workload,
     arguments: &SetupArgs,
@@ -201,7 +200,7 @@ pub(super) fn measure(
         }
     }
     let (series, first) = run(&arms, rounds, &out).inspect_err(|_| {
-        // Removes the folder if no run began; fails if it holds a recording.
+        // Removes the folder if no run began; fails if it contains a recording.
         let _ = fs::remove_dir(&out);
     })?;
     publish(&series, &first, arguments, &out, colour)
@@ -225,7 +224,7 @@ fn publish(
     let text = summarise(series, out)?;
     let page = page(arguments, out);
     let explained = first.document();
-    // The terminal shows only the findings and the fixes; the HTML page also has the other questions.
+    // The terminal shows only the findings and the fixes; the HTML page also has the other sections.
     let short = Document { sections: Vec::new(), provenance: Vec::new(), ..explained.clone() };
     output::write_html(&document(series, Some(explained)), Some(&page))?;
     if arguments.json {

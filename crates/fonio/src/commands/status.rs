@@ -11,10 +11,10 @@ use crate::cli::Colour;
 use crate::exit::Exit;
 use crate::output::{self, bytes};
 
-/// Processes and cgroups listed under "writes now".
+/// Processes and cgroups listed under "Writing now".
 const WRITERS_SHOWN: usize = 5;
 
-/// Examines the machine for less than a second and prints the card.
+/// Observes the machine for less than a second and prints the status card.
 pub fn run(json: bool, colour: Colour) -> Result<Exit> {
     let status = status();
     if json {
@@ -53,9 +53,9 @@ fn card(status: &Status, colour: bool, out: &mut impl Write) -> io::Result<()> {
         writeln!(out)?;
     }
     let writing = &status.writing;
-    writeln!(out, "{bold}Who writes now{plain} {dim}(over {} ms){plain}", writing.interval_ms)?;
+    writeln!(out, "{bold}Writing now{plain} {dim}(over {} ms){plain}", writing.interval_ms)?;
     if writing.processes.is_empty() {
-        writeln!(out, "  no process that can be seen")?;
+        writeln!(out, "  no visible process")?;
     }
     for process in writing.processes.iter().take(WRITERS_SHOWN) {
         writeln!(
@@ -96,11 +96,11 @@ fn mounted(mount: &Mount) -> String {
 
 fn health_line(health: &Health) -> String {
     let mut parts = Vec::new();
-    parts.extend(health.life_used_percent.map(|used| format!("at most {used} % of its life used")));
+    parts.extend(health.life_used_percent.map(|used| format!("at most {used} % of its lifetime used")));
     parts.extend(
         health
             .life_used_b_percent
-            .map(|used| format!("at most {used} % of the life of its second memory type used")),
+            .map(|used| format!("at most {used} % of the lifetime of its second memory type used")),
     );
     parts.extend(health.reserved_blocks.as_ref().map(|state| format!("reserved blocks {state}")));
     parts.extend(health.temperature_millicelsius.map(|milli| format!("{} °C", milli / 1000)));

@@ -1,5 +1,4 @@
-//! `fonio sync-policy`: checks a policy, and does the work of the unit fonio-sync-policy.service at each
-//! start and shutdown.
+//! `fonio sync-policy`: checks a policy, and runs for fonio-sync-policy.service at each boot and shutdown.
 
 use std::fmt::Display;
 use std::fs;
@@ -25,7 +24,7 @@ pub fn run(command: &SyncPolicy) -> Result<Exit> {
 
 fn read(path: &Path) -> Result<Policy> {
     let text = fs::read_to_string(path).with_context(|| {
-        format!("cannot read the policy {}; docs/sync-policy.md says what to write there", path.display())
+        format!("cannot read the policy {}; docs/sync-policy.md describes the file", path.display())
     })?;
     Ok(Policy::parse(&text, path)?)
 }
@@ -36,7 +35,7 @@ struct Shown {
     path: String,
     class: &'static str,
     means: String,
-    /// The network file system of a database, which keeps it durable.
+    /// The network file system of a database; such databases stay durable.
     #[serde(skip_serializing_if = "Option::is_none")]
     network: Option<String>,
 }
@@ -47,7 +46,6 @@ impl Shown {
     }
 }
 
-/// Prints the rules, or the classes of some databases.
 fn check(path: &Path, databases: &[PathBuf], as_json: bool) -> Result<Exit> {
     let policy = read(path)?;
     let shown: Vec<Shown> = if databases.is_empty() {
@@ -62,7 +60,7 @@ fn check(path: &Path, databases: &[PathBuf], as_json: bool) -> Result<Exit> {
     let mut out = output::screen();
     if databases.is_empty() {
         let rules = policy.rules().len();
-        writeln!(out, "{}: {rules} rules; the first one that matches a database counts", path.display())?;
+        writeln!(out, "{}: {rules} rules; the first rule that matches a database applies", path.display())?;
         for Shown { path, means, .. } in shown {
             writeln!(out, "  {path:<40} {means}")?;
         }
@@ -78,7 +76,7 @@ fn check(path: &Path, databases: &[PathBuf], as_json: bool) -> Result<Exit> {
 }
 
 fn of_database(policy: &Policy, database: &Path) -> Result<Shown> {
-    // As SQLite finds it; one that is not there yet has a folder.
+    // Resolve the path as SQLite does. A database that does not exist yet has at least a folder.
     let found = fs::canonicalize(database).or_else(|_| std::path::absolute(database));
     let database = found.with_context(|| format!("cannot find {}", database.display()))?;
     let class = policy.class(&database);
@@ -104,13 +102,15 @@ fn name(class: Class) -> &'static str {
 
 fn about(class: Class) -> String {
     match class {
-        Class::Durable => "durable: synced as its program asks for".to_owned(),
-        Class::Learn => "learn: as its program asks for; a class is suggested when it is closed".to_owned(),
+        Class::Durable => "durable: synced as its program requests".to_owned(),
+        Class::Learn => "learn: synced as its program requests; a class is suggested when it is \
+            closed"
+            .to_owned(),
         Class::Ordered { window, to_wal } => format!(
-            "ordered: a power cut loses at most the transactions of {} ms{}",
+            "ordered: a power cut loses at most the last {} ms of transactions{}",
             window.as_millis(),
             if to_wal {
-                "; changed to write-ahead mode when opened"
+                "; switched to write-ahead mode when opened"
             } else {
                 ", in write-ahead mode; else durable"
             }
@@ -122,14 +122,14 @@ fn about(class: Class) -> String {
     }
 }
 
-/// Removes the caches of boots that did not end cleanly.
+/// Removes caches from boots that did not end cleanly.
 fn boot(path: &Path) -> Result<Exit> {
     if !path.exists() {
-        writeln!(output::screen(), "There is no policy {}: nothing to do.", path.display())?;
+        writeln!(output::screen(), "The policy {} does not exist: nothing to do.", path.display())?;
         return Ok(Exit::Fine);
     }
     let mut boots = Boots::read()?;
-    // Programs may write again, so this boot has not ended.
+    // Programs may write from now on, so this boot has not ended cleanly.
     boots.record(false)?;
     let policy = read(path)?;
     let mut failures = Vec::new();
@@ -159,7 +159,7 @@ fn boot(path: &Path) -> Result<Exit> {
     bail!("{}", failures.join("; "))
 }
 
-/// Records that everything of this boot is on the disks.
+/// Records that all data of this boot is on the disks.
 fn stop() -> Result<Exit> {
     let asked = Command::new("systemctl").arg("is-system-running").output();
     let state = asked.context("cannot start systemctl")?.stdout;
@@ -167,7 +167,8 @@ fn stop() -> Result<Exit> {
     if state != "stopping" {
         writeln!(
             output::screen(),
-            "This machine does not shut down (it is {state}), so programs may go on writing: not recorded as a clean end."
+            "Not recorded as a clean end: this machine is not shutting down (it is {state}), so programs \
+             may still write."
         )?;
         return Ok(Exit::Fine);
     }

@@ -1,4 +1,5 @@
-//! Converts papers into a document: for each, a chart of our numbers over the published ones, and a table of all rows.
+//! Converts papers into a document: for each, a chart of our numbers relative to the published numbers, and a
+//! table of all rows.
 
 use fonio_core::Unit;
 use fonio_report::Document;
@@ -17,14 +18,14 @@ pub(super) fn document(papers: &[Outcome]) -> Document {
         used_in_fit: sum.used_in_fit + one.used_in_fit,
     });
     Document {
-        title: "The studies' tables and figures, ours next to theirs".into(),
+        title: "The studies' tables and figures, with our results".into(),
         verdict: Verdict {
             tone: Tone::Plain,
             sentence: all.sentence(),
             reasons: vec![
-                "A row that was used in a fit is shown and not counted: that it agrees proves nothing."
+                "A row that was used in a fit is shown but not counted, because its agreement proves nothing."
                     .into(),
-                "Where the two differ, or nothing can be shown here, the row says why.".into(),
+                "If the two differ, or a number is missing, the row says why.".into(),
             ],
         },
         sections: papers.iter().map(section).collect(),
@@ -44,7 +45,7 @@ fn section(paper: &Outcome) -> Section {
     }
 }
 
-/// A line for each number, from where it would agree to its value.
+/// A line for each number, from agreement to its value.
 fn figure(paper: &Outcome) -> Option<Chart> {
     let rows: Vec<(&Row, f64)> = paper.rows.iter().filter_map(|row| Some((row, row.ratio()?))).collect();
     if rows.is_empty() {
@@ -65,7 +66,7 @@ fn figure(paper: &Outcome) -> Option<Chart> {
         series.low.push(ratio.min(1.0));
         series.high.push(ratio.max(1.0));
     }
-    // Powers of two, like the ticks of the axis.
+    // The axis ends at powers of two, like its ticks.
     let (mut low, mut high) = (0.5, 2.0);
     for (_, ratio) in &rows {
         while *ratio < low {
@@ -78,7 +79,7 @@ fn figure(paper: &Outcome) -> Option<Chart> {
     Some(Chart {
         id: format!("{}-ratios", paper.id),
         title: "Ours over the published number".into(),
-        caption: "The dashed line is the published number; left of it ours is smaller.".into(),
+        caption: "The dashed line is the published number; left of it, ours is smaller.".into(),
         plot: Plot::Interval,
         x: Axis { bounds: Some((low, high)), ..Axis::log("Ours over published", Unit::Ratio) },
         y: Axis::categories("What", rows.iter().map(|(row, _)| row.what().to_owned()).collect()),
@@ -116,7 +117,8 @@ fn table(rows: &[Row]) -> Table {
             Column::noted("Ratio", "Ours over the published number."),
             Column::noted(
                 "Verdict",
-                "Where our number was made from the published one, agreement proves nothing: used in a fit.",
+                "If our number was derived from the published number (used in a fit), agreement proves \
+                 nothing.",
             ),
             Column::new("Why").or_drop(),
         ],
@@ -125,7 +127,6 @@ fn table(rows: &[Row]) -> Table {
     }
 }
 
-/// The published number or statement, and ours.
 fn said(said: &Said) -> (Cell, Cell) {
     match said {
         Said::Number { published, ours, unit, decimals, note } => {

@@ -5,7 +5,6 @@ use super::super::measured::Measured;
 use super::super::row::Quantity;
 use super::*;
 
-/// A table with a row of each kind.
 fn papers() -> [Outcome; 1] {
     let quantity = |decimals| Quantity::new("MB", decimals, 1.25, 0.0);
     let row =
@@ -30,7 +29,8 @@ fn papers() -> [Outcome; 1] {
 #[test]
 fn numbers_are_drawn_and_everything_is_in_the_table() {
     let page = document(&papers());
-    let expected = "Of what no fit used, 1 agree, 2 differ, 1 cannot be had here; 1 were used in a fit.";
+    let expected = "Of rows not used in a fit, 1 agree, 2 differ, 1 cannot be measured here; 1 were used in \
+        a fit.";
     assert_eq!(page.verdict.sentence, expected);
     let section = &page.sections[0];
     let figure = &section.figures[0];

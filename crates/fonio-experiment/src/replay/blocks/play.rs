@@ -1,4 +1,4 @@
-//! Makes the accesses of a sequence.
+//! Issues the accesses of a sequence.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSlice};
@@ -18,7 +18,7 @@ use rustix::io::ReadWriteFlags;
 use super::super::{Replayed, Shared};
 use super::{Access, Kind, Sequence};
 
-/// Maximum number of accesses in flight for which no thread waits.
+/// Maximum number of accesses in flight that no thread waits for.
 const POOL: usize = 32;
 const STACK_BYTES: usize = 256 << 10;
 
@@ -39,7 +39,7 @@ pub(in crate::replay) fn play(sequence: &Sequence, path: &Path, fast: bool) -> i
                 player.shared.fail(error);
             }
         }
-        // The pool ends when the last thread does.
+        // The pool ends with the last thread.
         drop(give);
     });
     if let Some(error) = player.shared.into_failure() {
@@ -60,7 +60,7 @@ struct Player<'a> {
 }
 
 impl Player<'_> {
-    /// Makes the accesses of a thread.
+    /// Issues the accesses of a thread.
     fn follow(&self, accesses: &[Access], give: SyncSender<Access>) {
         let mut buffer = Buffer::default();
         let (mut previous_began, mut previous_ended) = (self.shared.began, self.shared.began);
@@ -81,7 +81,7 @@ impl Player<'_> {
         }
     }
 
-    /// Makes accesses for which no thread waits.
+    /// Issues accesses that no thread waits for.
     fn serve(&self, take: &Mutex<Receiver<Access>>) {
         let mut buffer = Buffer::default();
         loop {
@@ -168,7 +168,7 @@ mod tests {
         let before = std::fs::read(&file).expect("it is there");
         let began = Instant::now();
         let done = play(&sequence, &file, false).expect("it replays");
-        assert!(began.elapsed() >= Duration::from_nanos(pause.0), "no access begins before its time");
+        assert!(began.elapsed() >= Duration::from_nanos(pause.0), "no access begins early");
         assert_eq!(
             done,
             Replayed { accesses: 5, bytes: ByteCount(4 * 8192), short_reads: 0, ..Replayed::default() }
@@ -183,6 +183,6 @@ mod tests {
             threads: vec![vec![access(Kind::Read, 4 << 20, Begins::At(Nanos(0)))]],
             ..Sequence::default()
         };
-        play(&beyond, &file, true).expect_err("there is nothing at that place");
+        play(&beyond, &file, true).expect_err("there is no data at that offset");
     }
 }

@@ -1,4 +1,4 @@
-//! The sequence of a replay: the I/O of a recording, by thread, with the event for which each access waits.
+//! The sequence of a replay: a recording's I/O by thread, with the event that each access waits for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,7 +14,7 @@ use super::super::causes::{Causes, MayWait, Waits, link};
 use super::super::lanes::{Threaded, lanes};
 use super::super::{CHUNK, since};
 
-/// Direct I/O needs complete blocks of the file system.
+/// Direct I/O must be aligned to file-system blocks.
 const BLOCK: u64 = 4096;
 /// The largest single access; the kernel splits larger ones anyway.
 const BYTES_MAX: u64 = 4 << 20;
@@ -24,9 +24,9 @@ const BYTES_MAX: u64 = 4 << 20;
 pub enum Kind {
     /// A read.
     Read,
-    /// A write that may stay in a cache of the device.
+    /// A write that may stay in the device's cache.
     Write,
-    /// A write that is durable when it ends.
+    /// A write that is durable when it completes.
     DurableWrite,
     /// Makes earlier writes durable.
     Flush,
@@ -43,7 +43,7 @@ pub struct Access {
     pub bytes: u64,
     /// When it begins.
     pub begins: Begins,
-    /// The signal that it sets when it ends.
+    /// The signal that it sets when it completes.
     pub signal: Option<u32>,
     /// The recorded thread.
     pub tid: u32,
@@ -66,15 +66,15 @@ impl Waits for Access {
 /// The accesses of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sequence {
-    /// The accesses that follow each other, in the order of time: of a thread, or of several that did not overlap.
+    /// Lists of accesses ordered by time; each holds a thread, or several threads that did not overlap.
     pub threads: Vec<Vec<Access>>,
     /// The number of signals.
     pub signals: u32,
-    /// The size of the file that holds all accessed places.
+    /// The size of the file that holds all accessed chunks.
     pub file_bytes: ByteCount,
     /// Discards and other operations that are not replayed.
     pub left_out: u64,
-    /// Accesses of other devices of the recording.
+    /// Accesses to other devices in the recording.
     pub of_other_devices: u64,
     /// The names of the recorded threads.
     pub names: BTreeMap<u32, String>,
@@ -99,7 +99,7 @@ pub(in crate::replay) struct Collected {
     bios: Vec<Row>,
     requests: Vec<Row>,
     completed: FxHashMap<u64, Timestamp>,
-    /// Threads that write back for others, and do not wait.
+    /// Threads that write back other threads' data and do not wait.
     background: BTreeSet<u32>,
     names: BTreeMap<u32, String>,
     causes: Causes,
@@ -182,9 +182,10 @@ impl RowSink for Collected {
 }
 
 impl Collected {
-    /// Makes the sequence for the device that has the most accesses.
+    /// Makes the sequence for the device with the most accesses.
     pub(in crate::replay) fn sequence(mut self) -> Sequence {
-        // Another device merges and flushes differently, so that bios are better; not every source shows them.
+        // Another device merges and flushes differently, so bios are better than requests, but not every
+        // source shows bios.
         let mut rows = if self.bios.is_empty() {
             std::mem::take(&mut self.requests)
         } else {
@@ -242,7 +243,7 @@ impl Collected {
                     is_sync,
                     took: None,
                 });
-                // A flush goes before the data, and the parts of a large access follow each other.
+                // A flush precedes the data, and the parts of a large access follow one another.
                 begins = Begins::AfterEnd(Nanos(0));
             }
             if let (Some(last), Some(completed)) = (own.accesses.last_mut(), row.completed) {
@@ -251,7 +252,7 @@ impl Collected {
             }
         }
         sequence.signals = link(&mut threads, self.causes, &may_wait);
-        // Write-back keeps its times also behind a thread that is late.
+        // Write-back keeps its times even if it follows a thread that is late.
         let (workers, others): (Vec<_>, Vec<_>) =
             threads.into_iter().partition(|(tid, _)| self.background.contains(tid));
         sequence.threads = lanes(others.into_iter().map(|(_, own)| own).collect());
@@ -260,7 +261,7 @@ impl Collected {
     }
 }
 
-/// When an access of a thread begins, after its previous one.
+/// Returns when a thread's access begins, relative to its previous access.
 fn after(previous: &Row, row: &Row) -> Begins {
     match previous.completed {
         Some(completed) if completed <= row.queued => Begins::AfterEnd(since(row.queued, completed)),
@@ -268,7 +269,7 @@ fn after(previous: &Row, row: &Row) -> Begins {
     }
 }
 
-/// The accesses of a row: kind, offset and bytes.
+/// Returns the accesses of a row: kind, offset and bytes.
 fn accesses(row: &Row, places: &Places) -> Vec<(Kind, u64, u64)> {
     let has = |flag: Flags| row.flags.0 & flag.0 != 0;
     let kind = match row.op {
@@ -285,7 +286,7 @@ fn accesses(row: &Row, places: &Places) -> Vec<(Kind, u64, u64)> {
     let (Some(sector), false) = (row.sector, kind == Kind::Flush || row.bytes == 0) else { return found };
     let (mut from, end) = blocks(sector, row.bytes);
     while from < end {
-        // Two chunks that follow each other on the device do so in the file.
+        // Chunks that are adjacent on the device are adjacent in the file.
         let bytes = (end - from).min(BYTES_MAX);
         found.push((kind, places.offset(from), bytes));
         from += bytes;
@@ -293,13 +294,13 @@ fn accesses(row: &Row, places: &Places) -> Vec<(Kind, u64, u64)> {
     found
 }
 
-/// The first and the last byte of an access, rounded to complete blocks.
+/// Returns the start and end of an access, rounded to blocks.
 fn blocks(sector: Sector, bytes: u64) -> (u64, u64) {
     let from = sector.0 * SECTOR_BYTES;
     (from / BLOCK * BLOCK, (from + bytes).div_ceil(BLOCK) * BLOCK)
 }
 
-/// The accessed chunks of the device, moved together in the order of their addresses. Places within one keep their distance.
+/// The accessed chunks of the device, moved together in address order. Offsets within a chunk stay the same.
 #[derive(Debug)]
 struct Places(BTreeMap<u64, u64>);
 
@@ -352,7 +353,7 @@ mod tests {
         let sequence = sequence_of(&[
             row(1, Op::Read, 0, 10, 20),
             row(1, Op::Read, 8, 25, 60),
-            // It did not wait for the second.
+            // The access did not wait for the second.
             row(1, Op::Write, 16, 30, 90),
             // Write-back does not wait for its own writes.
             row(9, Op::Write, 24, 100, 110),
@@ -377,7 +378,7 @@ mod tests {
         let sequence = sequence_of(&[
             row(1, Op::Write, far + 16, 1, 2),
             row(1, Op::Write, 8, 3, 4),
-            // Half a block, over the border of two chunks.
+            // Half a block across the boundary of two chunks.
             Request { bytes: ByteCount(1024), ..row(1, Op::Read, far + sectors - 1, 5, 6) },
         ]);
         let places: Vec<(u64, u64)> =

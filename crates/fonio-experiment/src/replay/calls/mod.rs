@@ -1,4 +1,4 @@
-//! Replays the file-system calls of a recording: through the page cache and the file system of another place.
+//! Replays a recording's file-system calls on another file system, through the page cache.
 
 mod play;
 mod prepare;
@@ -9,7 +9,7 @@ pub(super) use prepare::prepare;
 pub(super) use sequence::Collected;
 pub use sequence::{Act, Before, Call, LeftOut, Sequence};
 
-/// The name of a file of the recording in the folder of a replay.
+/// Returns the name of a recorded file in the replay's folder.
 fn file_name(file: usize) -> String {
     format!("file-{file}")
 }

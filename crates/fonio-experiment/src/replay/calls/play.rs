@@ -1,4 +1,4 @@
-//! Makes the calls of a sequence.
+//! Executes the calls of a sequence.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -17,7 +17,7 @@ use rustix::process::{Resource, getrlimit, setrlimit};
 use super::super::{Replayed, Shared};
 use super::{Act, Call, Sequence, file_name};
 
-/// The flags of an open file that change what a call costs.
+/// The flags of an open file that affect the cost of calls.
 const COSTLY: [(FileFlags, OFlags); 3] =
     [(FileFlags::DIRECT, OFlags::DIRECT), (FileFlags::DSYNC, OFlags::DSYNC), (FileFlags::SYNC, OFlags::SYNC)];
 /// Maximum number of files that a thread keeps open.
@@ -54,7 +54,7 @@ pub(in crate::replay) fn play(sequence: &Sequence, folder: &Path, fast: bool) ->
     stage.shared.into_failure().map_or(Ok(done), Err)
 }
 
-/// Many threads have many files open; a limit that cannot be raised shows in the call that meets it.
+/// Many threads can have many files open. If the limit cannot be raised, the call that reaches it fails.
 fn raise_open_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
@@ -64,7 +64,7 @@ fn raise_open_files() {
 /// The state of a file that all threads share.
 #[derive(Debug, Default)]
 struct Shown {
-    /// Raised when the file is created again: later opens get the new file.
+    /// Increases when the file is created again; later calls then open the new file.
     generation: AtomicU64,
     is_renamed: AtomicBool,
 }
@@ -77,7 +77,7 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Makes the calls of a thread.
+    /// Executes the calls of a thread.
     fn follow(&self, calls: &[Call]) -> Replayed {
         let mut player = Player {
             stage: self,
@@ -112,10 +112,10 @@ impl Stage<'_> {
     }
 }
 
-/// Makes the calls of one thread.
+/// Executes the calls of one thread.
 struct Player<'a> {
     stage: &'a Stage<'a>,
-    /// Open files, with the generation that was opened.
+    /// Open files with their generations.
     open: FxHashMap<(usize, FileFlags), (u64, File)>,
     buffer: Buffer,
     done: Replayed,
@@ -138,12 +138,12 @@ impl Player<'_> {
             Act::SyncFilesystem => Ok(syncfs(File::open(self.stage.folder)?)?),
             Act::Allocate { offset, bytes } => {
                 let file = self.file(call)?;
-                // The mode is not known. Within the file, the call makes a hole or nothing.
+                // The mode is unknown. Within the file, the call makes a hole or changes nothing.
                 if bytes == 0 || offset.saturating_add(bytes) <= file.metadata()?.len() {
                     return Ok(());
                 }
                 match fallocate(file, FallocateFlags::empty(), offset, bytes) {
-                    // A file system without this call; programs continue without it, too.
+                    // The file system lacks this call; programs continue without it.
                     Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
                     done => Ok(done?),
                 }
@@ -195,7 +195,7 @@ impl Player<'_> {
         (call.file, costly.fold(FileFlags::NONE, |all, (flag, _)| all | *flag))
     }
 
-    /// The open file of a call. A file that was removed stays open for the threads that have it, until it is
+    /// Returns the open file of a call. A removed file stays open in the threads that use it until it is
     /// created again.
     fn file(&mut self, call: &Call) -> io::Result<&File> {
         let key = self.key(call);
@@ -222,7 +222,7 @@ impl Player<'_> {
     }
 }
 
-/// Another thread can have removed the file before.
+/// Another thread can have removed the file.
 fn gone_is_fine(done: io::Result<()>) -> io::Result<()> {
     match done {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -268,7 +268,7 @@ mod tests {
                 call(Act::Write { offset: 100, bytes: 100 }, 1),
                 call(Act::Open { made: true, length: Some(0) }, 1),
                 call(Act::Write { offset: 0, bytes: 7 }, 1),
-                // A file that gets another name.
+                // A file that is renamed.
                 call(Act::Open { made: true, length: Some(0) }, 2),
                 call(Act::Allocate { offset: 0, bytes: 300 }, 2),
                 call(Act::Rename, 2),
@@ -329,14 +329,14 @@ mod tests {
         let done = play(&sequence, dir.path(), true).expect("it replays");
         assert_eq!(done.accesses, 5);
         assert_eq!(fs::metadata(dir.path().join("file-0")).expect("it is there").len(), 5);
-        // A thread that fails ends those that wait for others.
+        // A thread that fails ends waiting threads.
         let failing = Sequence {
             files: vec![Before::default()],
             threads: vec![lengths(&[(1, after(0), None)]), lengths(&[(u64::MAX, at_once, Some(0))])],
             signals: 1,
             ..Sequence::default()
         };
-        play(&failing, dir.path(), false).expect_err("no file is that long");
+        play(&failing, dir.path(), false).expect_err("the file is shorter");
     }
 
     #[test]
@@ -347,7 +347,7 @@ mod tests {
             threads: vec![vec![call(Act::SetLength(u64::MAX), 0)]],
             ..Sequence::default()
         };
-        let error = play(&sequence, dir.path(), true).expect_err("no file is that long");
+        let error = play(&sequence, dir.path(), true).expect_err("the file is shorter");
         assert!(error.to_string().contains("SetLength") && error.to_string().contains("file-0"), "{error}");
     }
 }

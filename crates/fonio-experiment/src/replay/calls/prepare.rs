@@ -1,4 +1,4 @@
-//! Makes the files that the calls find.
+//! Makes the files that exist before the first call.
 
 use std::fs::{self, File};
 use std::io;

@@ -1,7 +1,7 @@
-//! Replays the requests of a recording in virtual time: on a model of a device, under models of schedulers.
+//! Replays a recording's requests in virtual time, on a device model under scheduler models.
 //!
-//! It needs no root and no device, and can use schedulers that Linux no longer has. The requests are those
-//! that the recorded kernel made: they were merged then, and are not merged again.
+//! It needs no root and no device, and can use schedulers that Linux no longer has. The requests are as the
+//! recorded kernel merged them; they are not merged again.
 
 mod report;
 
@@ -33,7 +33,7 @@ pub struct Model<'a> {
     pub fast: bool,
 }
 
-/// A recording under models of schedulers.
+/// The result of a recording replayed under scheduler models.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ModelReplay {
     /// The recording.
@@ -44,17 +44,17 @@ pub struct ModelReplay {
     pub accesses: u64,
     /// Discards and other operations that are not replayed.
     pub left_out: u64,
-    /// Requests of other devices of the recording.
+    /// Requests to other devices in the recording.
     pub of_other_devices: u64,
     /// Whether pauses were left out.
     pub fast: bool,
     /// The response times in the recording.
     pub recorded: Vec<ProgramTimes>,
-    /// The result under each scheduler, in the order in which they were named.
+    /// The result under each scheduler, in the requested order.
     pub runs: Vec<ModelRun>,
 }
 
-/// A recording under one scheduler.
+/// The result of a recording replayed under one scheduler.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ModelRun {
     /// The scheduler.
@@ -65,10 +65,10 @@ pub struct ModelRun {
     pub programs: Vec<ProgramTimes>,
 }
 
-/// The requests of the threads that have one name.
+/// The requests of all threads with one name.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProgramTimes {
-    /// The threads' name; that of the kernel's workers without their numbers.
+    /// The threads' name, without numbers for kernel workers.
     pub name: String,
     /// Its reads.
     pub reads: Responses,
@@ -100,7 +100,7 @@ impl Responses {
     }
 }
 
-/// Replays the recording in `dir` under each scheduler, on a new device on which its places were written before.
+/// Replays the recording in `dir` under each scheduler, on a new device where the accessed data are already written.
 ///
 /// # Errors
 ///
@@ -137,7 +137,7 @@ fn run(sequence: &Sequence, model: &Model<'_>, policy: Policy) -> Result<ModelRu
     let limits = device.limits().clone();
     if sequence.file_bytes > limits.capacity {
         return Err(ExperimentError::InModel(format!(
-            "the recording used {} in different places, the device has {}; use --size",
+            "the recording accesses {} of distinct data, but the device has {}; use --size",
             sequence.file_bytes.to_exact_text(),
             limits.capacity.to_exact_text()
         )));
@@ -157,7 +157,7 @@ fn run(sequence: &Sequence, model: &Model<'_>, policy: Policy) -> Result<ModelRu
     Ok(ModelRun { scheduler: policy.name().to_owned(), time_s, programs: programs.into() })
 }
 
-/// The requests of a thread, none larger than `command_max`.
+/// Returns a thread's requests, none larger than `command_max`.
 fn steps(thread: &[Access], command_max: u64, fast: bool) -> Vec<Step> {
     let mut steps = Vec::new();
     for access in thread {
@@ -217,7 +217,7 @@ fn recorded(sequence: &Sequence) -> Vec<ProgramTimes> {
     programs.into()
 }
 
-/// The requests by the names of threads.
+/// Returns the requests by thread name.
 struct Programs<'a> {
     names: &'a BTreeMap<u32, String>,
     times: BTreeMap<String, ProgramTimes>,
@@ -245,7 +245,7 @@ impl<'a> Programs<'a> {
 }
 
 impl From<Programs<'_>> for Vec<ProgramTimes> {
-    /// Sorts the programs, those with the longest response times first.
+    /// Sorts the programs by response time, longest first.
     fn from(programs: Programs<'_>) -> Vec<ProgramTimes> {
         let has_requests = |times: &ProgramTimes| times.reads.count + times.writes.count > 0;
         let mut times: Vec<ProgramTimes> = programs.times.into_values().filter(has_requests).collect();
@@ -257,7 +257,7 @@ impl From<Programs<'_>> for Vec<ProgramTimes> {
     }
 }
 
-/// The name of a thread without the numbers of the kernel's workers: `kworker/u8:1-flush-8:0` is `kworker`.
+/// Returns a thread's name without the numbers of kernel workers: `kworker` for `kworker/u8:1-flush-8:0`.
 fn plain(name: &str) -> &str {
     match name.split_once('/') {
         Some(("kworker", _)) => "kworker",
@@ -266,7 +266,7 @@ fn plain(name: &str) -> &str {
     }
 }
 
-/// The names of all models, as `--scheduler` takes them; `none` is the kernel's name for `noop` since Linux 4.
+/// Returns the names of all models for `--scheduler`; `none` is the kernel's name for `noop` since Linux 4.
 pub fn scheduler_named(name: &str) -> Option<Policy> {
     Policy::named(if name == "none" { "noop" } else { name })
 }

@@ -1,4 +1,4 @@
-//! Turns a replay in models into a report.
+//! Turns a replay on models into a report.
 
 use fonio_core::Unit;
 use fonio_report::Document;
@@ -54,7 +54,7 @@ fn verdict(replay: &ModelReplay) -> Verdict {
                 )
             } else {
                 format!(
-                    "These models do not tell the schedulers apart: a read takes {least} to {most} on average, and single replays were off by up to {EQUAL} times."
+                    "These models show no clear difference between the schedulers: a read takes {least} to {most} on average, but single replays were off by a factor of up to {EQUAL}."
                 )
             }
         }
@@ -62,15 +62,15 @@ fn verdict(replay: &ModelReplay) -> Verdict {
     let mut reasons = Vec::new();
     if let Some(recorded) = reads(&replay.recorded) {
         reasons.push(format!(
-            "In the recording, a read took {}, on its device, under its scheduler.",
+            "In the recording, on its own device and scheduler, a read took {}.",
             text(recorded)
         ));
     }
-    reasons.push("This is a prediction: docs/scheduler-models.md says what the models lack.".to_owned());
+    reasons.push("This is a prediction; docs/scheduler-models.md lists the models' limits.".to_owned());
     let left_out = replay.left_out + replay.of_other_devices;
     if left_out > 0 {
         reasons.push(format!(
-            "Left out: {} discards and other operations, {} requests of other devices.",
+            "Left out: {} discards and other operations, {} requests to other devices.",
             replay.left_out, replay.of_other_devices
         ));
     }
@@ -139,7 +139,7 @@ fn programs(replay: &ModelReplay) -> Section {
     Section {
         id: "programs".into(),
         question: "Whose requests?".into(),
-        answer: "Mean response times of the threads with the longest ones in all.".into(),
+        answer: "Mean response times of the threads with the longest total response time.".into(),
         tables: tables.into_iter().filter(|table| !table.rows.is_empty()).collect(),
         ..Section::default()
     }

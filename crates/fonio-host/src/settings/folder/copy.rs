@@ -1,7 +1,7 @@
-//! Copies one file system object: its content, its owner, mode, times and extended attributes.
+//! Copies one file system object: content, owner, mode, timestamps and extended attributes.
 //!
-//! Objects are named by descriptors (`O_PATH` suffices) or by a name in an open folder, never by a path. So a
-//! symbolic link cannot lead a copy out of the folder.
+//! Objects are given by descriptors (`O_PATH` suffices) or by a name in an open folder, never by a path. So a
+//! symbolic link cannot redirect a copy outside the folder.
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -11,12 +11,11 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, Result};
 
-/// The bytes that are read and written at once.
 const BUFFER_BYTES: usize = 256 << 10;
-/// The attributes that can be copied between file systems; others belong to one kind of file system.
+/// Prefixes of attributes that all file systems share; others are specific to one file system.
 const ATTRIBUTES: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system.posix_acl_"];
 
-/// Returns the `stat` of the object with this name; `None` without an object.
+/// Returns the `stat` of the object with this name; `None` if there is none.
 pub(in crate::settings) fn look(dir: BorrowedFd<'_>, name: &CStr) -> Result<Option<Stat>> {
     match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => Ok(None),
@@ -34,14 +33,14 @@ pub(in crate::settings) fn open_folder(dir: BorrowedFd<'_>, name: &CStr) -> Resu
     rustix::fs::openat(dir, name, flags, Mode::empty())
 }
 
-/// Opens an object of any kind, only to name it.
+/// Opens an object of any kind with `O_PATH`.
 pub(in crate::settings) fn open_object(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
     rustix::fs::openat(dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// Opens a regular file. Its access time stays as it is where the kernel allows that.
+/// Opens a regular file. Leaves its access time unchanged where the kernel allows that.
 pub(in crate::settings) fn open_file(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
-    // Something else may have got the name: opening a pipe must not wait for a writer.
+    // A pipe may now have this name: opening it must not wait for a writer.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = match rustix::fs::openat(dir, name, flags | OFlags::NOATIME, Mode::empty()) {
         Err(Errno::PERM) => rustix::fs::openat(dir, name, flags, Mode::empty())?,
@@ -51,8 +50,8 @@ pub(in crate::settings) fn open_file(dir: BorrowedFd<'_>, name: &CStr) -> Result
     if is_file { Ok(opened) } else { Err(Errno::NOENT) }
 }
 
-/// Whether two files have the same bytes. Their times are not enough: a program that writes to a mapping of a
-/// file in memory does not change them.
+/// Returns whether two files have the same bytes. Comparing timestamps is not enough: on tmpfs, writes
+/// through a mapping do not change them.
 pub(in crate::settings) fn same_content(one: &OwnedFd, other: &OwnedFd) -> Result<bool> {
     let (mut left, mut right) = (vec![0; BUFFER_BYTES], vec![0; BUFFER_BYTES]);
     let mut at = 0;
@@ -82,18 +81,17 @@ fn fill(file: &OwnedFd, buffer: &mut [u8], at: u64) -> Result<usize> {
     Ok(filled)
 }
 
-/// Copies the content of a file into an empty one; holes stay holes. Returns the number of bytes that were written.
+/// Copies the content of a file into an empty one; holes stay holes. Returns the number of bytes written.
 pub(in crate::settings) fn copy_content(from: &OwnedFd, to: &OwnedFd) -> Result<u64> {
     let mut buffer = vec![0; BUFFER_BYTES];
-    // Taken before the content: otherwise, data that a growing file gets meanwhile would be zeros in the
-    // copy.
+    // Read the size before the content: otherwise, data appended during the copy would be zeros in it.
     let size = rustix::fs::fstat(from)?.st_size as u64;
     let mut written = 0;
     let mut at = 0;
     loop {
         at = match rustix::fs::seek(from, SeekFrom::Data(at)) {
             Err(Errno::NXIO) => break,
-            // A file system without holes.
+            // The file system does not support holes.
             Err(Errno::INVAL) => at,
             found => found?,
         };
@@ -116,7 +114,7 @@ pub(in crate::settings) fn copy_content(from: &OwnedFd, to: &OwnedFd) -> Result<
             break;
         }
     }
-    // A hole at the end has no data to copy.
+    // Restore a hole at the end.
     rustix::fs::ftruncate(to, size.max(at))?;
     Ok(written)
 }
@@ -135,12 +133,13 @@ fn write_all(file: &OwnedFd, mut bytes: &[u8], mut at: u64) -> Result<()> {
     Ok(())
 }
 
-/// The path of a descriptor, for calls that take no descriptor of an object that was not opened for reading.
+/// Returns the path of a descriptor, for calls that do not accept an `O_PATH` descriptor.
 pub(in crate::settings) fn path_of(object: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", object.as_raw_fd())
 }
 
-/// Gives `to` the owner, mode, attributes and times of `from`, as far as they differ. Returns whether one did.
+/// Copies owner, mode, attributes and timestamps from `from` to `to` where they differ. Returns whether any
+/// differed.
 pub(in crate::settings) fn copy_properties(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> Result<bool> {
     let (source, now) = (rustix::fs::fstat(from)?, rustix::fs::fstat(to)?);
     let mut changed = false;
@@ -150,14 +149,14 @@ pub(in crate::settings) fn copy_properties(from: BorrowedFd<'_>, to: BorrowedFd<
         changed = true;
     }
     let path = path_of(to);
-    // A change of the owner takes bits of the mode away.
+    // Changing the owner clears mode bits.
     if kind(&source) != FileType::Symlink && (changed || source.st_mode != now.st_mode) {
         rustix::fs::chmod(path.as_str(), Mode::from_raw_mode(source.st_mode))?;
         changed = true;
     }
     changed |= copy_attributes(&path_of(from), &path)?;
     let modified = |stat: &Stat| (stat.st_mtime, stat.st_mtime_nsec);
-    // A new access time alone is not worth a write.
+    // A different access time alone is not worth a write.
     if changed || modified(&source) != modified(&now) {
         rustix::fs::utimensat(rustix::fs::CWD, path.as_str(), &times(&source), AtFlags::empty())?;
         changed = true;
@@ -165,7 +164,6 @@ pub(in crate::settings) fn copy_properties(from: BorrowedFd<'_>, to: BorrowedFd<
     Ok(changed)
 }
 
-/// The times of an object.
 #[allow(clippy::unnecessary_cast, reason = "the types of the fields differ between architectures")]
 pub(in crate::settings) fn times(stat: &Stat) -> Timestamps {
     let time = |seconds, nanos| Timespec { tv_sec: seconds as i64, tv_nsec: nanos as i64 };
@@ -189,7 +187,7 @@ fn copy_attributes(from: &str, to: &str) -> Result<bool> {
     Ok(wanted != now)
 }
 
-/// The extended attributes of an object, sorted.
+/// Returns the extended attributes of an object, sorted.
 pub(in crate::settings) fn attributes(path: &str) -> Result<Vec<(CString, Vec<u8>)>> {
     // The kernel's limits (XATTR_LIST_MAX, XATTR_SIZE_MAX).
     let mut names = vec![0_u8; 64 << 10];

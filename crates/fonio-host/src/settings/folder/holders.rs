@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 
 use fonio_system::procfs::Task;
 
-/// Maximum number of programs that an error names.
 const NAMED_MAX: usize = 8;
 
 /// A program with open files in a folder.
@@ -15,7 +14,7 @@ const NAMED_MAX: usize = 8;
 pub(in crate::settings) struct Holder {
     pub pid: u32,
     pub name: String,
-    /// The unit of systemd that it belongs to.
+    /// Its systemd unit.
     pub unit: Option<String>,
     /// One of its files, or its working directory.
     pub file: PathBuf,
@@ -31,16 +30,17 @@ impl fmt::Display for Holder {
     }
 }
 
-/// How programs use a folder.
+/// The use of a folder by programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::settings) enum Use {
     /// They have files open for writing.
     Writes,
-    /// They have files open, mapped, or are in it.
+    /// They have files open or mapped, or their working directory is in it.
     Any,
 }
 
-/// The programs that use files below `dir` on the file system with this number, as far as this user may see them.
+/// Returns the programs, as far as visible to this user, that use files below `dir` on the file system with
+/// device number `device`.
 pub(in crate::settings) fn holders(dir: &Path, device: u64, how: Use) -> Vec<Holder> {
     let proc = Path::new("/proc");
     let mut found = Vec::new();
@@ -56,7 +56,6 @@ pub(in crate::settings) fn holders(dir: &Path, device: u64, how: Use) -> Vec<Hol
     found
 }
 
-/// Their names as a list.
 pub(in crate::settings) fn named(holders: &[Holder]) -> String {
     let mut names: Vec<String> = holders.iter().take(NAMED_MAX).map(Holder::to_string).collect();
     if holders.len() > NAMED_MAX {
@@ -65,7 +64,7 @@ pub(in crate::settings) fn named(holders: &[Holder]) -> String {
     names.join(", ")
 }
 
-/// Returns the advice on these programs: `verb` is the command of systemctl for their units.
+/// Returns the advice for these programs. `verb` is the systemctl command for their units.
 pub(in crate::settings) fn what_to_do(holders: &[Holder], verb: &str) -> String {
     let mut units: Vec<&str> = holders.iter().filter_map(|holder| holder.unit.as_deref()).collect();
     units.sort_unstable();
@@ -104,14 +103,14 @@ fn used(task: &Task, dir: &Path, device: u64, how: Use) -> Option<PathBuf> {
     ["cwd", "root"].iter().find_map(|link| is_in(&task.file(link)))
 }
 
-/// Whether a descriptor's flags in `fdinfo`, which are octal, are O_WRONLY or O_RDWR.
+/// Returns whether a descriptor's flags in `fdinfo` (octal) include O_WRONLY or O_RDWR.
 fn is_for_writing(info: &str) -> bool {
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok()).unwrap_or(0);
     flags & libc::O_ACCMODE != libc::O_RDONLY && flags & libc::O_PATH == 0
 }
 
-/// A mapped file below `dir`, by the lines of `/proc/PID/maps`.
+/// Returns a mapped file below `dir`, from the lines of `/proc/PID/maps`.
 fn mapped(maps: &str, dir: &Path, device: u64, how: Use) -> Option<PathBuf> {
     let number = format!("{:02x}:{:02x}", rustix::fs::major(device), rustix::fs::minor(device));
     maps.lines().find_map(|line| {
@@ -125,10 +124,10 @@ fn mapped(maps: &str, dir: &Path, device: u64, how: Use) -> Option<PathBuf> {
     })
 }
 
-/// The unit in the path of a process's control group.
+/// Returns the unit in a process's control group path.
 fn unit_of(pid: u32) -> Option<String> {
     let groups = fs::read_to_string(Task::of(pid).file("cgroup")).ok()?;
-    // Units of a user's own systemd are not root's.
+    // Skip units of a user's own systemd: root's systemctl does not manage them.
     let paths = groups.lines().filter(|path| !path.contains("/user@"));
     let mut names = paths.filter_map(|path| path.rsplit('/').find(|name| name.ends_with(".service")));
     names.next().map(str::to_owned)

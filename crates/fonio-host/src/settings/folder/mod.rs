@@ -1,9 +1,8 @@
-//! Folders over which something is mounted: memory, a folder on another device, an image file on the folder's own device, or
-//! fonio's FUSE file system.
+//! Mounts over folders: memory, a folder on another device, an image file on the same device, or fonio's FUSE
+//! file system.
 //!
-//! Each of these settings is a mount over the folder. The files below stay where they are. They are reached
-//! through a copy of the mount that holds the folder, without the mounts in it ([`uncovered`]): this needs no
-//! mount point, so a kill leaves nothing behind.
+//! The covered files stay where they are. They are reached through a private copy of the mount that holds the
+//! folder, without nested mounts ([`uncovered`]). This needs no mount point, so a kill leaves nothing behind.
 
 pub(super) mod copy;
 pub(super) mod holders;
@@ -34,14 +33,14 @@ use crate::files::lock_private_folder;
 use crate::kernel::not_in_kernel;
 use crate::unmount;
 
-/// The number of attempts to copy a folder that changes meanwhile.
+/// Number of attempts to copy a folder that changes during the copy.
 const TRIES: u32 = 3;
 
 /// The value of a folder without the setting.
 pub(super) const NONE: &str = "none";
 
-/// Folders that the system needs before anything can be mounted, that are not on a disk, or whose content must agree with what
-/// is installed.
+/// Folders that the system needs before mounting, that are not on a disk, or whose content must match the
+/// installed packages.
 const OF_SYSTEM: [&str; 16] = [
     "/etc",
     "/usr",
@@ -61,7 +60,7 @@ const OF_SYSTEM: [&str; 16] = [
     "/var/lib/fonio",
 ];
 
-/// Returns the folder that a path names; the error is the reason why it is not a folder.
+/// Returns the folder at a path; the error is the reason why the path is not usable.
 pub(super) fn folder_at(path: &Path) -> Result<PathBuf, String> {
     let dir = fs::canonicalize(path).map_err(|error| chain(&error))?;
     if !dir.is_dir() {
@@ -69,14 +68,14 @@ pub(super) fn folder_at(path: &Path) -> Result<PathBuf, String> {
     }
     match dir.to_str() {
         Some(text) if !text.contains(char::is_control) => Ok(dir),
-        _ => Err("its name has letters that units of systemd cannot have".to_owned()),
+        _ => Err("its name has characters that systemd unit names cannot have".to_owned()),
     }
 }
 
-/// Refuses folders over which nothing may be mounted.
+/// Rejects folders over which nothing may be mounted.
 pub(super) fn check_place(dir: &Path) -> Result<(), String> {
     let mounts = MountTable::read().map_err(|error| chain(&error))?;
-    // Devices that users or fonio mount are often there.
+    // Users and fonio often mount devices there.
     let on_device_in_run = |system: &Path| {
         let holding = mounts.holding(dir).map(|mount| mount.dir.as_path());
         system == Path::new("/run") && holding.is_some_and(|top| top.starts_with(system) && top != system)
@@ -101,9 +100,9 @@ pub(super) fn check_place(dir: &Path) -> Result<(), String> {
             format!("{} is mounted in it", mount.dir.display())
         });
     }
-    let Some(holding) = mounts.holding(dir) else { return Err("its mount is not found".to_owned()) };
+    let Some(holding) = mounts.holding(dir) else { return Err("its mount was not found".to_owned()) };
     if ["tmpfs", "ramfs"].contains(&holding.filesystem.as_str()) {
-        return Err("it is in memory already".to_owned());
+        return Err("it is already in memory".to_owned());
     }
     if holding.all_options().iter().any(|option| option == "ro") {
         return Err(format!("{} is mounted read-only", holding.dir.display()));
@@ -111,40 +110,38 @@ pub(super) fn check_place(dir: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses a folder while programs have files in it open for writing: they would go on writing to the files below.
+/// Rejects a folder while programs have files in it open for writing: they would continue to write to the
+/// covered files.
 pub(super) fn check_writers(dir: &Path) -> Result<(), String> {
     let writers = holders(dir, device_of(dir), Use::Writes);
     if writers.is_empty() {
         return Ok(());
     }
     Err(format!(
-        "programs have files in it open for writing, and would go on writing to those on the disk: {}. Stop them first ({}) and start them after it; or add --force and restart them at once, which loses what they write in between",
+        "programs have files in it open for writing and would continue to write to the files on the disk: {}. Stop them first ({}) and start them afterwards; or add --force and restart them at once, which loses what they write in between",
         named(&writers),
         what_to_do(&writers, "stop"),
     ))
 }
 
-/// Returns a sentence on the programs that still use the files below a mounted folder, with the consequences
-/// and the next step.
+/// Returns a sentence that names the programs that still use files covered by the mount, the consequence
+/// (`means`), and the remedy.
 pub(super) fn left_below(dir: &Path, means: &str) -> Option<String> {
     let below = uncovered(dir).and_then(|below| rustix::fs::fstat(&below)).ok()?;
     let own = fs::metadata("/proc/self/exe").map(|stat| (stat.dev(), stat.ino())).ok();
     let mut left = holders(dir, below.st_dev, Use::Any);
-    // Fonio's FUSE file system serves the files below.
+    // Fonio's FUSE file system itself uses the covered files.
     left.retain(|holder| {
         let exe = fs::metadata(format!("/proc/{}/exe", holder.pid));
         own.is_none() || exe.map(|stat| (stat.dev(), stat.ino())).ok() != own
     });
     let to_do = what_to_do(&left, "restart");
     (!left.is_empty()).then(|| {
-        format!(
-            "These programs still use the files from before, {means}: {}. Do this now: {to_do}.",
-            named(&left)
-        )
+        format!("These programs still use the old files, {means}: {}. Do this now: {to_do}.", named(&left))
     })
 }
 
-/// The error of a folder that cannot be unmounted because programs use it.
+/// Returns the error for a folder that cannot be unmounted because programs use it.
 fn in_use(dir: &Path, how: Use) -> HostError {
     let found = holders(dir, device_of(dir), how);
     let by = if found.is_empty() {
@@ -155,7 +152,6 @@ fn in_use(dir: &Path, how: Use) -> HostError {
     HostError::InUse { path: dir.to_owned(), by }
 }
 
-/// Refuses to unmount a folder while programs use it.
 pub(super) fn check_unused(dir: &Path) -> Result<(), HostError> {
     if holders(dir, device_of(dir), Use::Any).is_empty() { Ok(()) } else { Err(in_use(dir, Use::Any)) }
 }
@@ -170,7 +166,7 @@ pub(super) fn unmount(dir: &Path) -> Result<(), HostError> {
     })
 }
 
-/// The result of making a mount read-only, before its content is copied.
+/// Converts the result of making a mount read-only before its content is copied.
 pub(super) fn read_only(dir: &Path, outcome: Result<(), Errno>) -> Result<(), HostError> {
     match outcome {
         Err(Errno::BUSY) => Err(in_use(dir, Use::Writes)),
@@ -178,15 +174,15 @@ pub(super) fn read_only(dir: &Path, outcome: Result<(), Errno>) -> Result<(), Ho
     }
 }
 
-/// Copies the content that is mounted on a folder to the folder below.
+/// Copies the mounted content of a folder to the covered folder.
 pub(super) fn copy_back(dir: &Path) -> Result<Mirrored, HostError> {
     let from = visible(dir).map_err(failed("open", dir))?;
-    let below = uncovered(dir).map_err(failed("open the folder below", dir))?;
+    let below = uncovered(dir).map_err(failed("open the folder covered by", dir))?;
     mirror(&from, &below, dir)
 }
 
-/// Makes a mount of a file system that is on no folder yet, with the flags of the mount that holds `dir`, and opens its
-/// root.
+/// Creates a mount that is not attached to a folder yet, with the flags of the mount that holds `dir`, and
+/// opens its root.
 pub(super) fn detached_mount(
     filesystem: &str,
     settings: &[(&str, &str)],
@@ -203,15 +199,16 @@ pub(super) fn detached_mount(
         let root = rustix::fs::openat(&mount, ".", AS_FOLDER, Mode::empty())?;
         Ok((mount, root))
     };
-    make().map_err(failed("make a mount for", dir))
+    make().map_err(failed("create a mount for", dir))
 }
 
-/// Puts a mount on a folder.
+/// Attaches a mount to a folder.
 pub(super) fn put_on(mount: &OwnedFd, dir: &Path) -> Result<(), HostError> {
     move_mount(mount, "", CWD, dir, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(failed("mount on", dir))
 }
 
-/// Copies a folder; again if it changes meanwhile. The error is the reason why it cannot be copied.
+/// Copies a folder, and repeats if it changes during the copy. The error is the reason why it cannot be
+/// copied.
 pub(super) fn copy_unchanged(
     from: &OwnedFd,
     to: &OwnedFd,
@@ -224,10 +221,10 @@ pub(super) fn copy_unchanged(
             return Ok(None);
         }
     }
-    Ok(Some("programs change it all the time: stop them first"))
+    Ok(Some("programs keep changing it: stop them first"))
 }
 
-/// Surveys a folder that is to be copied; the error is the reason why it cannot be copied.
+/// Surveys a folder before copying it; the error is the reason why it cannot be copied.
 pub(super) fn copyable(dir: &Path) -> Result<Survey, String> {
     let found = open(dir).and_then(|own| survey(&own, dir)).map_err(|error| chain(&error))?;
     match found.obstacle {
@@ -236,12 +233,12 @@ pub(super) fn copyable(dir: &Path) -> Result<Survey, String> {
     }
 }
 
-/// The error of a folder that cannot be restored without losing data.
+/// Returns the error for a folder that cannot be restored without losing data.
 pub(super) fn not_restorable(dir: &Path, reason: String) -> HostError {
-    HostError::NotSettable { setting: "its content from before".to_owned(), path: dir.to_owned(), reason }
+    HostError::NotSettable { setting: "its old content".to_owned(), path: dir.to_owned(), reason }
 }
 
-/// Refuses to copy the content of a folder back while programs use it, or if there is no room for it.
+/// Fails if programs use the folder, or if there is no space to copy its content back.
 pub(super) fn check_copying_back(dir: &Path) -> Result<(), HostError> {
     check_unused(dir)?;
     let (needs, has) = needs(dir)?;
@@ -249,31 +246,30 @@ pub(super) fn check_copying_back(dir: &Path) -> Result<(), HostError> {
         return Ok(());
     }
     let (needs, has) = (words(needs), words(has));
-    let reason = format!("to copy it back needs {needs} of free space below it, and there are {has}");
+    let reason =
+        format!("copying it back needs up to {needs} of free space below it, but only {has} are free");
     Err(not_restorable(dir, reason))
 }
 
-/// Opens a folder.
 pub(super) fn open(dir: &Path) -> Result<OwnedFd, HostError> {
     rustix::fs::open(dir, AS_FOLDER, Mode::empty()).map_err(failed("open", dir))
 }
 
-/// The free space of a file system.
 pub(super) fn free(dir: &OwnedFd) -> Result<ByteCount, Errno> {
     let found = rustix::fs::fstatvfs(dir)?;
     Ok(ByteCount(found.f_bavail.saturating_mul(found.f_frsize)))
 }
 
-/// Returns the maximum space that copying back needs on the folder's own device, and the free space there.
+/// Returns the maximum space needed to copy back to the folder's own device, and the free space there.
 fn needs(dir: &Path) -> Result<(ByteCount, ByteCount), HostError> {
     let own = visible(dir).map_err(failed("open", dir))?;
     // A new file is complete before it replaces the old one, so both need space.
     let needs = survey(&own, dir)?.bytes;
-    let below = uncovered(dir).map_err(failed("open the folder below", dir))?;
+    let below = uncovered(dir).map_err(failed("open the folder covered by", dir))?;
     Ok((needs, free(&below).map_err(failed("look at", dir))?))
 }
 
-/// Returns a sentence on the space that copying the content back needs.
+/// Returns a sentence on the space needed to copy the content back.
 pub(super) fn copying_back(dir: &Path) -> Option<String> {
     let (needs, has) = needs(dir).ok()?;
     Some(format!(
@@ -284,7 +280,7 @@ pub(super) fn copying_back(dir: &Path) -> Option<String> {
     ))
 }
 
-/// An amount of data, rounded for people.
+/// Formats an amount of data, rounded for people.
 pub(super) fn words(bytes: ByteCount) -> String {
     Unit::Bytes.format(bytes.0 as f64)
 }
@@ -293,14 +289,14 @@ pub(super) fn device_of(dir: &Path) -> u64 {
     fs::metadata(dir).map_or(0, |stat| stat.dev())
 }
 
-/// Only one process at a time copies folders. The kernel ends the lock with the process.
+/// Locks the copying of folders, so only one process copies at a time. The kernel releases the lock when the process ends.
 pub(super) fn lock() -> Result<File, HostError> {
     lock_private_folder(&state::folder().join("folders"))
 }
 
 pub(super) const AS_FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
-/// Opens the folder below all mounts on it and in it.
+/// Opens the folder without the mounts on it and in it.
 pub(super) fn uncovered(dir: &Path) -> Result<OwnedFd, Errno> {
     let (parent, name) = (dir.parent().ok_or(Errno::INVAL)?, dir.file_name().ok_or(Errno::INVAL)?);
     let mount = copy_of_mount(parent)?;
@@ -318,7 +314,7 @@ fn copy_of_mount(dir: &Path) -> Result<OwnedFd, Errno> {
     rustix::mount::open_tree(CWD, dir, flags)
 }
 
-/// The options that a mount over a folder takes from the mount that holds the folder, with their flags.
+/// Options that a mount over a folder inherits from the mount that holds the folder, with their flags.
 const ATTRIBUTES: [(&str, MountAttrFlags); 4] = [
     ("nosuid", MountAttrFlags::MOUNT_ATTR_NOSUID),
     ("nodev", MountAttrFlags::MOUNT_ATTR_NODEV),
@@ -326,7 +322,7 @@ const ATTRIBUTES: [(&str, MountAttrFlags); 4] = [
     ("noatime", MountAttrFlags::MOUNT_ATTR_NOATIME),
 ];
 
-/// Returns the options of the mount that holds a folder, as far as a mount over the folder takes them.
+/// Returns the options that a mount over a folder inherits from the mount that holds the folder.
 pub(super) fn options_around(dir: &Path) -> Result<Vec<&'static str>, HostError> {
     let table = MountTable::read()?;
     // The folder itself can be a mount point.
@@ -336,17 +332,17 @@ pub(super) fn options_around(dir: &Path) -> Result<Vec<&'static str>, HostError>
     Ok(names.filter(|name| options.iter().any(|option| option == name)).collect())
 }
 
-/// The flags of [`options_around`].
+/// Returns [`options_around`] as flags.
 fn attributes_around(dir: &Path) -> Result<MountAttrFlags, HostError> {
     let names = options_around(dir)?;
     let flags = ATTRIBUTES.iter().filter(|(name, _)| names.contains(name)).map(|(_, flag)| *flag);
     Ok(flags.fold(MountAttrFlags::empty(), |all, flag| all | flag))
 }
 
-/// The error of a system call on a folder. Copies of mounts need Linux 5.2.
+/// Returns a closure that makes the error of a failed system call on a folder. Copying mounts needs Linux 5.2.
 pub(super) fn failed(action: &'static str, dir: &Path) -> impl Fn(Errno) -> HostError {
     move |error| match error {
-        Errno::NOSYS => not_in_kernel("call open_tree, which Linux 5.2 or later has"),
+        Errno::NOSYS => not_in_kernel("open_tree call (new in Linux 5.2)"),
         _ => HostError::system(action, dir)(error),
     }
 }

@@ -1,4 +1,4 @@
-//! Surveys a folder: how much memory its content needs, and which objects cannot be copied.
+//! Surveys a folder: the memory that its content needs, and the objects that cannot be copied.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -12,31 +12,30 @@ use super::copy;
 use super::mirror::{is_beside, names};
 use crate::error::HostError;
 
-/// The minimum memory that a tmpfs uses for an object besides its pages (an inode and a name of mm/shmem.c).
+/// Minimum memory per object in a tmpfs besides its pages: inode and name (mm/shmem.c).
 const OBJECT_BYTES: u64 = 1 << 10;
 
 /// A folder's content.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::settings) struct Survey {
-    /// The memory that it takes: complete pages without holes.
+    /// The memory it needs: its pages, without holes.
     pub memory: ByteCount,
-    /// The bytes that are allocated for it.
+    /// The bytes allocated for it.
     pub bytes: ByteCount,
     /// The sockets in it.
     pub sockets: Vec<PathBuf>,
     /// The first object that cannot be copied, and why.
     pub obstacle: Option<(PathBuf, &'static str)>,
-    /// The state of each object, by which a change is seen.
+    /// The state of each object, for detecting changes.
     states: Vec<(PathBuf, [i64; 5])>,
 }
 
 impl Survey {
-    /// The number of objects.
     pub(in crate::settings) fn objects(&self) -> u64 {
         self.states.len() as u64
     }
 
-    /// Whether nothing was changed between two surveys.
+    /// Returns whether nothing changed between two surveys.
     pub(in crate::settings) fn is_same_as(&self, other: &Survey) -> bool {
         self.states == other.states
     }
@@ -49,15 +48,12 @@ pub(in crate::settings) fn survey(folder: &OwnedFd, place: &Path) -> Result<Surv
     walk(folder.as_fd(), place, &mut found, &mut linked)?;
     let elsewhere = linked.into_values().find(|(_, names, links)| names < links);
     if let (None, Some((path, _, _))) = (&found.obstacle, elsewhere) {
-        found.obstacle = Some((
-            path,
-            "it has another name outside of the folder (a hard link), which would stay as it is",
-        ));
+        found.obstacle = Some((path, "it has a hard link outside the folder, which would not be updated"));
     }
     Ok(found)
 }
 
-/// The files with several names: the first name, the number of names found, and the number of all names.
+/// Files with several names: the first name, the number of names found, and the total number of names.
 type Linked = BTreeMap<u64, (PathBuf, u64, u64)>;
 
 fn walk(dir: BorrowedFd<'_>, place: &Path, found: &mut Survey, linked: &mut Linked) -> Result<(), HostError> {
@@ -98,7 +94,7 @@ fn note(stat: &Stat, path: &Path, found: &mut Survey, linked: &mut Linked) {
         }
     }
     let allocated = (stat.st_blocks as u64).saturating_mul(512);
-    // A compressed file needs more memory than is allocated for it; then the copy fails, and nothing is
+    // A compressed file needs more memory than its allocated size; then the copy fails, and nothing is
     // changed.
     let pages = (stat.st_size as u64).div_ceil(page).min(allocated.div_ceil(page).max(1)) * page;
     let is_file = copy::kind(stat) == FileType::RegularFile;
@@ -106,13 +102,15 @@ fn note(stat: &Stat, path: &Path, found: &mut Survey, linked: &mut Linked) {
     found.bytes.0 += allocated;
 }
 
-/// Notes files that cannot be replaced. They could be copied, but not written out again.
+/// Notes immutable and append-only files. They could be copied, but not written out again.
 fn look_at_flags(dir: BorrowedFd<'_>, name: &CString, path: &Path, found: &mut Survey) {
-    // A file system without these flags refuses the question.
+    // File systems without these flags fail the ioctl.
     let Ok(file) = copy::open_file(dir, name) else { return };
     let flags = rustix::fs::ioctl_getflags(&file).unwrap_or(IFlags::empty());
     if flags.intersects(IFlags::IMMUTABLE | IFlags::APPEND) && found.obstacle.is_none() {
-        found.obstacle =
-            Some((path.to_owned(), "it cannot be replaced (`lsattr`); `chattr -ai` takes that away"));
+        found.obstacle = Some((
+            path.to_owned(),
+            "its attributes forbid replacing it (`lsattr`); remove them with `chattr -ai`",
+        ));
     }
 }

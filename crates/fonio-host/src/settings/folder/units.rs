@@ -1,6 +1,7 @@
-//! Units of systemd that keep a folder's setting in force, and write it out.
+//! Systemd units that keep a folder's setting in force and write the folder out.
 //!
-//! Until the next boot they are in `/run/systemd`; kept ones are in `/etc/systemd` ([`super::super::Keeper`]), which come first.
+//! Units in `/run/systemd` last until the next boot. Kept ones are in `/etc/systemd`
+//! ([`super::super::Keeper`]) and take precedence.
 
 use std::fmt::Write;
 use std::fs;
@@ -13,11 +14,10 @@ use super::super::systemd;
 use crate::error::HostError;
 use crate::files;
 
-/// The units of a folder.
 pub(in crate::settings) struct Units {
-    /// Their names with their lines; the first is the one to start.
+    /// Names and lines of the units; the first is the one to start.
     units: Vec<(String, Vec<String>)>,
-    /// The target that wants the first one.
+    /// The target that wants the first unit.
     wanted_by: &'static str,
 }
 
@@ -26,7 +26,7 @@ impl Units {
         Units { units, wanted_by }
     }
 
-    /// The files that start them at each start of the machine, in systemd's folder.
+    /// Returns the files in systemd's folder that start the units at each boot.
     pub(in crate::settings) fn kept_files(&self, systemd: &Path) -> Vec<OwnFile> {
         let folder = systemd.join("system");
         let units = self.units.iter();
@@ -46,25 +46,24 @@ impl Units {
     }
 }
 
-/// The program that the units run.
 pub(in crate::settings) fn program() -> Result<PathBuf, HostError> {
     std::env::current_exe().map_err(HostError::system("find", "fonio's own program"))
 }
 
-/// Refuses a program for units if other users could replace it, or if it does not exist after a boot.
+/// Rejects a program for units if other users could replace it or if a reboot removes it.
 pub(in crate::settings) fn check_program(program: &Path) -> Result<(), String> {
     let passing = ["/tmp", "/run", "/dev", "/home"].iter().any(|dir| program.starts_with(dir));
     let stat = fs::metadata(program).map_err(|error| format!("{}: {error}", program.display()))?;
     if passing || stat.uid() != 0 || stat.mode() & 0o022 != 0 {
         return Err(format!(
-            "its unit runs {} as root at each start, and others can change or remove that: install fonio first (`install fonio /usr/local/bin`)",
+            "its unit runs {} as root at each boot, but others can change or remove that file: install fonio first (`install fonio /usr/local/bin`)",
             program.display()
         ));
     }
     Ok(())
 }
 
-/// Puts units in force until the next boot, where systemd runs.
+/// Puts units in force until the next boot if systemd runs.
 pub(in crate::settings) fn put(units: &Units) -> Result<(), HostError> {
     if systemd::check().is_err() {
         return Ok(());
@@ -77,7 +76,7 @@ pub(in crate::settings) fn put(units: &Units) -> Result<(), HostError> {
     systemd::systemctl(&["start", "--", &units.units[0].0]).map(drop)
 }
 
-/// Stops units, and removes those until the next boot.
+/// Stops units and removes their files that last until the next boot.
 pub(in crate::settings) fn take(units: &Units) -> Result<(), HostError> {
     if systemd::check().is_err() {
         return Ok(());
@@ -97,7 +96,7 @@ pub(in crate::settings) fn lines(lines: &[&str]) -> Vec<String> {
     lines.iter().map(|line| (*line).to_owned()).collect()
 }
 
-/// A path in the name of a unit, as `systemd-escape --path` writes it (systemd.unit(5)).
+/// Escapes a path for the name of a unit, like `systemd-escape --path` (systemd.unit(5)).
 pub(in crate::settings) fn escape(dir: &Path) -> String {
     let mut name = String::new();
     let bytes = dir.as_os_str().as_bytes();
@@ -114,19 +113,19 @@ pub(in crate::settings) fn escape(dir: &Path) -> String {
     name
 }
 
-/// A path as one word in a setting of a unit (systemd.syntax(7)).
+/// Quotes a path as one word in a unit's setting (systemd.syntax(7)).
 pub(in crate::settings) fn quote(path: &Path) -> String {
     let text = specifiers(path).replace('\\', "\\\\").replace('"', "\\\"");
     let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "/._-+%".contains(letter);
     if text.chars().all(is_plain) { text } else { format!("\"{text}\"") }
 }
 
-/// A path as one word of a command in a unit, in which `$` begins a variable.
+/// Quotes a path as one word of a unit's command, where `$` begins a variable.
 pub(in crate::settings) fn argument(path: &Path) -> String {
     quote(path).replace('$', "$$")
 }
 
-/// A path in a text in which `%` begins a specifier.
+/// Escapes a path for text where `%` begins a specifier.
 pub(in crate::settings) fn specifiers(path: &Path) -> String {
     path.to_string_lossy().replace('%', "%%")
 }

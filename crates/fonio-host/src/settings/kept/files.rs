@@ -1,27 +1,28 @@
-//! The files in which settings are kept.
+//! Paths of the files in which settings are kept.
 
 use std::path::{Path, PathBuf};
 
 use crate::settings::systemd;
 
-/// The files in which settings are kept.
+/// Files in which settings are kept.
 #[derive(Clone, Debug)]
 pub struct KeptFiles {
-    /// The table of mounts; the file with `.before-fonio` added to its name is its backup while fonio has options in it.
+    /// The mount table. A file with the suffix `.before-fonio` is its backup while fonio has options in it.
     pub fstab: PathBuf,
-    /// fonio's rules of udev. The folder must exist.
+    /// fonio's udev rules. The folder must exist.
     pub udev_rules: PathBuf,
-    /// The socket of udev, which exists if udev runs.
+    /// The udev socket, which exists if udev runs.
     pub udev_control: PathBuf,
-    /// udev's notes on each device, with its serial number.
+    /// udev's database, with the serial number of each device.
     pub udev_data: PathBuf,
     /// The folder with the numbers of block devices.
     pub sys_block: PathBuf,
-    /// fonio's settings of sysctl. The folder must exist. Settings in files that sort after it come later.
+    /// fonio's sysctl settings. The folder must exist. Files that sort after it override it.
     pub sysctl: PathBuf,
-    /// The other folders with settings of sysctl. A file in an earlier one hides those with its name in later ones.
+    /// Other folders with sysctl settings. A file in an earlier folder hides files of the same name in later
+    /// folders.
     pub sysctl_folders: Vec<PathBuf>,
-    /// The file whose settings of sysctl come last, if the system has one.
+    /// The sysctl file that is read last, if the system has one.
     pub sysctl_last: Option<PathBuf>,
     /// Exists if systemd runs.
     pub systemd_runs: PathBuf,
@@ -29,12 +30,12 @@ pub struct KeptFiles {
     pub systemd: PathBuf,
     /// The program that units run.
     pub program: PathBuf,
-    /// The folder of the record.
+    /// The folder of the record of kept settings.
     pub state: PathBuf,
 }
 
 impl KeptFiles {
-    /// The files of this machine.
+    /// Returns the files of this machine.
     pub fn of_machine() -> KeptFiles {
         KeptFiles {
             fstab: "/etc/fstab".into(),
@@ -46,11 +47,11 @@ impl KeptFiles {
             sysctl_folders: ["/run", "/usr/local/lib", "/usr/lib", "/lib"]
                 .map(|folder| Path::new(folder).join("sysctl.d"))
                 .into(),
-            // systemd reads it only if it is linked into a folder.
+            // systemd reads it only through a link in one of the folders.
             sysctl_last: (!Path::new("/run/systemd/system").exists()).then(|| "/etc/sysctl.conf".into()),
             systemd_runs: systemd::RUNS.into(),
             systemd: "/etc/systemd".into(),
-            // Without a name, units with it are refused.
+            // An empty path makes the check of the units fail.
             program: std::env::current_exe().unwrap_or_default(),
             state: "/var/lib/fonio".into(),
         }
@@ -60,11 +61,11 @@ impl KeptFiles {
         self.state.join("kept.json")
     }
 
-    /// Refuses units where systemd does not run.
+    /// Checks that systemd runs, which units need.
     pub(in crate::settings) fn check_systemd(&self) -> Result<(), String> {
         if self.systemd_runs.exists() {
             return Ok(());
         }
-        Err("it would be a unit of systemd, which does not run here".to_owned())
+        Err("it needs a systemd unit, but systemd does not run here".to_owned())
     }
 }

@@ -1,11 +1,11 @@
-//! Changes options in the text of `/etc/fstab`, and nothing else in it.
+//! Edits options in the text of `/etc/fstab`, leaving the rest unchanged.
 
 use std::ops::Range;
 use std::path::Path;
 
-/// The options for the update of access times; a mount has one of them.
+/// Options for access times; a mount has one of them.
 const TIMES: [&str; 3] = ["noatime", "relatime", "strictatime"];
-/// The options that say whether changed times are kept in memory.
+/// Options for keeping changed timestamps in memory.
 const LAZY: [&str; 2] = ["lazytime", "nolazytime"];
 
 /// Why an entry cannot be changed.
@@ -13,13 +13,13 @@ const LAZY: [&str; 2] = ["lazytime", "nolazytime"];
 pub(super) enum NoEntry {
     /// No line mounts this folder.
     Missing,
-    /// Two lines do; their numbers from 1.
+    /// Two lines mount it; their numbers from 1.
     Twice(usize, usize),
     /// The line with this number has no field for options.
     NoOptions(usize),
 }
 
-/// Returns the place of the options in the line that mounts `dir`.
+/// Returns the byte range of the options in the line that mounts `dir`.
 pub(super) fn options_of(text: &str, dir: &str) -> Result<Range<usize>, NoEntry> {
     let mut found: Option<(usize, Option<Range<usize>>)> = None;
     let mut start = 0;
@@ -41,7 +41,7 @@ pub(super) fn options_of(text: &str, dir: &str) -> Result<Range<usize>, NoEntry>
     }
 }
 
-/// The places of the fields of a line, which blanks and tabs separate.
+/// Returns the byte ranges of a line's fields, separated by blanks and tabs.
 fn fields(line: &str) -> Vec<Range<usize>> {
     let mut fields = Vec::new();
     let mut rest = 0;
@@ -54,7 +54,7 @@ fn fields(line: &str) -> Vec<Range<usize>> {
     fields
 }
 
-/// Undoes the escapes of fstab(5): a backslash and three octal digits.
+/// Decodes the escapes of fstab(5): a backslash and three octal digits.
 fn unescape(field: &str) -> String {
     let mut parts = field.split('\\');
     let mut plain = parts.next().unwrap_or_default().to_owned();
@@ -74,7 +74,6 @@ fn unescape(field: &str) -> String {
     plain
 }
 
-/// Writes a path with the escapes of fstab(5).
 fn escape(path: &Path) -> String {
     let text = path.to_string_lossy();
     text.chars().fold(String::new(), |mut line, letter| {
@@ -86,13 +85,13 @@ fn escape(path: &Path) -> String {
     })
 }
 
-/// The line that binds the folder `to` over the folder `dir`.
+/// Returns the line that binds the folder `to` over the folder `dir`.
 pub(in crate::settings) fn line_of_bind(to: &Path, dir: &Path) -> String {
     line_of_mount(to, dir, "none", "bind,nofail")
 }
 
-/// The line that mounts `source` over the folder `dir`. With the option nofail, a missing source does not stop the start of the
-/// machine; if it is there, programs start after the mount.
+/// Returns the line that mounts `source` over the folder `dir`. With nofail, a missing source does not stop
+/// the boot. If the source exists, programs start after the mount.
 pub(in crate::settings) fn line_of_mount(
     source: &Path,
     dir: &Path,
@@ -105,14 +104,14 @@ pub(in crate::settings) fn line_of_mount(
     )
 }
 
-/// Whether two options cannot both be in force.
+/// Returns whether two options exclude each other.
 fn contradict(one: &str, other: &str) -> bool {
     let key = |option: &str| option.split_once('=').map(|(key, _)| key.to_owned());
     let both_of = |family: &[&str]| family.contains(&one) && family.contains(&other);
     (key(one).is_some() && key(one) == key(other)) || both_of(&TIMES) || both_of(&LAZY)
 }
 
-/// Adds `option` to `options`, in place of those that contradict it.
+/// Adds `option` to `options`, replacing options that contradict it.
 pub(super) fn with_option(options: &str, option: &str) -> String {
     let mut kept: Vec<&str> = options.split(',').filter(|other| !contradict(option, other)).collect();
     kept.push(option);
@@ -123,11 +122,11 @@ fn with_options<'o>(original: &str, added: impl Iterator<Item = &'o str>) -> Str
     added.fold(original.to_owned(), |options, option| with_option(&options, option))
 }
 
-/// Takes one of the `added` options away from `now`, the options of an entry that had the options `original` before the
-/// first was added. Returns `None` if it is not there any more.
+/// Removes one of the `added` options from `now`, the options of an entry that had `original` before the
+/// first addition. Returns `None` if the option is gone.
 ///
 /// If no one else has changed the options, the result is the options without this addition. Otherwise only
-/// this option is removed, and the options that it had replaced return unless someone else has set them.
+/// this option is removed. The options that it replaced return unless someone else has set them.
 pub(super) fn without(now: &str, original: &str, added: &[&str], at: usize) -> Option<String> {
     let others = || added.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, option)| *option);
     if now == with_options(original, added.iter().copied()) {
@@ -204,10 +203,10 @@ mod tests {
         for (now, original, at, expected) in [
             ("rw,noatime,commit=30", "rw,relatime", 0, Some("rw,relatime,commit=30")),
             ("rw,noatime,commit=30", "rw,relatime", 1, Some("rw,noatime")),
-            // Another program or user has added nosuid.
+            // Someone else has added nosuid.
             ("rw,noatime,commit=30,nosuid", "rw,relatime", 0, Some("rw,commit=30,nosuid,relatime")),
             ("noatime,nosuid", "defaults", 0, Some("nosuid")),
-            // Another program or user has removed it, or set another value.
+            // Someone else has removed it or set another value.
             ("rw,commit=30", "rw,relatime", 0, None),
             ("rw,noatime,commit=60", "rw,commit=5", 1, None),
         ] {

@@ -1,7 +1,7 @@
-//! Keeps settings across reboots, in the files that Linux reads at its start.
+//! Keeps settings across reboots, in the files that Linux reads at boot.
 //!
-//! Invariant: a change is in the record before it is in the file. After a kill, the record thus names every change that
-//! may be there.
+//! Invariant: a change is recorded before the file is changed. So after a kill, the record names every change
+//! that the files may contain.
 
 pub(super) mod files;
 pub(super) mod fstab;
@@ -22,12 +22,12 @@ use super::target::Target;
 use crate::error::HostError;
 use crate::files::{lock_private_folder, read, read_record, remove, replace, sync_folder};
 
-/// A setting that is kept, or is about to be.
+/// A setting that is kept across reboots, or is about to be.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
-    /// The setting, and the value from before the first change.
+    /// The setting, with the value from before the first change.
     pub applied: Applied,
-    /// The serial number of its disk, by which the disk is known if it has another name later.
+    /// The serial number of its disk, which identifies the disk even if its name changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     serial: Option<String>,
     change: Change,
@@ -37,20 +37,20 @@ pub struct Kept {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "in")]
 enum Change {
-    /// Lines in a file of fonio's.
+    /// Lines in one of fonio's files.
     Lines { file: PathBuf, lines: Vec<String> },
-    /// An option of a mount; `original` are the options from before the first one that fonio added.
+    /// An option of a mount. `original` holds the options from before fonio's first addition.
     MountOption { dir: String, option: String, original: String },
-    /// A line of the table of mounts.
+    /// A line of the mount table.
     Mount { line: String },
     /// Files that belong only to fonio.
     Files(OwnFiles),
-    /// None: the setting lasts by itself.
+    /// No file: the setting survives reboots by itself.
     Itself,
 }
 
 impl Kept {
-    /// The files that are changed, with the lines or the option that each gets.
+    /// Returns the changed files, each with its new lines or option.
     pub fn places(&self, files: &KeptFiles) -> Vec<(PathBuf, Vec<String>)> {
         match &self.change {
             Change::Lines { file, lines } => vec![(file.clone(), lines.clone())],
@@ -66,7 +66,7 @@ impl Kept {
     }
 }
 
-/// The record of kept settings. While open, it is locked.
+/// The record of kept settings, locked while open.
 #[derive(Debug)]
 pub struct Keeper {
     files: KeptFiles,
@@ -99,7 +99,7 @@ impl Keeper {
         self.files.record()
     }
 
-    /// Locks and reads the record; makes its folder.
+    /// Creates the record's folder, locks the record and reads it.
     fn lock(&mut self) -> Result<(), HostError> {
         if self._lock.is_some() {
             return Ok(());
@@ -107,8 +107,8 @@ impl Keeper {
         let lock = lock_private_folder(&self.files.state)?;
         self.kept = Keeper::on_record(&self.files)?;
         self._lock = Some(lock);
-        // A user has removed these from the files, or a process was killed before it wrote them there or
-        // before it removed them from the record.
+        // Drop entries missing in the files: a user removed them, or a process was killed before it wrote the
+        // file or updated the record.
         let mut is_there = Vec::new();
         for kept in &self.kept {
             is_there.push(self.is_in_file(kept)?);
@@ -137,15 +137,16 @@ impl Keeper {
             }
             Change::MountOption { dir, option, .. } => {
                 let text = read(&self.files.fstab)?;
-                // A user may be editing the table: a line that is commented out, or there twice, can come
-                // back with the option.
+                // A user may be editing the table: a commented-out or duplicate line can return with the
+                // option.
                 let place = fstab::options_of(&text, dir);
                 Ok(place.map_or(true, |place| text[place].split(',').any(|other| other == option)))
             }
         }
     }
 
-    /// Writes the record; without entries, removes it. Removes the backup of the table of mounts when it is not needed.
+    /// Writes the record, or removes it if it has no entries. Removes the backup of the mount table when it
+    /// is not needed.
     fn save(&self) -> Result<(), HostError> {
         let is_in_fstab =
             |kept: &Kept| matches!(kept.change, Change::MountOption { .. } | Change::Mount { .. });
@@ -163,12 +164,12 @@ impl Keeper {
         replace(&self.record(), &text, |_| Ok(()))
     }
 
-    /// The settings that are kept.
+    /// Returns the kept settings.
     pub fn kept(&self) -> &[Kept] {
         &self.kept
     }
 
-    /// The options that were added to a mount: their places in the record, themselves, and the original options.
+    /// Returns the options added to a mount: index in the record, option, and original options.
     fn options_of<'k>(&'k self, of: &str) -> impl Iterator<Item = (usize, &'k str, &'k str)> {
         self.kept.iter().enumerate().filter_map(move |(at, kept)| match &kept.change {
             Change::MountOption { dir, option, original } if dir == of => {
@@ -178,10 +179,10 @@ impl Keeper {
         })
     }
 
-    /// Keeps a setting. If it is kept already, with this value or another, this value replaces it.
+    /// Keeps a setting. Replaces its value if it is already kept.
     ///
     /// # Errors
-    /// Those of [`Keeper::plan`], and [`HostError::System`].
+    /// Errors of [`Keeper::plan`], and [`HostError::System`].
     pub fn keep(&mut self, applied: &Applied) -> Result<Kept, HostError> {
         self.lock()?;
         self.plan(applied)?;
@@ -234,10 +235,10 @@ impl Keeper {
         Ok(kept)
     }
 
-    /// Takes a setting out of the files. Does nothing if it is not kept.
+    /// Removes a setting from the files. Does nothing if it is not kept.
     ///
     /// # Errors
-    /// [`HostError::System`]; it stays on record.
+    /// [`HostError::System`]; the setting then stays on record.
     pub fn forget(&mut self, target: &Target) -> Result<Undone, HostError> {
         let Some(at) = self.kept.iter().position(|kept| kept.applied.target == *target) else {
             return Ok(Undone::NothingLeft);
@@ -271,7 +272,7 @@ impl Keeper {
         Ok(was_there)
     }
 
-    /// Takes a line out of the table of mounts. Returns whether it was there.
+    /// Removes a line from the mount table. Returns whether it was there.
     fn take_line(&self, line: &str) -> Result<bool, HostError> {
         let text = read(&self.files.fstab)?;
         let mut left: Vec<&str> = text.split_inclusive('\n').collect();
@@ -294,13 +295,13 @@ impl Keeper {
         if backup.exists() { Ok(()) } else { replace(&backup, text, |_| Ok(())) }
     }
 
-    /// Replaces the table of mounts, unless `findmnt` finds an error in the new one that the old one does not have.
+    /// Replaces the mount table unless `findmnt` reports a new error in it.
     fn replace_fstab(&self, text: &str) -> Result<(), HostError> {
         replace(&self.files.fstab, text, |new| match (errors_in(&self.files.fstab), errors_in(new)) {
             (old, new) if new.len() > old.len() => Err(HostError::NotKept {
                 value: "the new option".to_owned(),
                 path: self.files.fstab.clone(),
-                reason: format!("`findmnt --verify` says of the new table: {}", new.join("; ")),
+                reason: format!("`findmnt --verify` reports in the new table: {}", new.join("; ")),
             }),
             _ => Ok(()),
         })
@@ -310,13 +311,13 @@ impl Keeper {
 impl Drop for Keeper {
     fn drop(&mut self) {
         if self._lock.is_some() && self.kept.is_empty() {
-            // Fails if something else is in it.
+            // Fails if it is not empty.
             let _ = fs::remove_dir(&self.files.state);
         }
     }
 }
 
-/// Takes lines out of a file of fonio's; removes the file if nothing else is in it. Returns whether all were there.
+/// Removes lines from one of fonio's files, and an empty file itself. Returns whether all lines were there.
 fn take_lines(file: &Path, lines: &[String]) -> Result<bool, HostError> {
     let text = read(file)?;
     let mut left: Vec<&str> = text.split_inclusive('\n').collect();
@@ -339,7 +340,7 @@ fn take_lines(file: &Path, lines: &[String]) -> Result<bool, HostError> {
     Ok(were_there)
 }
 
-/// The errors that `findmnt` finds in a table of mounts. Without `findmnt`, nothing is checked.
+/// Returns the errors that `findmnt` reports in a mount table; none if `findmnt` is not installed.
 fn errors_in(table: &Path) -> Vec<String> {
     let mut findmnt = Command::new("findmnt");
     let out = findmnt.args(["--verify", "--tab-file"]).arg(table).stdin(Stdio::null()).output();

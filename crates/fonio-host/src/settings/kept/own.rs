@@ -1,7 +1,7 @@
-//! Files that belong only to fonio: drop-ins and units of systemd.
+//! Files that belong only to fonio: systemd drop-ins and units.
 //!
-//! Invariant: the record names the files and the folders before they are made. Taking them back removes only
-//! files that have fonio's content, and only empty folders.
+//! Invariant: files and folders are recorded before they are created. Only files with fonio's content and
+//! empty folders are removed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,21 +15,21 @@ use crate::files;
 pub(in crate::settings) const HEADER: &str =
     "# Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.\n";
 
-/// The first line that earlier builds wrote.
+/// The first line in files of earlier builds.
 pub(super) const FORMER_HEADER: &str =
     "# Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.\n";
 
-/// The text of a file of fonio's without the first line.
+/// Returns the text of one of fonio's files without the first line.
 pub(super) fn body(text: &str) -> &str {
     let without = [HEADER, FORMER_HEADER].iter().find_map(|header| text.strip_prefix(header));
     without.unwrap_or(text)
 }
 
-/// Files, and the folders that were made for them.
+/// Files, and the folders created for them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct OwnFiles {
     files: Vec<OwnFile>,
-    /// The outer ones first.
+    /// Outer folders first.
     folders: Vec<PathBuf>,
 }
 
@@ -46,7 +46,7 @@ impl OwnFile {
         self.lines.iter().map(|line| format!("{line}\n")).collect()
     }
 
-    /// Whether it is there with fonio's content.
+    /// Returns whether it exists with fonio's content.
     fn is_there(&self) -> Result<bool, HostError> {
         let text = files::read(&self.path)?;
         let own = body(&text);
@@ -55,8 +55,8 @@ impl OwnFile {
 }
 
 impl OwnFiles {
-    /// Plans files. They also own folders that are missing or that `others` have made, so the removal of the
-    /// last owner removes the folders.
+    /// Plans files. They also own folders that are missing or were created for `others`, so the removal of
+    /// the last owner removes the folders.
     pub(super) fn plan<'o>(files: Vec<OwnFile>, others: impl Iterator<Item = &'o OwnFiles>) -> OwnFiles {
         let known: Vec<&PathBuf> = others.flat_map(|other| &other.folders).collect();
         let mut folders = Vec::new();
@@ -76,7 +76,7 @@ impl OwnFiles {
         &self.files
     }
 
-    /// Whether one of them is there.
+    /// Returns whether any of them exists.
     pub(super) fn are_there(&self) -> Result<bool, HostError> {
         self.files.iter().try_fold(false, |found, file| Ok(found || file.is_there()?))
     }
@@ -92,11 +92,11 @@ impl OwnFiles {
         Ok(())
     }
 
-    /// Removes them. Returns whether all were there with fonio's content; others stay.
+    /// Removes the files that have fonio's content. Returns whether all had it.
     pub(super) fn take(&self) -> Result<bool, HostError> {
         let mut were_there = true;
         for OwnFile { path, .. } in &self.files {
-            // A killed process can have left it.
+            // A killed process may have left it.
             files::remove(&files::beside(path))?;
         }
         for file in &self.files {

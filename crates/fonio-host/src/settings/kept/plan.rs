@@ -14,7 +14,7 @@ use crate::settings::kind::KeptAs;
 use crate::settings::refusal::Refusal;
 
 impl Keeper {
-    /// Returns how a setting would be kept; changes nothing.
+    /// Returns how a setting would be kept. Changes nothing.
     ///
     /// # Errors
     /// [`HostError::NotKept`] with the reason.
@@ -30,9 +30,9 @@ impl Keeper {
             KeptAs::Rules(actions) => {
                 let device = target.disk().expect("udev has rules for disks");
                 if !self.files.udev_control.exists() {
-                    return Err(refused("it would be a rule of udev, which does not run here".to_owned()));
+                    return Err(refused("it needs a udev rule, but udev does not run here".to_owned()));
                 }
-                // Names such as sda change with the other connected devices.
+                // Names such as sda depend on the other connected devices.
                 let of = match self.serial(device) {
                     Some(serial) => format!("ENV{{DEVTYPE}}==\"disk\", ENV{{ID_SERIAL}}==\"{serial}\""),
                     None => format!("KERNEL==\"{device}\""),
@@ -54,7 +54,7 @@ impl Keeper {
                             format!("lines {one} and {other} of {fstab} both mount it: remove one of them")
                         }
                         NoEntry::NoOptions(line) => {
-                            format!("line {line} of {fstab} has no options: write `defaults` as its fourth field")
+                            format!("line {line} of {fstab} has no options: add `defaults` as its fourth field")
                         }
                     })
                 })?;
@@ -68,7 +68,7 @@ impl Keeper {
                 let own = fstab::options_of(&text, &target.path().to_string_lossy());
                 if !is_kept && own != Err(NoEntry::Missing) {
                     let fstab = self.files.fstab.display();
-                    return Err(refused(format!("{fstab} mounts something on it already: remove that line")));
+                    return Err(refused(format!("{fstab} already mounts something on it: remove that line")));
                 }
                 Change::Mount { line }
             }
@@ -82,9 +82,7 @@ impl Keeper {
             KeptAs::Sysctl(assignments) => {
                 if let Some((file, line)) = self.overrides(&assignments)? {
                     let file = file.display();
-                    return Err(refused(format!(
-                        "line {line} of {file} sets it again later: remove that line"
-                    )));
+                    return Err(refused(format!("line {line} of {file} overrides it: remove that line")));
                 }
                 let lines = assignments.iter().map(|(name, value)| format!("{name} = {value}")).collect();
                 Change::Lines { file: self.files.sysctl.clone(), lines }
@@ -95,22 +93,23 @@ impl Keeper {
         Ok(Kept { applied: applied.clone(), serial, change })
     }
 
-    /// The serial number of a disk by udev's notes, if a rule can contain it unchanged.
+    /// Returns the serial number of a disk in udev's database, if a rule can contain it unchanged.
     fn serial(&self, device: &str) -> Option<String> {
         let number = fs::read_to_string(self.files.sys_block.join(device).join("dev")).ok()?;
         let notes = fs::read_to_string(self.files.udev_data.join(format!("b{}", number.trim()))).ok()?;
         let serial = notes.lines().find_map(|line| line.strip_prefix("E:ID_SERIAL="))?;
-        // Others have a meaning in patterns.
+        // Other characters are special in patterns.
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-.:#@+".contains(letter);
         (!serial.is_empty() && serial.chars().all(is_plain)).then(|| serial.to_owned())
     }
 
-    /// Whether the disk with the name in a kept setting is still the one whose setting was changed.
+    /// Returns whether the name in a kept setting still belongs to the same disk.
     pub fn is_same_disk(&self, kept: &Kept) -> bool {
         kept.applied.target.disk().is_none_or(|device| self.serial(device) == kept.serial)
     }
 
-    /// The line in a file read after fonio's that sets the same, or its counterpart as a share of memory.
+    /// Returns the line in a file read after fonio's that sets the same limit, in bytes or as a share of
+    /// memory.
     fn overrides(&self, assignments: &[(String, String)]) -> Result<Option<(PathBuf, usize)>, HostError> {
         let own = self.files.sysctl.file_name();
         let folder = self.files.sysctl.parent().unwrap_or(Path::new("/"));

@@ -26,7 +26,7 @@ fn machine(dir: &Path) -> KeptFiles {
     }
 }
 
-/// A machine in a folder, with nothing kept.
+/// Creates the files of a machine that keeps no settings in a temporary folder.
 fn bed() -> (tempfile::TempDir, KeptFiles, Keeper) {
     let dir = tempfile::tempdir().expect("dir");
     let files = machine(dir.path());
@@ -39,19 +39,18 @@ fn applied(target: &str, old: &str, new: &str) -> Applied {
     Applied { target, old: old.to_owned(), new: new.to_owned() }
 }
 
-/// One change of each kind of setting, as an earlier build wrote them, which had no file for each kind.
+/// Returns one change of each kind of setting, as recorded by an earlier build.
 fn all_changes() -> Vec<Applied> {
     serde_json::from_str(include_str!("../testdata/settings.json")).expect("a record")
 }
 
-/// One setting of each kind that can be kept.
+/// Returns one setting of each kind that can be kept.
 fn settings() -> Vec<Applied> {
     let mut all = all_changes();
     all.retain(|change| !change.target.path().starts_with("/sys/fs/cgroup"));
     all
 }
 
-/// The records of the earlier build are read, and written again unchanged.
 #[test]
 fn records_of_earlier_builds_are_read() {
     let text = serde_json::to_string_pretty(&all_changes()).expect("JSON");
@@ -63,12 +62,12 @@ fn records_of_earlier_builds_are_read() {
     }
 }
 
-/// The options of /proc, which an image over a folder in it has too, differ between machines.
+/// Removes the mount options of /proc, which an image over one of its folders inherits: they differ between
+/// machines.
 fn without_options_of_proc(text: &str) -> String {
     text.replace(",nosuid", "").replace(",nodev", "").replace(",noexec", "")
 }
 
-/// The record and the files of the earlier build are removed completely.
 #[test]
 fn what_earlier_builds_kept_is_undone() {
     let (dir, files, mut keeper) = bed();
@@ -77,7 +76,7 @@ fn what_earlier_builds_kept_is_undone() {
     }
     drop(keeper);
     let place = dir.path().display().to_string();
-    // The earlier build had another first line, and another option of its mount command.
+    // The earlier build wrote another first line and another option of its mount command.
     let as_then = |text: String| {
         text.replace(HEADER, own::FORMER_HEADER).replace("mount --mount-options mode=", "mount -o mode=")
     };
@@ -103,7 +102,7 @@ fn what_earlier_builds_kept_is_undone() {
     assert_eq!(left, ["fstab", "udev"].map(|name| dir.path().join(name)));
 }
 
-/// All files below a folder with their contents, except for empty folders and the record's.
+/// Returns all files below a folder with their contents, except for the record.
 fn contents(dir: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut folders = vec![dir.to_owned()];
@@ -152,7 +151,7 @@ fn a_control_group_without_a_unit_is_not_kept() {
     let (_dir, _, keeper) = bed();
     let group = r#"{"kind": "group_weight", "dir": "/sys/fs/cgroup/x"}"#;
     let error = keeper.plan(&applied(group, "IOWeight=100", "IOWeight=50")).expect_err("refused");
-    assert!(error.to_string().contains("name the unit of systemd"), "{error}");
+    assert!(error.to_string().contains("name its systemd unit"), "{error}");
 }
 
 #[test]
@@ -167,20 +166,12 @@ fn what_cannot_be_kept_is_refused_with_the_way_out() {
     };
     let limits = "vm.dirty_background_bytes=1 vm.dirty_bytes=2";
     for (target, new, expected) in [
-        (
-            r#"{"kind": "dirty_limits"}"#,
-            limits,
-            "line 2 of sysctl.conf sets it again later: remove that line",
-        ),
-        (
-            r#"{"kind": "swappiness"}"#,
-            "10",
-            "line 1 of sysctl.d/99-own.conf sets it again later: remove that line",
-        ),
+        (r#"{"kind": "dirty_limits"}"#, limits, "line 2 of sysctl.conf overrides it: remove that line"),
+        (r#"{"kind": "swappiness"}"#, "10", "line 1 of sysctl.d/99-own.conf overrides it: remove that line"),
         (
             r#"{"kind": "scheduler", "device": "sda"}"#,
             "bfq",
-            "it would be a rule of udev, which does not run here",
+            "it needs a udev rule, but udev does not run here",
         ),
         (
             r#"{"kind": "access_times", "dir": "/mnt"}"#,
@@ -220,7 +211,7 @@ fn a_disk_is_known_by_its_serial_number() {
     );
     assert!(rules.contains("KERNEL==\"sdb\""), "{rules}");
     assert!(keeper.kept().iter().all(|kept| keeper.is_same_disk(kept)));
-    // Another disk got the name.
+    // Another disk now has the name.
     write("data/b8:0", "E:ID_SERIAL=Another\n");
     let same: Vec<bool> = keeper.kept().iter().map(|kept| keeper.is_same_disk(kept)).collect();
     assert_eq!(same, [false, true]);
@@ -241,14 +232,13 @@ fn another_value_replaces_the_first_and_the_old_one_comes_back() {
     assert_eq!(fs::read_to_string(&files.fstab).expect("fstab"), FSTAB);
 }
 
-/// A step of a random history.
 #[derive(Clone, Debug)]
 enum Act {
     Keep(usize),
     Forget(usize),
-    /// The process is killed after the record was written and before the file was: the files are as they were before.
+    /// The process is killed between writing the record and writing the file.
     KilledWhileKeeping(usize),
-    /// The process is killed after the file was written and before the record was.
+    /// The process is killed between writing the file and writing the record.
     KilledWhileForgetting(usize),
     /// Another program adds a line to a file, or an option to a mount.
     ForeignLine(usize),
@@ -272,7 +262,7 @@ fn act() -> impl Strategy<Value = Act> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
-    /// After any history, removing all settings leaves each file as it would be without fonio.
+    /// After any history, removing all settings leaves the files as if fonio had never run.
     #[test]
     fn nothing_is_left_after_any_history(acts in prop::collection::vec(act(), 0..25)) {
         let dir = tempfile::tempdir().expect("dir");
@@ -280,7 +270,7 @@ proptest! {
         let all = settings();
         let texts = [&files.fstab, &files.udev_rules, &files.sysctl];
         let dropped = files.systemd.join("journald.conf.d/50-own.conf");
-        // The text that others wrote, in order.
+        // Texts written by others, in order.
         let mut foreign = [FSTAB.to_owned(), String::new(), String::new()];
         let mut keeper = Keeper::open(files.clone()).expect("keeper");
         for act in acts {
@@ -316,7 +306,7 @@ proptest! {
                 }
                 Act::KilledWhileKeeping(_) => {}
                 Act::ForeignLine(of) => {
-                    // A file that belongs only to fonio disappears with fonio's last line.
+                    // A file that belongs only to fonio is removed with fonio's last line.
                     if of > 0 && !texts[of].exists() {
                         continue;
                     }
@@ -359,7 +349,7 @@ proptest! {
         for (path, mut expected) in texts.iter().zip(foreign) {
             let mut text = fs::read_to_string(path).unwrap_or_default();
             if !path.ends_with("fstab") {
-                // Lines of others stay, below fonio's header.
+                // Lines of other programs stay below fonio's header.
                 text = text.replace(HEADER, "");
                 expected = expected.replace(HEADER, "");
             }

@@ -6,7 +6,7 @@ use rustix::mount::{MountFlags, mount_remount};
 use crate::settings::kind::*;
 use crate::settings::places::{mount_flags, mounted_at};
 
-/// The values: `noatime`, `relatime` or `strictatime`. Other mounts of the file system are not affected.
+/// The values: `noatime`, `relatime` or `strictatime`. Other mounts of the same file system are not affected.
 pub(super) struct AccessTimes;
 
 const FACTS: Facts = Facts {
@@ -49,7 +49,7 @@ impl Kind for AccessTimes {
             "strictatime" => MountFlags::STRICTATIME,
             _ => MountFlags::RELATIME,
         };
-        // BIND changes the flags of this mount only, not the file system's.
+        // BIND changes only the flags of this mount.
         mount_remount(dir, MountFlags::BIND | flags | times, c"").map_err(HostError::system("remount", dir))
     }
 }

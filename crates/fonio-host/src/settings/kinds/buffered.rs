@@ -1,7 +1,7 @@
-//! fonio's FUSE file system with its write buffer, mounted over a folder whose files it serves.
+//! Mounts fonio's FUSE file system with its write buffer over a folder whose files it serves.
 //!
-//! A process of its own serves it (`fonio mount`): a unit of systemd, or where systemd does not run, a process in the background.
-//! It opens the folder before it mounts over it.
+//! A separate process serves it (`fonio mount`): a systemd unit, or without systemd, a background process. It
+//! opens the folder before mounting over it.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -29,7 +29,7 @@ const FACTS: Facts = Facts {
         does: "mounts fonio's FUSE file system over a folder, whose write buffer merges small writes (`docs/bfuse.md`)",
         needs: "FUSE (`/dev/fuse`); to keep it, systemd",
         loses: Loss::Recent(
-            "A power cut loses no synced data, and of others as much as before; a crash of its process loses unsynced data of the last 10 ms, or of the time while the device was busy, at most 8 MiB.",
+            "A power cut loses no synced data, and no more unsynced data than without the fix. A crash of its process loses at most 8 MiB of unsynced data: the last 10 ms, or longer while the device is busy.",
         ),
         source: "Jeong and Won (2014)",
         trial: OF_FOLDERS,
@@ -45,13 +45,13 @@ impl Kind for Buffered {
     fn check(&self, _wanted: &Wanted<'_>, on: &Object) -> Result<(), Refusal> {
         if !Path::new("/dev/fuse").exists() {
             return Err(Refusal::Reason(
-                "the kernel has no FUSE here (/dev/fuse): `modprobe fuse`".to_owned(),
+                "the kernel has no FUSE (/dev/fuse): run `modprobe fuse`".to_owned(),
             ));
         }
         Ok(check_place(on.path())?)
     }
 
-    /// Returns `mounted` also if the process of the mount was killed.
+    /// Returns `mounted` even if the server process was killed.
     fn current(&self, on: &Object) -> Result<Option<String>, HostError> {
         let dir = on.path();
         if is_mounted(dir)? {
@@ -80,11 +80,10 @@ impl Kind for Buffered {
     }
 }
 
-/// The value of a folder over which the file system is mounted.
+/// Value for a folder with the file system mounted over it.
 const MOUNTED: &str = "mounted";
-/// The kernel's name of the file system (`fonio-bfuse`).
+/// Name of the file system in the kernel (`fonio-bfuse`).
 const FILESYSTEM: &str = "fuse.fonio";
-/// The options of the mount.
 const OPTIONS: &str = "mode=buffered";
 
 fn is_mounted(dir: &Path) -> Result<bool, HostError> {
@@ -118,8 +117,8 @@ fn set(dir: &Path, value: &str) -> Result<(), HostError> {
     })
 }
 
-/// Returns the unit that mounts it. The unit has no mount namespace of its own, because other processes would
-/// not see the mount. So it cannot have systemd's protections of files.
+/// Returns the unit that mounts it. The unit shares the mount namespace, so other processes see the mount.
+/// This excludes systemd's file protections.
 fn unit(program: &Path, dir: &Path) -> Units {
     let (run, path) = (argument(program), argument(dir));
     let unit = lines(&[
@@ -134,7 +133,7 @@ fn unit(program: &Path, dir: &Path) -> Units {
         "[Service]",
         "Type=forking",
         &format!("ExecStart={run} mount --mount-options {OPTIONS} -- {path} {path}"),
-        // It writes all data and unmounts.
+        // On SIGTERM, it writes all data and unmounts.
         "KillSignal=SIGTERM",
         "TimeoutStopSec=15min",
         "Restart=on-failure",

@@ -7,7 +7,7 @@ use fonio_system::{MountPoint, MountTable};
 use crate::settings::kind::*;
 use crate::settings::places::{check_writable, mount_of, reconfigure};
 
-/// It applies to the file system, at all its mount points.
+/// Applies to all mounts of the file system.
 pub(super) struct CommitInterval;
 
 const FACTS: Facts = Facts {

@@ -1,5 +1,4 @@
-//! The concurrency parameters of the scheduler smartio: the maximum number of requests of each kind in
-//! flight.
+//! Concurrency parameters of the scheduler smartio: the maximum number of requests in flight, per kind.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -10,7 +9,7 @@ use std::str::FromStr;
 use crate::settings::kind::*;
 use crate::settings::places::disk_of;
 
-/// The values: assignments, one for each file of the scheduler.
+/// The values: one assignment per file of the scheduler.
 pub(super) struct OfSmartio;
 
 const FACTS: Facts = Facts {
@@ -19,7 +18,7 @@ const FACTS: Facts = Facts {
     has_parts: true,
     fixes: &[SettingFix {
         name: "concurrency",
-        does: "limits how many requests of each kind the scheduler SmartIO has in flight: `concurrency=2,4,4,2` for sequential reads, random reads, sequential writes and random writes; `fonio bench concurrency` finds the numbers, and without them there is no limit",
+        does: "limits how many requests of each kind the scheduler SmartIO has in flight: `concurrency=2,4,4,2` for sequential reads, random reads, sequential writes and random writes; `fonio bench concurrency` finds the numbers; the default is no limit",
         needs: "a disk with the scheduler smartio",
         source: "Nguyen et al. (MobiSys 2015)",
         trial: Trial::WithScheduler(SMARTIO),
@@ -45,7 +44,7 @@ impl Kind for OfSmartio {
             return Ok(Object::Disk(device));
         }
         Err(Refusal::Reason(format!(
-            "its scheduler is {now}, and only {SMARTIO} has them: `fonio fix apply {SMARTIO} /dev/{device}`"
+            "its scheduler is {now}, and only {SMARTIO} has these parameters: run `fonio fix apply {SMARTIO} /dev/{device}`"
         )))
     }
 
@@ -55,7 +54,7 @@ impl Kind for OfSmartio {
         for kind in KINDS {
             match queue.read(&attribute(kind)) {
                 Ok(number) => pairs.push(format!("{kind}={number}")),
-                // The device has another scheduler now.
+                // The device now has another scheduler.
                 Err(HostError::System(error)) if error.source.kind() == ErrorKind::NotFound => {
                     return Ok(None);
                 }
@@ -81,12 +80,12 @@ impl Kind for OfSmartio {
     }
 }
 
-/// The kinds of requests in the order of a value, as in the names of their files in the folder `queue/iosched` of sysfs.
+/// The kinds of requests, in the order of a value, named like their files in `queue/iosched` in sysfs.
 const KINDS: [&str; 4] = ["seq_read", "rand_read", "seq_write", "rand_write"];
 
-/// The maximum number of requests of each kind in flight; 0 means no limit.
+/// Maximum number of requests in flight for each kind; 0 means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "a field is named as its kind of request")]
+#[allow(missing_docs, reason = "each field is named after its kind of request")]
 pub struct Concurrency {
     pub seq_read: u32,
     pub rand_read: u32,
@@ -95,16 +94,16 @@ pub struct Concurrency {
 }
 
 impl Concurrency {
-    /// The parameters of the Samsung S5 (Nguyen et al. 2015, section 4.5).
+    /// Parameters of the Samsung S5 (Nguyen et al. 2015, section 4.5).
     pub const STUDY: Concurrency = Concurrency { seq_read: 2, rand_read: 4, seq_write: 4, rand_write: 2 };
 
-    /// No limits, as the scheduler begins.
+    /// No limits, the default of the scheduler.
     pub const UNLIMITED: Concurrency = Concurrency { seq_read: 0, rand_read: 0, seq_write: 0, rand_write: 0 };
 
     /// The values that the scheduler accepts.
     pub const RANGE: RangeInclusive<u32> = 0..=10_000;
 
-    /// The largest of the four numbers.
+    /// Returns the largest of the four numbers.
     pub fn greatest(self) -> u32 {
         self.numbers().into_iter().fold(0, u32::max)
     }
@@ -113,7 +112,7 @@ impl Concurrency {
         [self.seq_read, self.rand_read, self.seq_write, self.rand_write]
     }
 
-    /// The numbers as they are kept on record: `seq_read=2 rand_read=4 …`.
+    /// Formats the numbers as in the record: `seq_read=2 rand_read=4 …`.
     fn value(self) -> String {
         let pairs = KINDS.iter().zip(self.numbers());
         pairs.map(|(kind, number)| format!("{kind}={number}")).collect::<Vec<_>>().join(" ")
@@ -141,7 +140,7 @@ impl FromStr for Concurrency {
                 Ok(Concurrency { seq_read, rand_read, seq_write, rand_write })
             }
             _ => Err(format!(
-                "write four whole numbers from {} (no limit) to {}: of sequential reads, random reads, sequential writes and random writes, such as {}",
+                "write four whole numbers from {} (no limit) to {}, for sequential reads, random reads, sequential writes and random writes, such as {}",
                 Concurrency::RANGE.start(),
                 Concurrency::RANGE.end(),
                 Concurrency::STUDY
@@ -150,7 +149,7 @@ impl FromStr for Concurrency {
     }
 }
 
-/// The file of a kind, in the folder `queue` of sysfs.
+/// Returns the file of a kind in the `queue` folder of sysfs.
 fn attribute(kind: &str) -> String {
     format!("iosched/{kind}_requests_max")
 }
@@ -167,7 +166,7 @@ mod tests {
         for wrong in ["", "2", "2,4,4", "2,4,4,2,1", "1,1,1,10001", "a,b,c,d", "-1,1,1,1", "1;2;3;4"] {
             assert_eq!(
                 wrong.parse::<Concurrency>(),
-                Err("write four whole numbers from 0 (no limit) to 10000: of sequential reads, random reads, sequential writes and random writes, such as 2,4,4,2".to_owned()),
+                Err("write four whole numbers from 0 (no limit) to 10000, for sequential reads, random reads, sequential writes and random writes, such as 2,4,4,2".to_owned()),
                 "{wrong}"
             );
         }

@@ -1,4 +1,4 @@
-//! The journal mode of a database of SQLite, which its file keeps.
+//! The journal mode of an SQLite database, stored in its file.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read};
@@ -9,7 +9,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::settings::kind::*;
 
-/// The values: a write-ahead log, or a rollback journal (each connection chooses its rollback mode).
+/// Values: a write-ahead log, or a rollback journal, whose mode each connection chooses.
 const WAL: &str = "wal";
 const ROLLBACK: &str = "rollback";
 
@@ -28,7 +28,7 @@ const FACTS: Facts = Facts {
         name: "wal-full",
         changes: Group::Application,
         does: "SQLite in WAL mode, still synced at every commit",
-        needs: "a database of SQLite that no other program uses meanwhile",
+        needs: "an SQLite database that no other program uses during the change",
         source: "SQLite's documentation",
         trial: Trial::WriteAheadLog,
         ..SettingFix::DEFAULT
@@ -54,24 +54,24 @@ impl Kind for Database {
     }
 }
 
-/// The time after which a database that another program holds counts as in use.
+/// Time to wait for a database locked by another program.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Returns the database that a path names; the error is the reason why it is not a database.
+/// Returns the database at a path; the error is the reason why it is not a database.
 fn database_at(path: &Path) -> Result<PathBuf, String> {
     let path = fs::canonicalize(path).map_err(|error| error.to_string())?;
     if !path.is_file() {
-        return Err("name the file of a database of SQLite".to_owned());
+        return Err("name the file of an SQLite database".to_owned());
     }
     match mode(&path) {
         Ok(Some(_)) => Ok(path),
-        Ok(None) => Err("it is not a database of SQLite".to_owned()),
+        Ok(None) => Err("it is not an SQLite database".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// The journal mode by the file's header (<https://www.sqlite.org/fileformat.html>, 1.3); `None` if it is gone or another
-/// kind of file.
+/// Returns the journal mode in the file header (<https://www.sqlite.org/fileformat.html>, 1.3); `None` if the
+/// file is gone or not a database.
 fn mode(path: &Path) -> Result<Option<String>, HostError> {
     let mut header = [0; 20];
     match File::open(path).and_then(|mut file| file.read_exact(&mut header)) {
@@ -101,16 +101,16 @@ fn set_mode(path: &Path, mode: &str) -> Result<(), HostError> {
     };
     match change() {
         Ok(got) if got.eq_ignore_ascii_case(wanted) => Ok(()),
-        Ok(got) => Err(refused(format!(
-            "SQLite left it in the mode {got}: another program uses it, stop that first"
-        ))),
+        Ok(got) => {
+            Err(refused(format!("SQLite left it in mode {got}: stop the other program that uses it first")))
+        }
         Err(rusqlite::Error::SqliteFailure(error, _))
             if matches!(
                 error.code,
                 rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked
             ) =>
         {
-            Err(refused("another program uses it: stop that first".to_owned()))
+            Err(refused("another program uses it: stop that program first".to_owned()))
         }
         Err(error) => Err(refused(error.to_string())),
     }
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(mode(&found).expect("read").as_deref(), Some("wal"));
         set_mode(&found, "rollback").expect("set");
         assert_eq!(mode(&found).expect("read").as_deref(), Some("rollback"));
-        // Only SQLite's counters of changes differ.
+        // Only SQLite's change counters differ.
         let after = fs::read(&path).expect("read");
         let differs: Vec<usize> = (0..before.len()).filter(|at| before[*at] != after[*at]).collect();
         assert!(differs.iter().all(|at| (24..28).contains(at) || (92..96).contains(at)), "{differs:?}");
@@ -149,10 +149,10 @@ mod tests {
         user.execute_batch("PRAGMA journal_mode=WAL; CREATE TABLE t (x); BEGIN; SELECT * FROM t")
             .expect("in use");
         let error = set_mode(&path, "rollback").expect_err("refused").to_string();
-        assert!(error.ends_with("another program uses it: stop that first"), "{error}");
+        assert!(error.ends_with("another program uses it: stop that program first"), "{error}");
         let text = dir.path().join("text");
         fs::write(&text, "hello, this is a text of some length").expect("write");
-        assert_eq!(database_at(&text), Err("it is not a database of SQLite".to_owned()));
-        assert_eq!(database_at(dir.path()), Err("name the file of a database of SQLite".to_owned()));
+        assert_eq!(database_at(&text), Err("it is not an SQLite database".to_owned()));
+        assert_eq!(database_at(dir.path()), Err("name the file of an SQLite database".to_owned()));
     }
 }

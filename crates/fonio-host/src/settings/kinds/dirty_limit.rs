@@ -1,8 +1,9 @@
-//! The dirty pages at which the kernel makes writers wait, on the whole machine. Write-back begins at half of them.
+//! The machine-wide limit of dirty pages above which the kernel throttles writers. Write-back begins at half
+//! of it.
 
 use crate::settings::kind::*;
 
-/// The values: two assignments of sysctl.
+/// The values: two sysctl assignments.
 pub(super) struct DirtyLimit;
 
 const FACTS: Facts = Facts {

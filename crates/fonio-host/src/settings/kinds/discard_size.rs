@@ -1,9 +1,9 @@
-//! The largest discard that the kernel sends to a disk.
+//! The maximum size of a discard that the kernel sends to a disk.
 //!
-//! The kernel takes only multiples of the device's unit below 4 GiB, and bounds them by the device's own
-//! limit (`block/blk-sysfs.c`). That limit itself need not be such a multiple, nor below 4 GiB. So a value is
-//! fitted to the device before it is set. To set the device's own limit, a larger value is written, which the
-//! kernel bounds.
+//! The kernel accepts only multiples of the device's discard unit below 4 GiB, and caps them at the device's
+//! own limit (`block/blk-sysfs.c`). The device's limit itself may be neither such a multiple nor below 4 GiB.
+//! So a value is fitted to the device before it is set. To set the device's own limit, a larger value is
+//! written, which the kernel caps.
 
 use fonio_core::ByteCount;
 use fonio_core::quantity::Unit;
@@ -16,11 +16,11 @@ pub(super) struct DiscardSize;
 const FACTS: Facts = Facts {
     tag: "queue",
     of: Some("discard_size"),
-    title: "the largest discard in bytes",
+    title: "the maximum discard size in bytes",
     held: Held::QueueFile(FILE),
     fixes: &[SettingFix {
         name: "discard-size",
-        does: "the kernel discards at most 128 MiB at once, or SIZE with discard-size=SIZE, so that reads and writes wait less for a discard",
+        does: "the kernel discards at most 128 MiB at once, or SIZE with discard-size=SIZE, so reads and writes wait less for discards",
         needs: "a disk that can discard",
         source: "the kernel's documentation (discard_max_bytes); the size is that of Android's init.rc",
         trial: Trial::Discards,
@@ -29,10 +29,11 @@ const FACTS: Facts = Facts {
     ..Facts::DEFAULT
 };
 
-/// Android's `system/core/rootdir/init.rc` sets it for internal flash, "to avoid long IO latency".
+/// The value that Android's `system/core/rootdir/init.rc` sets for internal flash, "to avoid long IO
+/// latency".
 const SIZE: ByteCount = ByteCount(128 << 20);
 
-/// Its file in the folder `queue` of sysfs.
+/// Its file in the `queue` folder of sysfs.
 const FILE: &str = "discard_max_bytes";
 
 impl Kind for DiscardSize {
@@ -65,15 +66,16 @@ impl Kind for DiscardSize {
     }
 }
 
-/// The kernel refuses more (`queue_var_store`). No discard is larger: a bio counts its bytes with 32 bits.
+/// Maximum value that the kernel accepts (`queue_var_store`). No discard is larger: a bio stores its size in
+/// 32 bits.
 const WRITTEN_MAX: u64 = u32::MAX as u64;
 
 /// The limits of a device's discards, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Discards {
-    /// The largest discard that the device accepts; 0 if it cannot discard.
+    /// Maximum discard size of the device; 0 if it cannot discard.
     device_max: u64,
-    /// The step of the values that the kernel takes: a power of two, because the kernel tests bits of the granularity.
+    /// Step between the accepted values: a power of two, because the kernel tests bits of the granularity.
     step: u64,
 }
 
@@ -94,11 +96,11 @@ impl Discards {
         Ok(Discards::new(number("discard_max_hw_bytes")?, number("discard_granularity")?))
     }
 
-    /// The limit that the device gets if the user wants `wanted`.
+    /// Returns the limit that the device gets if the user requests `wanted`.
     fn fitted(self, wanted: ByteCount) -> Result<ByteCount, String> {
         if self.device_max == 0 {
             return Err(
-                "it cannot discard (its discard_max_hw_bytes is 0): the device or its adapter does not offer it"
+                "it cannot discard (its discard_max_hw_bytes is 0): the device or its adapter does not support it"
                     .to_owned(),
             );
         }
@@ -114,7 +116,7 @@ impl Discards {
         }
     }
 
-    /// How the limit `fitted` differs from the one that the user wants, if it does: a clause.
+    /// Returns a clause on how the limit `fitted` differs from the requested one, if it does.
     fn difference(self, wanted: ByteCount, fitted: ByteCount) -> Option<String> {
         let fitted_text = fitted.to_exact_text();
         if fitted == wanted {
@@ -122,14 +124,14 @@ impl Discards {
         } else if fitted.0 == self.device_max {
             // Rounded: a device's own limit is often odd.
             let largest = Unit::Bytes.format(self.device_max.min(WRITTEN_MAX) as f64);
-            Some(format!("the device takes at most {largest} in one discard"))
+            Some(format!("the device accepts at most {largest} in one discard"))
         } else {
             let unit = ByteCount(self.step).to_exact_text();
             Some(format!("the device discards in units of {unit}, so its limit becomes {fitted_text}"))
         }
     }
 
-    /// The value to write so that `bytes` is in force.
+    /// Returns the value to write to put `bytes` in force.
     fn written(self, bytes: u64) -> u64 {
         if bytes < self.device_max.min(self.written_max()) {
             return bytes;
@@ -137,13 +139,13 @@ impl Discards {
         self.device_max.next_multiple_of(self.step).min(self.written_max())
     }
 
-    /// The largest value that the kernel takes.
     fn written_max(self) -> u64 {
         WRITTEN_MAX - WRITTEN_MAX % self.step
     }
 
-    /// The limit in force, if the kernel shows `shown`. A device's own limit can be one that the kernel never takes again. The
-    /// largest value that it takes allows the same discards, as each has complete units and less than 4 GiB.
+    /// Returns the limit in force if the kernel shows `shown`. The kernel may not accept the device's own
+    /// limit as a value. Its largest accepted value allows the same discards, because each has complete units
+    /// and less than 4 GiB.
     fn in_force(self, shown: u64) -> u64 {
         if shown == self.written(self.device_max) { self.device_max } else { shown }
     }
@@ -171,7 +173,7 @@ mod tests {
                 64 << 20,
                 512,
                 128 << 20,
-                Ok((64 << 20, Some("the device takes at most 64 MiB in one discard"))),
+                Ok((64 << 20, Some("the device accepts at most 64 MiB in one discard"))),
             ),
             (
                 1 << 30,
@@ -179,14 +181,14 @@ mod tests {
                 6 << 20,
                 Ok((4 << 20, Some("the device discards in units of 4MiB, so its limit becomes 4MiB"))),
             ),
-            // Cards of three bits per cell have units that are not a power of two.
+            // On TLC cards, the unit is not a power of two.
             (1 << 30, 12 << 20, 8 << 20, Err("it discards in units of 16MiB: write at least that")),
             (
                 0,
                 0,
                 1 << 20,
                 Err(
-                    "it cannot discard (its discard_max_hw_bytes is 0): the device or its adapter does not offer it",
+                    "it cannot discard (its discard_max_hw_bytes is 0): the device or its adapter does not support it",
                 ),
             ),
         ] {
@@ -200,7 +202,7 @@ mod tests {
     fn the_limit_of_the_device_comes_back_though_the_kernel_does_not_take_it() {
         for (device_max, granularity) in [
             (1_u64 << 30, 4096_u64),
-            // A loop device, and zram: nearly 2^32 bytes and 2^32 sectors.
+            // A loop device and zram: nearly 2^32 bytes and 2^32 sectors.
             (4_294_966_784, 4096),
             (2_199_023_255_040, 4096),
             (2_199_023_255_040, 512),
@@ -208,7 +210,7 @@ mod tests {
         ] {
             let discards = Discards::new(device_max, granularity);
             let written = discards.written(device_max);
-            assert_eq!(written & (granularity - 1), 0, "the kernel takes {written}");
+            assert_eq!(written & (granularity - 1), 0, "the kernel accepts {written}");
             assert!(written <= WRITTEN_MAX);
             assert_eq!(discards.in_force(written.min(device_max)), device_max);
             assert_eq!(discards.fitted(ByteCount(8 << 30)), Ok(ByteCount(device_max)));
@@ -216,8 +218,7 @@ mod tests {
         }
     }
 
-    /// The kernel decides which values a device accepts and which it shows afterwards: here for a loop
-    /// device.
+    /// Checks against the kernel, on a loop device, which values are accepted and which are shown afterwards.
     #[test]
     fn a_real_device_is_limited_and_gets_its_own_limit_back() {
         if !has(&[Need::Root, Need::Loop]) {
@@ -242,12 +243,12 @@ mod tests {
         }
         let refused = plan(1 << 60).expect_err("refused").to_string();
         assert!(
-            refused.contains("the device takes at most ")
+            refused.contains("the device accepts at most ")
                 && refused.contains(" in one discard, and that is in force"),
             "{refused}"
         );
         let mut settings = Settings::open(&dir.path().join("state")).expect("settings");
-        // Some kernels discard on loop devices in units of 4 KiB, which the second size is not a multiple of.
+        // Some kernels discard on loop devices in units of 4 KiB; the second size is not a multiple.
         for size in [1 << 20, (2 << 20) + 512] {
             let planned = plan(size).expect("plan");
             settings.apply(&planned).expect("apply");

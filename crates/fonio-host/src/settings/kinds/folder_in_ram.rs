@@ -1,8 +1,9 @@
-//! A folder's content in memory: a tmpfs over the folder, whose content is written out to the folder below.
+//! Keeps a folder's content in memory: a tmpfs over the folder, whose content is written out to the covered
+//! folder.
 //!
-//! The tmpfs is filled before it is mounted, so a kill leaves either nothing or all of it. It is written out
-//! when it is undone, at shutdown and hourly by units of systemd, and on request. A power cut loses the data
-//! written since it was last written out.
+//! The tmpfs is filled before it is mounted, so a kill leaves either no tmpfs or a complete one. It is
+//! written out when the fix is undone, on request, and by systemd units: hourly and at shutdown. A power cut
+//! loses the data written since the last write-out.
 
 use std::path::Path;
 
@@ -19,7 +20,7 @@ use crate::settings::folder::{
 use crate::settings::kind::*;
 use crate::settings::places::reconfigure;
 
-/// The values: the size of the memory, or `none`.
+/// The values: the size of the tmpfs, or `none`.
 pub(super) struct FolderInRam;
 
 const FACTS: Facts = Facts {
@@ -33,9 +34,9 @@ const FACTS: Facts = Facts {
         name: "folder-in-ram",
         changes: Group::Logs,
         does: "keeps a folder such as /var/log in at most 64 MiB of memory, or SIZE with folder-in-ram=SIZE; written out to the disk every hour, at shutdown and when it is undone",
-        needs: "Linux 5.2, as much free memory, and that no program has files in the folder open for writing; to keep it, systemd",
+        needs: "Linux 5.2, as much free memory, and no program with files in the folder open for writing; to keep it, systemd",
         loses: Loss::Recent(
-            "A power cut loses what was written to the folder since the last write-out, synced or not; each file on the disk is as it was then.",
+            "A power cut loses all writes to the folder since the last write-out, synced or not. The disk has each file as of that write-out.",
         ),
         source: "log2ram",
         trial: OF_FOLDERS,
@@ -60,7 +61,7 @@ impl Kind for FolderInRam {
         current(on.path())
     }
 
-    /// Puts the folder into memory, changes its size there, or takes it back to the disk.
+    /// Moves the folder into memory, changes its size there, or moves it back to the disk.
     fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
         let dir = on.path();
         if value == NONE {
@@ -75,7 +76,7 @@ impl Kind for FolderInRam {
         units::put(&units(&units::program()?, dir, value))
     }
 
-    /// Refuses while programs have files in the tmpfs open.
+    /// Fails while programs have files in the tmpfs open.
     fn check_restore(&self, on: &Object) -> Result<(), HostError> {
         let dir = on.path();
         if mounted(dir)?.is_some() { check_unused(dir) } else { Ok(()) }
@@ -92,18 +93,17 @@ impl Kind for FolderInRam {
     }
 }
 
-/// The source of the mount, by which it is known as fonio's.
+/// Source of the mount, which identifies it as fonio's.
 const SOURCE: &str = "fonio-folder-in-ram";
-/// The interval between two write-outs.
 const INTERVAL: &str = "1h";
 
-/// Fonio's tmpfs over a folder.
+/// Returns fonio's tmpfs over a folder.
 fn mounted(dir: &Path) -> Result<Option<MountPoint>, HostError> {
     let own = |mount: &&MountPoint| mount.filesystem == "tmpfs" && mount.source == SOURCE;
     Ok(MountTable::read()?.at(dir).filter(own).cloned())
 }
 
-/// The size of the tmpfs over a folder, or `none`; `None` if the folder is gone.
+/// Returns the size of the tmpfs over a folder, or `none`; `None` if the folder is gone.
 fn current(dir: &Path) -> Result<Option<String>, HostError> {
     Ok(match mounted(dir)? {
         Some(mount) => {
@@ -113,14 +113,14 @@ fn current(dir: &Path) -> Result<Option<String>, HostError> {
     })
 }
 
-/// The size in the options of a tmpfs, which shows it in KiB.
+/// Returns the size in the options of a tmpfs, where it is in KiB.
 fn size_of(mount: &MountPoint) -> Option<ByteCount> {
     let size = mount.filesystem_options.iter().find_map(|option| option.strip_prefix("size="))?;
     size.strip_suffix('k')?.parse().ok().map(|kib: u64| ByteCount(kib << 10))
 }
 
-/// Refuses a change that could not be made, or undone. `despite_writers` accepts programs that have files
-/// open for writing.
+/// Fails if a change could not be made or undone. `despite_writers` accepts programs that have files open for
+/// writing.
 fn check(dir: &Path, size: ByteCount, despite_writers: bool) -> Result<(), String> {
     let is_there = mounted(dir).map_err(|error| chain(&error))?.is_some();
     if !is_there {
@@ -135,13 +135,13 @@ fn check_size(dir: &Path, size: ByteCount) -> Result<(), String> {
     if found.memory > size {
         let (needs, has) = (words(found.memory), size.to_exact_text());
         return Err(format!(
-            "it holds {needs}, which is more than {has}: write a larger size, or make room in it"
+            "it holds {needs}, which is more than {has}: use a larger size, or delete files"
         ));
     }
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     match procfs::memory(&meminfo, "MemAvailable") {
         Some(free) if free < size => Err(format!(
-            "it may then take {} of memory, but only {} is available",
+            "it may then use {} of memory, but only {} is available",
             size.to_exact_text(),
             words(free)
         )),
@@ -149,10 +149,10 @@ fn check_size(dir: &Path, size: ByteCount) -> Result<(), String> {
     }
 }
 
-/// Puts a folder into memory, or changes its size there. Units of systemd call this at each start of the machine.
+/// Moves a folder into memory, or changes its size there. A systemd unit runs this at each boot.
 ///
 /// # Errors
-/// [`HostError::NotSettable`] with the reason; then the folder is unchanged.
+/// [`HostError::NotSettable`] with the reason; the folder is then unchanged.
 pub fn start(dir: &Path, size: ByteCount) -> Result<(), HostError> {
     let _lock = lock()?;
     let refused = |reason: String| HostError::NotSettable {
@@ -176,7 +176,7 @@ pub fn start(dir: &Path, size: ByteCount) -> Result<(), HostError> {
     }
 }
 
-/// Writes the content out, and unmounts. No program can write meanwhile.
+/// Writes the content out and unmounts it. No program can write during this time.
 fn take_down(dir: &Path) -> Result<(), HostError> {
     let unmounted = {
         let _lock = lock()?;
@@ -185,7 +185,8 @@ fn take_down(dir: &Path) -> Result<(), HostError> {
     match unmounted {
         Ok(()) => units::take(&units(&units::program()?, dir, NONE)),
         Err(error) => {
-            // Files in /etc may be gone already: nothing would write the folder out at shutdown.
+            // The unit's files in /etc may already be gone, and nothing would write the folder out at
+            // shutdown.
             let size = current(dir)?.unwrap_or_default();
             let _ = units::put(&units(&units::program()?, dir, &size));
             Err(error)
@@ -199,7 +200,7 @@ fn unmount(dir: &Path) -> Result<(), HostError> {
     }
     read_only(dir, reconfigure(dir, "ro", None))?;
     copy_back(dir).and_then(|_| folder::unmount(dir)).inspect_err(|_| {
-        // The first error is the one to report.
+        // Report the first error.
         let _ = reconfigure(dir, "rw", None);
     })
 }
@@ -212,34 +213,34 @@ pub fn write_out(dir: &Path) -> Result<Option<Mirrored>, HostError> {
     let _lock = lock()?;
     let Some(mount) = mounted(dir)? else { return Ok(None) };
     if mount.filesystem_options.iter().any(|option| option == "ro") {
-        // A process was killed while it unmounted it.
+        // A process was killed during the unmount.
         reconfigure(dir, "rw", None).map_err(failed("make writable", dir))?;
     }
     copy_back(dir).map(Some)
 }
 
-/// Returns the steps for the user after the folder was put into memory.
+/// Returns the steps for the user after the folder was moved into memory.
 fn remains_to_do(dir: &Path) -> Option<String> {
     let mut sentences = Vec::new();
-    sentences.extend(folder::left_below(dir, "and what they write there is lost"));
+    sentences.extend(folder::left_below(dir, "and their writes to them are lost"));
     let sockets = survey(&open(dir).ok()?, dir).map(|found| found.sockets).unwrap_or_default();
     if let Some(first) = sockets.first() {
         let more = if sockets.len() > 1 { format!(" and {} more", sockets.len() - 1) } else { String::new() };
         sentences.push(format!(
-            "Nobody reaches a program through the socket {}{more} until that program is started again.",
+            "Sockets were not copied. Restart the program that uses the socket {}{more}.",
             first.display()
         ));
     }
     if systemd::check().is_err() {
         sentences.push(
-            "systemd does not run here, so nothing writes the folder out: `fonio folder write-out` does, and before a shutdown `fonio fix undo folder-in-ram` must."
+            "systemd does not run here, so nothing writes the folder out automatically: run `fonio folder write-out` regularly, and `fonio fix undo folder-in-ram` before a shutdown."
                 .to_owned(),
         );
     }
     (!sentences.is_empty()).then(|| sentences.join("\n"))
 }
 
-/// The units of a folder in memory: the folder itself, and the timer and the service of the write-out.
+/// Returns the units of a folder in memory: the folder itself, and the timer and service for write-outs.
 fn units(program: &Path, dir: &Path, size: &str) -> Units {
     let stem = format!("fonio-folder-in-ram-{}", units::escape(dir));
     let (service, timer, write) =

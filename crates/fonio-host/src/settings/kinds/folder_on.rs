@@ -1,8 +1,8 @@
-//! A folder's content on another device: copied to a folder there, which is bound over it.
+//! Moves a folder's content to another device: copies it to a folder there and binds that over it.
 //!
-//! The files below stay on the first device unchanged. Undoing brings it up to date. A folder on the other
-//! device whose content is only a copy has a file named [`COPY`] in it: it is being filled, or was copied
-//! back. It may be emptied.
+//! The covered files stay on the first device unchanged until undoing updates them. A file named [`COPY`]
+//! marks a folder on the other device as a mere copy: it is being filled or was copied back, and may be
+//! emptied.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -39,8 +39,8 @@ const FACTS: Facts = Facts {
     fixes: &[SettingFix {
         name: "folder-on",
         changes: Group::Filesystem,
-        does: "moves a folder's content to an empty folder on another device: `folder-on=/mnt/ssd/app`; undoing copies it back",
-        needs: "Linux 5.2, an empty folder on another device, and that no program has files in the folder open for writing",
+        does: "moves a folder's content to an empty folder on another device, such as `folder-on=/mnt/ssd/app`; undoing copies it back",
+        needs: "Linux 5.2, an empty folder on another device, and no program with files in the folder open for writing",
         source: "mount's documentation",
         trial: OF_FOLDERS,
         ..SettingFix::DEFAULT
@@ -55,7 +55,7 @@ impl Kind for FolderOn {
 
     fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
         match text.map(PathBuf::from) {
-            Some(to) if !to.is_absolute() => Err("write the complete path of a folder".to_owned()),
+            Some(to) if !to.is_absolute() => Err("write the absolute path of a folder".to_owned()),
             Some(to) => Ok(Value::Folder(to)),
             None => Ok(Value::None),
         }
@@ -68,7 +68,7 @@ impl Kind for FolderOn {
             ));
         };
         let to = fs::canonicalize(to).map_err(|error| {
-            format!("{}: {error}; make it first: mkdir -p {}", to.display(), to.display())
+            format!("{}: {error}; create it first: mkdir -p {}", to.display(), to.display())
         })?;
         Ok(Object::Folder { content: Some(folder_at(&to)?), dir: folder_at(path)? })
     }
@@ -87,7 +87,7 @@ impl Kind for FolderOn {
         current(dir, to)
     }
 
-    /// Moves the folder's content, or brings it back.
+    /// Moves the folder's content, or moves it back.
     fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
         let (dir, to) = on.with_content();
         let _lock = lock()?;
@@ -119,7 +119,7 @@ impl Kind for FolderOn {
 
     fn describe(&self, on: &Object) -> String {
         let (dir, to) = on.with_content();
-        format!("{} as the place of {}", to.display(), dir.display())
+        format!("{} as the storage of {}", to.display(), dir.display())
     }
 
     fn is_of(&self, wanted: &Value, on: &Object) -> bool {
@@ -130,14 +130,14 @@ impl Kind for FolderOn {
     }
 
     fn remains_to_do(&self, path: &Path) -> Option<String> {
-        folder::left_below(&folder_at(path).ok()?, "and what they write there is lost")
+        folder::left_below(&folder_at(path).ok()?, "and their writes to them are lost")
     }
 }
 
-/// The value of a folder whose content is elsewhere.
+/// Value for a folder whose content was moved.
 const BOUND: &str = "bound";
 
-/// Whether the folder `to` is bound over a folder; `None` if that is gone.
+/// Returns whether the folder `to` is bound over `dir`; `None` if `dir` is gone.
 fn current(dir: &Path, to: &Path) -> Result<Option<String>, HostError> {
     let numbers = |path: &Path| fs::metadata(path).map(|stat| (stat.dev(), stat.ino())).ok();
     let Some(own) = numbers(dir) else { return Ok(None) };
@@ -145,17 +145,17 @@ fn current(dir: &Path, to: &Path) -> Result<Option<String>, HostError> {
     Ok(Some(if is_bound { BOUND } else { NONE }.to_owned()))
 }
 
-/// Refuses a change that could not be made, or undone.
+/// Fails if a change could not be made or undone.
 fn check(dir: &Path, to: &Path, despite_writers: bool) -> Result<(), String> {
     check_place(dir)?;
     if to.starts_with(dir) || dir.starts_with(to) {
-        return Err(format!("{} is in it, or it is in that", to.display()));
+        return Err(format!("{} contains it or is in it", to.display()));
     }
     if device_of(dir) == device_of(to) {
         return Err(format!("{} is on the same device", to.display()));
     }
     let mounts = MountTable::read().map_err(|error| chain(&error))?;
-    let holding = mounts.holding(to).ok_or_else(|| format!("the mount of {} is not found", to.display()))?;
+    let holding = mounts.holding(to).ok_or_else(|| format!("the mount of {} was not found", to.display()))?;
     if ["tmpfs", "ramfs"].contains(&holding.filesystem.as_str()) {
         return Err(format!("{} is in memory: use folder-in-ram", to.display()));
     }
@@ -172,7 +172,7 @@ fn check(dir: &Path, to: &Path, despite_writers: bool) -> Result<(), String> {
     if despite_writers { Ok(()) } else { check_writers(dir) }
 }
 
-/// Whether a folder is empty or has only a copy.
+/// Returns whether a folder is empty or has only a copy.
 fn is_free(dir: &OwnedFd) -> Result<bool, Errno> {
     let names = names(dir.as_fd())?;
     Ok(names.iter().all(|name| name.as_bytes() == b"lost+found")
@@ -190,13 +190,13 @@ fn unmark(there: &OwnedFd, to: &Path) -> Result<(), HostError> {
     let unmark = || {
         let times = times(&rustix::fs::fstat(there)?);
         remove(there.as_fd(), COPY)?;
-        // The folder has the times of the one that was copied.
+        // Restore the timestamps, which equal the copied folder's.
         rustix::fs::futimens(there, &times)
     };
     unmark().map_err(failed("write in", to))
 }
 
-/// Removes the content of a folder that has only a copy; the file that marks it as a copy goes last.
+/// Empties a folder that has only a copy. Removes the marker file last.
 fn empty(there: &OwnedFd, to: &Path) -> Result<(), HostError> {
     let clear = || {
         let names = names(there.as_fd())?;
@@ -213,12 +213,12 @@ fn empty(there: &OwnedFd, to: &Path) -> Result<(), HostError> {
     clear().map_err(failed("empty", to))
 }
 
-/// Refuses to undo a change if that would lose data, before anything is changed.
+/// Fails if undoing would lose data. Changes nothing.
 fn check_undo(dir: &Path, to: &Path) -> Result<(), HostError> {
     if current(dir, to)?.as_deref() != Some(BOUND) {
         let content = match open(to) {
             Ok(there) => !is_free(&there).map_err(failed("list", to))?,
-            // Its device may be absent now.
+            // The device may be absent.
             Err(_) => true,
         };
         let (from, dir, to) = (dir, dir.display(), to.display());
@@ -226,7 +226,7 @@ fn check_undo(dir: &Path, to: &Path) -> Result<(), HostError> {
             Err(not_restorable(
                 from,
                 format!(
-                    "its content is in {to}, which is not mounted on it now: `mount --bind {to} {dir}`, and undo it then"
+                    "its content is in {to}, which is not mounted on it now: run `mount --bind {to} {dir}`, then undo it"
                 ),
             ))
         } else {
@@ -250,7 +250,7 @@ fn take_down(dir: &Path, to: &Path) -> Result<(), HostError> {
 fn unmount(dir: &Path, to: &Path) -> Result<(), HostError> {
     let table = MountTable::read()?;
     let options = table.at(dir).map(|mount| mount.options.clone()).unwrap_or_default();
-    // Unknown options belong only to mounts that are never bound.
+    // Only mounts that are never bound have unknown options.
     let flags = MountFlags::BIND | mount_flags(&options).unwrap_or(MountFlags::empty());
     read_only(dir, mount_remount(dir, flags | MountFlags::RDONLY, c""))?;
     let leave = || {
@@ -259,7 +259,7 @@ fn unmount(dir: &Path, to: &Path) -> Result<(), HostError> {
         mark(&open(to)?, to)
     };
     leave().inspect_err(|_| {
-        // The first error is the one to report.
+        // Report the first error.
         let _ = mount_remount(dir, flags.difference(MountFlags::RDONLY), c"");
     })
 }

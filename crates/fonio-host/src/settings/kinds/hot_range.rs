@@ -1,14 +1,15 @@
-//! A folder's content in an image file of a fixed size on its own device, so that all writes of the folder go to one range of
-//! the flash (Kim, Agrawal, Ungureanu 2012, section 5.3).
+//! Keeps a folder's content in an image file of fixed size on the same device, so all its writes go to one
+//! range of the flash (Kim, Agrawal, Ungureanu 2012, section 5.3).
 //!
-//! The image is an ext4 with a journal of its own. It is allocated and written once before it is used, so that a write of the
-//! folder never allocates anything in the file system below. It is in a folder of root's at the top of that file system
-//! ([`FOLDER`]), and is mounted through a loop device that goes with its last user.
+//! The image is an ext4 with its own journal. It is allocated and written once before use, so the folder's
+//! writes never allocate blocks in the underlying file system. It is in a folder of root's at the top of that
+//! file system ([`FOLDER`]), and is mounted through a loop device that is removed with its last user.
 //!
-//! An image whose name ends in [`COPY`] is only a copy of the folder: it is being filled, or was copied back. It may be removed.
-//! It gets its other name when it is complete, just before it is mounted, and loses that when the folder below is up to date,
-//! just before it is unmounted. So a kill or a power cut at any moment loses nothing. An image with its other name that is not
-//! mounted can have newer content than the folder; it is never removed.
+//! An image whose name ends in [`COPY`] is only a copy of the folder: it is being filled or was copied back,
+//! and may be removed. It gets its final name when it is complete, just before it is mounted. It loses that
+//! name when the covered folder is up to date, just before it is unmounted. So a kill or a power cut at any
+//! moment loses nothing. An unmounted image with its final name may be newer than the folder; it is never
+//! removed.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -52,8 +53,8 @@ const FACTS: Facts = Facts {
     fixes: &[SettingFix {
         name: "hot-range",
         changes: Group::Filesystem,
-        does: "moves a folder's content to an image file of SIZE on its own device, `hot-range=16MiB`, so that writes to its files and their metadata stay within one range; each sync then writes the journal of the file system below, too; `fonio bench address-range` measures over which range a card is fast; undoing copies the content back",
-        needs: "Linux 5.2, loop devices, `mkfs.ext4`, the folder on ext4, ext3, ext2 or xfs with as much free space, and that no program has files in the folder open for writing",
+        does: "moves a folder's content to an image file of SIZE on the same device, such as `hot-range=16MiB`, so writes to its files and their metadata stay within one range; each sync then also writes the journal of the file system that holds the image; `fonio bench address-range` measures over which range a card is fast; undoing copies the content back",
+        needs: "Linux 5.2, loop devices, `mkfs.ext4`, the folder on ext4, ext3, ext2 or xfs with as much free space, and no program with files in the folder open for writing",
         source: "Kim et al. (TOS 2012)",
         trial: Trial::OwnFolder,
         ..SettingFix::DEFAULT
@@ -73,7 +74,7 @@ impl Kind for HotRange {
         let size = value::size(text, 0, 1 << 20)?;
         if size.size() < SIZE_MIN {
             return Err(format!(
-                "write at least {}, of which 4 MiB are the journal",
+                "use at least {}, which includes a journal of 4 MiB",
                 SIZE_MIN.to_exact_text()
             ));
         }
@@ -96,7 +97,7 @@ impl Kind for HotRange {
         Ok(check(dir, image, wanted.value.size(), wanted.despite_writers)?)
     }
 
-    /// The size of the image over a folder, or `none`; `None` if the folder is gone.
+    /// Returns the size of the image over a folder, or `none`; `None` if the folder is gone.
     fn current(&self, on: &Object) -> Result<Option<String>, HostError> {
         let (dir, image) = on.with_content();
         let Some(mount) = mounted(dir, image)? else {
@@ -106,7 +107,7 @@ impl Kind for HotRange {
         Ok(Some(ByteCount::from_sectors(sectors).to_exact_text()))
     }
 
-    /// Puts a folder's content into an image, or brings it back.
+    /// Moves a folder's content into an image, or moves it back.
     fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
         let (dir, image) = on.with_content();
         let _lock = lock()?;
@@ -120,7 +121,7 @@ impl Kind for HotRange {
         };
         let size: ByteCount = value.parse().map_err(|_| refused("it is not a size"))?;
         put(dir, image, size, refused).inspect_err(|_| {
-            // The first error is the one to report.
+            // Report the first error.
             let _ = remove_copy(image);
         })
     }
@@ -138,7 +139,7 @@ impl Kind for HotRange {
 
     fn kept_as(&self, on: &Object, _value: &str, _files: &KeptFiles) -> Result<KeptAs, Refusal> {
         let (dir, image) = on.with_content();
-        // The weekly trimming would take blocks from the image.
+        // The weekly fstrim would deallocate blocks of the image.
         let fixed = ["loop", "nofail", "X-fstrim.notrim"];
         let options: Vec<&str> = fixed.into_iter().chain(options_around(dir)?).collect();
         Ok(KeptAs::MountLine(fstab::line_of_mount(image, dir, FILESYSTEM, &options.join(","))))
@@ -149,34 +150,32 @@ impl Kind for HotRange {
     }
 }
 
-/// The folder with the images, at the top of the file system that holds them.
+/// Folder with the images, at the top of the file system that holds them.
 const FOLDER: &str = ".fonio-hot-range";
-/// The end of the name of an image that is only a copy.
+/// Suffix of the name of an image that is only a copy.
 const COPY: &str = ".copy";
-/// The file system in the image.
 const FILESYSTEM: &str = "ext4";
-/// The minimum size of an image. mkfs.ext4 makes no journal that takes more than half of the free blocks.
+/// Minimum size of an image. mkfs.ext4 creates no journal larger than half of the free blocks.
 const SIZE_MIN: ByteCount = ByteCount(10 << 20);
-/// The smallest journal that ext4 has with 4 KiB blocks (`JBD2_MIN_JOURNAL_BLOCKS`).
+/// Minimum size of ext4's journal with 4 KiB blocks (`JBD2_MIN_JOURNAL_BLOCKS`).
 const JOURNAL_BYTES: u64 = 4 << 20;
-/// The size of an inode in the image, and the maximum number of bytes per inode.
+/// Size of an inode in the image, and the maximum number of bytes per inode.
 const INODE_BYTES: u64 = 256;
 const BYTES_PER_INODE: u64 = 8 << 10;
-/// Room in the image for superblocks, descriptors, bitmaps and the blocks of its root.
+/// Space in the image for superblocks, descriptors, bitmaps and the blocks of its root.
 const REST_BYTES: u64 = 512 << 10;
-/// Free space that stays on the file system below.
 const SPARE_BYTES: u64 = 1 << 20;
-/// File systems that write a file's data to the same place again.
+/// File systems that overwrite data in place.
 const IN_PLACE: [&str; 4] = ["ext4", "ext3", "ext2", "xfs"];
-/// An image in more pieces is reported.
+/// Maximum number of extents of an image that is not reported as fragmented.
 const FEW_PIECES: usize = 4;
-/// Maximum length of the part of a folder's name that is in its image's name.
+/// Maximum length of the folder's name within its image's name.
 const NAME_LETTERS_MAX: usize = 40;
-/// The bytes of an image that are written at once before it is used.
+/// Bytes per write when an image is rewritten before use.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Returns the path of a folder's image. People recognise the folder by the image's name; the inode number in
-/// it distinguishes folders of the same name.
+/// Returns the path of a folder's image. The file name contains the folder's name for people and its inode
+/// number to distinguish folders of the same name.
 fn image_of(dir: &Path) -> Result<PathBuf, String> {
     let mounts = MountTable::read().map_err(|error| chain(&error))?;
     let holding = dir.parent().and_then(|parent| mounts.holding(parent));
@@ -200,7 +199,7 @@ fn copy_of(image: &Path) -> PathBuf {
     name.into()
 }
 
-/// The mount of the image over a folder.
+/// Returns the mount of the image over a folder.
 fn mounted(dir: &Path, image: &Path) -> Result<Option<MountPoint>, HostError> {
     let table = MountTable::read()?;
     let is_own = |mount: &&MountPoint| {
@@ -210,15 +209,15 @@ fn mounted(dir: &Path, image: &Path) -> Result<Option<MountPoint>, HostError> {
     Ok(table.at(dir).filter(is_own).cloned())
 }
 
-/// A file of sysfs of the device that a mount is on.
+/// Returns the path of a sysfs file of a mount's device.
 fn of_device(mount: &MountPoint, name: &str) -> PathBuf {
     Machine::here().device_dir(mount.device).join(name)
 }
 
-/// Refuses a change that could not be made, or undone.
+/// Fails if a change could not be made or undone.
 fn check(dir: &Path, image: &Path, size: ByteCount, despite_writers: bool) -> Result<(), String> {
     if mounted(dir, image).map_err(|error| chain(&error))?.is_some() {
-        return Err("its range has another size: first `fonio fix undo hot-range`".to_owned());
+        return Err("its range already has another size: run `fonio fix undo hot-range` first".to_owned());
     }
     check_place(dir)?;
     check_below(image)?;
@@ -226,7 +225,7 @@ fn check(dir: &Path, image: &Path, size: ByteCount, despite_writers: bool) -> Re
         return Err(stranded(dir, image));
     }
     if !Path::new("/dev/loop-control").exists() {
-        return Err("the kernel has no loop devices here (/dev/loop-control): `modprobe loop`".to_owned());
+        return Err("the kernel has no loop devices (/dev/loop-control): run `modprobe loop`".to_owned());
     }
     check_filesystem(FILESYSTEM).map_err(|error| chain(&error))?;
     run("mkfs.ext4", "e2fsprogs", &["-V"]).map_err(|error| chain(&error))?;
@@ -243,7 +242,7 @@ fn check(dir: &Path, image: &Path, size: ByteCount, despite_writers: bool) -> Re
     let free = free(&own).map_err(|error| chain(&error))?;
     if size.0 + SPARE_BYTES > free.0 {
         return Err(format!(
-            "its file system has only {} free, and the image takes {} besides the folder, which stays below it",
+            "its file system has only {} free, but the image needs {}, because the folder keeps its space",
             words(free),
             size.to_exact_text()
         ));
@@ -251,7 +250,6 @@ fn check(dir: &Path, image: &Path, size: ByteCount, despite_writers: bool) -> Re
     if despite_writers { Ok(()) } else { check_writers(dir) }
 }
 
-/// The number of inodes in an image.
 fn inodes(found: &Survey, size: ByteCount) -> u64 {
     (size.0 / BYTES_PER_INODE).max(2 * found.objects() + 64)
 }
@@ -263,7 +261,7 @@ fn size_needed(found: &Survey, size: ByteCount) -> ByteCount {
     )
 }
 
-/// Refuses file systems on which an image does not stay in its range, or on which others could replace it.
+/// Rejects file systems where an image does not stay in its range or other users could replace it.
 fn check_below(image: &Path) -> Result<(), String> {
     let top = image.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
     let mounts = MountTable::read().map_err(|error| chain(&error))?;
@@ -273,30 +271,28 @@ fn check_below(image: &Path) -> Result<(), String> {
         return Err(match kind.as_str() {
             "btrfs" | "bcachefs" | "zfs" | "f2fs" | "nilfs2" => {
                 format!(
-                    "{kind} writes each change to a new place, so an image would not stay in its range; possible are {known}"
+                    "{kind} writes each change to a new address, so an image would not stay in its range; use one of: {known}"
                 )
             }
-            _ => format!(
-                "fonio does not know whether {kind} writes changes to the same place again; possible are {known}"
-            ),
+            _ => format!("fonio does not know whether {kind} overwrites data in place; use one of: {known}"),
         });
     }
     let stat = fs::metadata(top).map_err(|error| format!("{}: {error}", top.display()))?;
     let (by_others, sticky) = (stat.mode() & 0o022 != 0, stat.mode() & 0o1000 != 0);
     if stat.uid() != 0 || (by_others && !sticky) {
         return Err(format!(
-            "others than root can write to {0}, and so could replace the image, which root mounts: `chown root {0}`, `chmod go-w {0}`",
+            "users other than root can write to {0} and could replace the image, which root mounts: run `chown root {0}` and `chmod go-w {0}`",
             top.display()
         ));
     }
     Ok(())
 }
 
-/// Returns the advice on an image that is complete and not mounted.
+/// Returns the advice for a complete image that is not mounted.
 fn stranded(dir: &Path, image: &Path) -> String {
     let (dir, image) = (dir.display(), image.display());
     format!(
-        "its content is in {image}, which is not mounted on it now: `mount -o loop {image} {dir}`, and then `fonio fix undo hot-range`"
+        "its content is in {image}, which is not mounted on it now: run `mount -o loop {image} {dir}`, then `fonio fix undo hot-range`"
     )
 }
 
@@ -312,7 +308,7 @@ fn put(
     let file = allocate(&copy, size)?;
     format(&copy, inodes(&survey(&below, dir)?, size))?;
     settle(&file, &copy, size)?;
-    // The loop device goes with the mount.
+    // The loop device is removed with the mount.
     let (device, node) = attach_while_used(&file)?;
     let (filled, root) = detached_mount(FILESYSTEM, &[("source", &node.to_string_lossy())], dir)?;
     drop((device, file));
@@ -321,13 +317,13 @@ fn put(
     }
     fs::rename(&copy, image).map_err(HostError::system("rename", &copy))?;
     put_on(&filled, dir).inspect_err(|_| {
-        // Nothing was written to it as the folder.
+        // No program has written to it yet.
         let _ = fs::rename(image, &copy);
     })?;
     sync_folder(image)
 }
 
-/// Makes a file with all its blocks allocated.
+/// Creates a file with all its blocks allocated.
 fn allocate(path: &Path, size: ByteCount) -> Result<File, HostError> {
     let folder = path.parent().expect("it is in a folder");
     match fs::DirBuilder::new().mode(0o700).create(folder) {
@@ -340,7 +336,7 @@ fn allocate(path: &Path, size: ByteCount) -> Result<File, HostError> {
         return Err(HostError::NotSettable {
             setting: "an image in it".to_owned(),
             path: folder.to_owned(),
-            reason: "it is not a folder that only root can use: remove it".to_owned(),
+            reason: "it is not a folder owned by root that only root can access: remove it".to_owned(),
         });
     }
     let no_link = OFlags::NOFOLLOW.bits().cast_signed();
@@ -354,15 +350,15 @@ fn allocate(path: &Path, size: ByteCount) -> Result<File, HostError> {
     let file = file.map_err(HostError::system("make", path))?;
     let whole = rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size.0);
     match whole {
-        // ext2 and ext3 allocate when it is written.
+        // ext2 and ext3 allocate blocks when they are written.
         Err(Errno::OPNOTSUPP) => file.set_len(size.0).map_err(HostError::system("allocate", path))?,
         whole => whole.map_err(HostError::system("allocate", path))?,
     }
     Ok(file)
 }
 
-/// Rewrites the complete image unchanged. Otherwise, the file system below would mark a part as written when
-/// the folder first writes to it, which is a write outside of the image.
+/// Rewrites the complete image unchanged. Otherwise, the folder's first write to a part would make the
+/// underlying file system mark it as written: a write outside the image.
 fn settle(file: &File, path: &Path, size: ByteCount) -> Result<(), HostError> {
     let mut bytes = vec![0; WRITE_BYTES];
     let write = |bytes: &mut Vec<u8>| {
@@ -379,7 +375,7 @@ fn settle(file: &File, path: &Path, size: ByteCount) -> Result<(), HostError> {
     write(&mut bytes).map_err(HostError::system("write", path))
 }
 
-/// Makes the file system in the image, without discards, which would free the image's blocks.
+/// Creates the file system in the image, without discards, which would free the image's blocks.
 fn format(image: &Path, inodes: u64) -> Result<(), HostError> {
     let (inodes, inode_bytes) = (inodes.to_string(), INODE_BYTES.to_string());
     let journal = format!("size={}", JOURNAL_BYTES >> 20);
@@ -397,7 +393,7 @@ fn remove_copy(image: &Path) -> Result<(), HostError> {
     remove_empty_folder(folder)
 }
 
-/// Refuses to undo a change if that would lose data, before anything is changed.
+/// Fails if undoing would lose data. Changes nothing.
 fn check_undo(dir: &Path, image: &Path) -> Result<(), HostError> {
     match mounted(dir, image)? {
         Some(_) => check_copying_back(dir),
@@ -426,7 +422,7 @@ fn unmount(dir: &Path, image: &Path) -> Result<(), HostError> {
         folder::unmount(dir)
     };
     leave().inspect_err(|_| {
-        // The first error is the one to report.
+        // Report the first error.
         if copy.exists() {
             let _ = fs::rename(&copy, image);
         }
@@ -434,20 +430,20 @@ fn unmount(dir: &Path, image: &Path) -> Result<(), HostError> {
     })
 }
 
-/// Returns the remarks for the user after the folder got its range.
+/// Returns the remarks for the user after the change.
 fn remains_to_do(dir: &Path) -> Option<String> {
     let mut sentences = Vec::new();
-    sentences.extend(folder::left_below(dir, "and what they write there is lost"));
+    sentences.extend(folder::left_below(dir, "and their writes to them are lost"));
     let image = image_of(dir).ok().filter(|image| image.exists());
     if let Some(pieces) = image.as_deref().and_then(pieces).filter(|pieces| *pieces > FEW_PIECES) {
         sentences.push(format!(
-            "The free space is fragmented: the image lies in {pieces} pieces of the device, so its range is wider than its size."
+            "The free space is fragmented: the image has {pieces} extents, so its range is wider than its size."
         ));
     }
     (!sentences.is_empty()).then(|| sentences.join("\n"))
 }
 
-/// The number of pieces of a file on the device, by e2fsprogs' filefrag.
+/// Returns the number of a file's extents, from e2fsprogs' filefrag.
 fn pieces(file: &Path) -> Option<usize> {
     let said = run("filefrag", "e2fsprogs", &[file]).ok()?;
     said.rsplit_once(": ")?.1.split_whitespace().next()?.parse().ok()

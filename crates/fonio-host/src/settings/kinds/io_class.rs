@@ -1,4 +1,4 @@
-//! The class of a unit's I/O, as `ioprio_set(2)` knows them.
+//! The I/O class of a unit (`ioprio_set(2)`).
 
 use std::path::Path;
 
@@ -13,11 +13,11 @@ const FACTS: Facts = Facts {
     of: Some("class"),
     title: "the I/O class",
     held: Held::DropIn(Keys::new("io-class", &["IOSchedulingClass"])),
-    cannot_switch: Some("the unit has to be restarted for each change"),
+    cannot_switch: Some("the unit must be restarted for each change"),
     fixes: &[SettingFix {
         name: "io-class",
         changes: Group::Unit,
-        does: "a unit's I/O waits until nobody else has any: the class idle; or the usual one with io-class=best-effort",
+        does: "a unit's I/O waits until no other process has I/O: the class idle; or the usual class with io-class=best-effort",
         needs: "systemd, and the scheduler bfq, mq-deadline or smartio on a disk; a restart of the unit",
         source: "systemd's documentation",
         trial: OF_SERVICES,

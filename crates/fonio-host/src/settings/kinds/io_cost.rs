@@ -1,8 +1,8 @@
-//! The kernel's controller io.cost of a disk, which makes I/O weights act under every scheduler.
+//! The kernel's controller io.cost, which makes I/O weights effective under every scheduler.
 //!
-//! It is a setting of the root control group: a line for each disk in `io.cost.qos`
-//! (Documentation/admin-guide/cgroup-v2.rst). The model of the disk's costs is the kernel's own, unless a
-//! user wrote another one into `io.cost.model`.
+//! It is a setting of the root control group: one line per disk in `io.cost.qos`
+//! (Documentation/admin-guide/cgroup-v2.rst). The kernel's default cost model applies unless a user wrote
+//! another one to `io.cost.model`.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -15,7 +15,6 @@ use crate::settings::places::disk_of;
 
 /// The root group's file with the parameters of io.cost for each disk.
 const QOS: &str = "/sys/fs/cgroup/io.cost.qos";
-/// The values.
 const ON: &str = "on";
 const OFF: &str = "off";
 
@@ -27,11 +26,11 @@ const FACTS: Facts = Facts {
     title: "io.cost",
     fixes: &[SettingFix {
         name: "io-cost",
-        does: "switches on the kernel's controller io.cost for a disk, so that I/O weights (`io-weight`) act under every scheduler; its model of the disk is the kernel's own",
+        does: "switches on the kernel's controller io.cost for a disk, so I/O weights (`io-weight`) work with every scheduler; it uses the kernel's default model of the disk",
         needs: "a disk, control groups v2, and a kernel with io.cost (CONFIG_BLK_CGROUP_IOCOST)",
         source: "the kernel's documentation (cgroup-v2)",
         trial: Trial::None(
-            "it acts only between units that have weights (io-weight); record them with `fonio record` before and after it, and use `fonio compare`",
+            "it affects only units that have weights (io-weight); record them with `fonio record` before and after applying it, then run `fonio compare`",
         ),
         ..SettingFix::DEFAULT
     }],
@@ -49,13 +48,13 @@ impl Kind for IoCost {
             return Ok(Object::Disk(device));
         }
         Err(Refusal::Reason(if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
-            "the kernel has no controller io.cost here (CONFIG_BLK_CGROUP_IOCOST)".to_owned()
+            "this kernel has no io.cost controller (CONFIG_BLK_CGROUP_IOCOST)".to_owned()
         } else {
-            "it needs control groups v2, which are not mounted on /sys/fs/cgroup here".to_owned()
+            "it needs control groups v2, which are not mounted on /sys/fs/cgroup".to_owned()
         }))
     }
 
-    /// Returns `None` also if the machine was started with a kernel without io.cost.
+    /// Returns `None` also if the running kernel has no io.cost.
     fn current(&self, on: &Object) -> Result<Option<String>, HostError> {
         let Some(number) = Machine::here().device_named(on.disk().as_ref()) else { return Ok(None) };
         match fs::read_to_string(QOS) {
@@ -65,7 +64,7 @@ impl Kind for IoCost {
         }
     }
 
-    /// Switches it; all other parameters of the device stay.
+    /// Switches io.cost on or off; the device's other parameters stay.
     fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
         let Some(number) = Machine::here().device_named(on.disk().as_ref()) else { return Ok(()) };
         let line = format!("{number} enable={}", u8::from(value == ON));

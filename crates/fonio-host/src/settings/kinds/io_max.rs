@@ -1,4 +1,4 @@
-//! The bytes per second that a unit may read and, apart from that, write on each disk.
+//! The maximum read rate and maximum write rate of a unit on each disk.
 
 use fonio_core::ByteCount;
 use fonio_machine::Machine;
@@ -46,7 +46,7 @@ impl Kind for IoMax {
     }
 }
 
-/// The assignments of a unit that limit its reads and its writes on each disk.
+/// Returns the assignments that limit a unit's reads and writes on each disk.
 fn limits(disks: &[String], rate: ByteCount) -> String {
     let of = |key: &'static str| disks.iter().map(move |disk| format!("{key}=/dev/{disk} {}", rate.0));
     of("IOReadBandwidthMax").chain(of("IOWriteBandwidthMax")).collect::<Vec<_>>().join(", ")

@@ -1,4 +1,4 @@
-//! The share of a unit, or of another control group, in the I/O of busy disks.
+//! The share of busy disks that a unit or another control group gets.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ const FACTS: Facts = Facts {
         name: KEYS.name,
         changes: Group::Unit,
         does: "a unit gets a smaller share of busy disks: the weight 50, or N with io-weight=N; all others have 100",
-        needs: "control groups v2 with the controller io, and the scheduler bfq or io.cost on a disk; a unit of systemd, or a control group such as a container's",
+        needs: "control groups v2 with the controller io, and the scheduler bfq or io.cost on a disk; a systemd unit, or a control group such as a container's",
         source: "systemd's documentation",
         trial: OF_SERVICES,
         ..SettingFix::DEFAULT
@@ -33,7 +33,6 @@ impl Kind for IoWeight {
         &FACTS
     }
 
-    /// 100 is the default of all.
     fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
         value::number(text, 50, 1..=1000)
     }
@@ -77,7 +76,7 @@ impl Kind for IoWeight {
     fn kept_as(&self, on: &Object, value: &str, files: &KeptFiles) -> Result<KeptAs, Refusal> {
         match on {
             Object::Group(_) => Err(Refusal::Reason(
-                "a control group goes with the machine: name the unit of systemd, or let what makes the group set its weight"
+                "a control group does not survive a reboot: name its systemd unit, or let the program that creates the group set its weight"
                     .to_owned(),
             )),
             unit => Ok(KeptAs::Files(vec![DropIn::new(&KEYS, unit).kept_file(&files.systemd, value)])),

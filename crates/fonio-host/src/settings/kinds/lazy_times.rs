@@ -1,11 +1,11 @@
-//! Whether changed times of a file are kept in memory until the file is synced or a day has passed.
+//! Whether changed timestamps of a file stay in memory until the file is synced, for at most a day.
 
 use fonio_system::MountTable;
 
 use crate::settings::kind::*;
 use crate::settings::places::{check_writable, reconfigure};
 
-/// The values: `lazytime` or `nolazytime`. They apply to the file system, at all its mount points.
+/// The values: `lazytime` or `nolazytime`. They apply to all mounts of the file system.
 pub(super) struct LazyTimes;
 
 const FACTS: Facts = Facts {
@@ -16,10 +16,10 @@ const FACTS: Facts = Facts {
     fixes: &[SettingFix {
         name: "lazytime",
         changes: Group::Filesystem,
-        does: "changed times of a file stay in memory until it is synced, at most for a day",
+        does: "changed timestamps of a file stay in memory until it is synced, for at most a day",
         needs: "a mount on a device",
         loses: Loss::Recent(
-            "A power cut can lose the access and change times of the last day; the data are as safe as before.",
+            "A power cut can lose the timestamps of the last day; the data are as safe as before.",
         ),
         source: "mount's documentation",
         trial: Trial::MountOption("lazytime", |_| true),

@@ -1,4 +1,4 @@
-//! All kinds of settings, one file each, and the table of them. A new kind is a file and a line of the table.
+//! All kinds of settings, one file each, and their table. A new kind needs a file and a line in the table.
 
 mod access_times;
 mod buffered;
@@ -32,13 +32,12 @@ pub use self::trim_timer::{Trim, trim, trim_plan};
 
 use super::kind::{Kind, SettingFix};
 
-/// The kind and the fix with this name.
 pub(super) fn fix_named(name: &str) -> Option<(&'static dyn Kind, &'static SettingFix)> {
     let mut fixes = KINDS.iter().flat_map(|kind| kind.facts().fixes.iter().map(move |fix| (*kind, fix)));
     fixes.find(|(_, fix)| fix.name == name)
 }
 
-/// The kind with this name in records. `of` distinguishes kinds of the same name.
+/// Returns the kind with this name in records. `of` distinguishes kinds with the same `tag`.
 pub(super) fn recorded_as(tag: &str, of: Option<&str>) -> Option<&'static dyn Kind> {
     KINDS.iter().copied().find(|kind| {
         let facts = kind.facts();

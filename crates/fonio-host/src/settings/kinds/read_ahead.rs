@@ -1,4 +1,4 @@
-//! How far the kernel reads ahead in files on a device, in KiB.
+//! The read-ahead of files on a device, in KiB.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ const FACTS: Facts = Facts {
     ..Facts::DEFAULT
 };
 
-/// The kernel keeps it as a number of pages with 32 bits.
+/// Maximum; the kernel stores the read-ahead as a 32-bit number of pages.
 const MAX: ByteCount = ByteCount(1 << 30);
 
 impl Kind for ReadAhead {
@@ -32,10 +32,11 @@ impl Kind for ReadAhead {
 
     fn parse(&self, _name: &str, text: Option<&str>) -> Result<Value, String> {
         let size = value::size(text, 512 << 10, 64 << 10)?;
-        if size.size() > MAX { Err(format!("write at most {}", MAX.to_exact_text())) } else { Ok(size) }
+        if size.size() > MAX { Err(format!("use at most {}", MAX.to_exact_text())) } else { Ok(size) }
     }
 
-    /// The kernel reads files ahead by the number of the device that holds them, which can be mapped to others.
+    /// The kernel uses the read-ahead of the device that holds the files, even if it is mapped to other
+    /// devices.
     fn object(&self, _wanted: &Wanted<'_>, path: &Path) -> Result<Object, Refusal> {
         device_of(path).map(|(device, _)| Object::Disk(device))
     }

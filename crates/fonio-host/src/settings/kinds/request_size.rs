@@ -1,4 +1,4 @@
-//! The largest request that the kernel makes of reads and writes that follow each other, in KiB.
+//! The maximum size of a request, including merged ones, in KiB.
 
 use std::path::Path;
 
@@ -12,12 +12,12 @@ pub(super) struct RequestSize;
 const FACTS: Facts = Facts {
     tag: "queue",
     of: Some("request_size"),
-    title: "the largest request in KiB",
+    title: "the maximum request size in KiB",
     held: Held::QueueFile("max_sectors_kb"),
     fixes: &[SettingFix {
         name: "request-size",
-        does: "the kernel makes requests of at most 64 KiB, or of SIZE with request-size=SIZE: a read waits less for a large write before it, and bulk copies are somewhat slower",
-        source: "ours: docs/scheduler.md, \"Where it does not help\"",
+        does: "the kernel issues requests of at most 64 KiB, or of SIZE with request-size=SIZE: a read waits less for a large write ahead of it, but bulk copies are somewhat slower",
+        source: "our measurement: docs/scheduler.md, \"Where it does not help\"",
         ..SettingFix::DEFAULT
     }],
     ..Facts::DEFAULT
@@ -32,13 +32,15 @@ impl Kind for RequestSize {
         value::size(text, 64 << 10, 4 << 10)
     }
 
-    /// The kernel refuses requests that are larger than the device takes.
+    /// The kernel refuses values above the device's limit.
     fn object(&self, wanted: &Wanted<'_>, path: &Path) -> Result<Object, Refusal> {
         let device = disk_of(path)?;
         match Queue::of(&device).read("max_hw_sectors_kb")?.parse::<u64>() {
-            Ok(kib) if wanted.value.size().0 > kib << 10 => {
-                Err(format!("it takes at most {} in a request", ByteCount(kib << 10).to_exact_text()).into())
-            }
+            Ok(kib) if wanted.value.size().0 > kib << 10 => Err(format!(
+                "the device accepts at most {} per request",
+                ByteCount(kib << 10).to_exact_text()
+            )
+            .into()),
             _ => Ok(Object::Disk(device)),
         }
     }

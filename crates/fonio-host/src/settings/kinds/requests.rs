@@ -1,4 +1,4 @@
-//! The number of requests of a device and direction that the kernel holds before it makes programs wait.
+//! The number of requests that the kernel queues per device and direction before programs must wait.
 
 use crate::settings::kind::*;
 
@@ -11,7 +11,7 @@ const FACTS: Facts = Facts {
     held: Held::QueueFile("nr_requests"),
     fixes: &[SettingFix {
         name: "requests",
-        does: "the kernel holds 16 requests of a device and direction, or N with requests=N, before it makes programs wait",
+        does: "the kernel queues 16 requests per device and direction, or N with requests=N, before programs must wait",
         ..SettingFix::DEFAULT
     }],
     ..Facts::DEFAULT

@@ -1,4 +1,4 @@
-//! How readily the kernel swaps out memory of programs instead of dropping cached files, from 0 to 200.
+//! The kernel's preference, from 0 to 200, for swapping out program memory instead of dropping cached files.
 
 use crate::settings::kind::*;
 

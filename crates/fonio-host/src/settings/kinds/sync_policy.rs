@@ -1,4 +1,5 @@
-//! A unit of systemd whose databases of SQLite are synced as the policy says: a drop-in that loads fonio's library into its programs.
+//! Applies the sync policy to a systemd unit's SQLite databases, with a drop-in that loads fonio's library
+//! into its programs.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -15,20 +16,20 @@ const FACTS: Facts = Facts {
     of: Some("sync_policy"),
     title: "the sync policy",
     held: Held::DropIn(Keys {
-        // A unit's other variables are its own.
+        // Other variables of the unit do not belong to the setting.
         only_with: LIBRARY,
-        // The boot unit runs before the unit starts, and stops after it has stopped.
+        // The boot unit starts before the unit and stops after it.
         more: &["[Unit]", "Wants=fonio-sync-policy.service", "After=fonio-sync-policy.service"],
         ..Keys::new("sync-policy", &["Environment"])
     }),
-    cannot_switch: Some("the unit has to be restarted for each change"),
+    cannot_switch: Some("the unit must be restarted for each change"),
     fixes: &[SettingFix {
         name: "sync-policy",
         changes: Group::Application,
-        does: "syncs a unit's databases of SQLite as the policy in /etc/fonio/sync-policy.toml says, without changing its programs: each is durable, ordered or a cache (`docs/sync-policy.md`)",
+        does: "syncs a unit's SQLite databases according to the policy in /etc/fonio/sync-policy.toml, without changing its programs: each database is durable, ordered or a cache (`docs/sync-policy.md`)",
         needs: "systemd, the policy `/etc/fonio/sync-policy.toml`, and programs that load SQLite as a library; a restart of the unit",
         loses: Loss::Content(
-            "A power cut loses what the policy allows: of ordered databases the transactions of one window, caches entirely, of durable ones nothing.",
+            "A power cut loses the transactions of one window in ordered databases, all data in caches, and nothing in durable databases.",
         ),
         source: "Kim et al. (TOS 2012)",
         trial: OF_SERVICES,
@@ -54,14 +55,13 @@ impl Kind for SyncPolicy {
     }
 }
 
-/// The library's name.
 const LIBRARY: &str = "libfonio_sqlite_sync.so";
-/// The folder of the library in fonio's package.
+/// Folder of the library in fonio's package.
 const PLACE: &str = "/usr/lib/fonio";
-/// The unit that removes caches after an unclean boot.
+/// Unit that removes caches after an unclean shutdown.
 const BOOT_UNIT: &str = "fonio-sync-policy.service";
 
-/// The library: that of the package, or the one in this program's folder.
+/// Returns the library: the package's, or the one in this program's folder.
 fn library() -> PathBuf {
     let beside = std::env::current_exe().ok().map(|program| program.with_file_name(LIBRARY));
     let package = Path::new(PLACE).join(LIBRARY);
@@ -71,7 +71,7 @@ fn library() -> PathBuf {
     }
 }
 
-/// Checks that the library can do something for the unit's programs, before anything is changed; the error is the reason why not.
+/// Checks that the library works in the unit's programs; the error is the reason why not. Changes nothing.
 fn check(unit: &str) -> Result<(), String> {
     check_library(&library())?;
     let policy = read_policy(Path::new(DEFAULT))?;
@@ -80,12 +80,12 @@ fn check(unit: &str) -> Result<(), String> {
     if has_caches && systemd::property(BOOT_UNIT, "LoadState").map_err(|error| error.to_string())? != "loaded"
     {
         return Err(format!(
-            "{DEFAULT} has rules of the class cache, and systemd has no unit {BOOT_UNIT}, which removes stale caches before programs start: install fonio's Debian package, which has it"
+            "{DEFAULT} has rules of the class cache, but the systemd unit {BOOT_UNIT}, which removes stale caches before programs start, is missing: install fonio's Debian package"
         ));
     }
     if let Some(other) = other_preload(&property("Environment")?) {
         return Err(format!(
-            "it sets LD_PRELOAD={other} already, which the drop-in would replace: add {} there yourself",
+            "it already sets LD_PRELOAD={other}, which the drop-in would replace: add {} to it yourself",
             library().display()
         ));
     }
@@ -99,7 +99,7 @@ fn check(unit: &str) -> Result<(), String> {
 fn check_library(library: &Path) -> Result<(), String> {
     let shown = library.display();
     let stat = fs::metadata(library).map_err(|error| {
-        format!("the library {shown} is not there ({error}): install fonio's Debian package")
+        format!("the library {shown} is missing ({error}): install fonio's Debian package")
     })?;
     if shown.to_string().contains([' ', '"', '\\', '%', '$', ':']) {
         return Err(format!("the path of the library, {shown}, cannot be written into LD_PRELOAD"));
@@ -107,7 +107,7 @@ fn check_library(library: &Path) -> Result<(), String> {
     let passing = ["/tmp", "/run", "/dev", "/home"].iter().any(|dir| library.starts_with(dir));
     if passing || stat.uid() != 0 || stat.mode() & 0o022 != 0 {
         return Err(format!(
-            "the unit's programs would load {shown}, and others can change or remove that: install fonio's Debian package"
+            "the unit's programs would load {shown}, but others can change or remove that file: install fonio's Debian package"
         ));
     }
     Ok(())
@@ -116,7 +116,7 @@ fn check_library(library: &Path) -> Result<(), String> {
 fn read_policy(path: &Path) -> Result<Policy, String> {
     let text = fs::read_to_string(path).map_err(|error| {
         format!(
-            "cannot read the policy {}: {error}; docs/sync-policy.md says what to write there",
+            "cannot read the policy {}: {error}; docs/sync-policy.md describes its format",
             path.display()
         )
     })?;
@@ -130,20 +130,20 @@ fn read_policy(path: &Path) -> Result<Policy, String> {
     Ok(policy)
 }
 
-/// The value of LD_PRELOAD in a unit's environment, if it is not ours.
+/// Returns the value of LD_PRELOAD in a unit's environment, if it is not ours.
 fn other_preload(environment: &str) -> Option<&str> {
     let words = environment.split_whitespace().map(|word| word.trim_matches('"'));
     words.filter_map(|word| word.strip_prefix("LD_PRELOAD=")).find(|value| !value.contains(LIBRARY))
 }
 
-/// The program in the value of `ExecStart`, as `systemctl show` prints it.
+/// Returns the program in the value of `ExecStart`, as `systemctl show` prints it.
 fn program_of(start: &str) -> Option<PathBuf> {
     let (_, rest) = start.split_once("path=")?;
     let path = rest.split(" ;").next()?.trim();
     (!path.is_empty()).then(|| path.into())
 }
 
-/// Refuses programs into which nothing can be preloaded.
+/// Rejects programs that ignore LD_PRELOAD.
 fn check_program(program: &Path) -> Result<(), String> {
     let shown = program.display();
     let stat = fs::metadata(program).map_err(|error| format!("{shown}: {error}"))?;
@@ -156,7 +156,7 @@ fn check_program(program: &Path) -> Result<(), String> {
         let line = String::from_utf8_lossy(rest.split(|byte| *byte == b'\n').next().unwrap_or_default());
         let mut words = line.split_whitespace();
         let interpreter = words.next().ok_or_else(|| format!("{shown} names no interpreter"))?;
-        // `#!/usr/bin/env python3` names the interpreter as a word.
+        // `#!/usr/bin/env python3` names the interpreter as an argument.
         if interpreter.ends_with("/env") {
             return Ok(());
         }
@@ -164,26 +164,24 @@ fn check_program(program: &Path) -> Result<(), String> {
     }
     if stat.mode() & 0o6000 != 0 {
         return Err(format!(
-            "{shown} is a set-user-ID program, and the system's linker loads no library into it"
+            "{shown} is a set-user-ID program, so the dynamic linker loads no library into it"
         ));
     }
     let mut buffer = [0; 64];
     if rustix::fs::getxattr(program, "security.capability", &mut buffer).is_ok() {
-        return Err(format!(
-            "{shown} has file capabilities, and the system's linker loads no library into it"
-        ));
+        return Err(format!("{shown} has file capabilities, so the dynamic linker loads no library into it"));
     }
     match is_dynamic(&head) {
         Some(true) => Ok(()),
         Some(false) => Err(format!(
-            "{shown} is linked statically, so no library can be loaded into it; in its own code, PRAGMA journal_mode=WAL and PRAGMA synchronous=NORMAL do what the class ordered does"
+            "{shown} is statically linked, so no library can be loaded into it; PRAGMA journal_mode=WAL and PRAGMA synchronous=NORMAL in its code have the effect of the class ordered"
         )),
-        None => Err(format!("{shown} is not a program that this machine's linker starts")),
+        None => Err(format!("{shown} is not a program for this machine's dynamic linker")),
     }
 }
 
-/// Whether a program has an interpreter, the dynamic linker, by its first bytes (elf(5)); `None` if it is not one of this machine's
-/// byte order.
+/// Returns whether the ELF header (elf(5)) names a dynamic linker; `None` if it is not an ELF file of this
+/// machine's byte order.
 fn is_dynamic(head: &[u8]) -> Option<bool> {
     const PT_INTERP: u32 = 3;
     let is_64 = match head.strip_prefix(b"\x7fELF")?.first()? {
@@ -219,7 +217,7 @@ mod tests {
     #[test]
     fn programs_that_load_no_library_are_refused() {
         let dir = tempfile::tempdir().expect("dir");
-        // This test is a program of this machine, with a dynamic linker.
+        // This test program is dynamically linked.
         let own = std::env::current_exe().expect("path");
         assert_eq!(check_program(&own), Ok(()));
         let script = dir.path().join("script");
@@ -229,13 +227,13 @@ mod tests {
         fs::copy(&own, &set_user_id).expect("copy");
         fs::set_permissions(&set_user_id, fs::Permissions::from_mode(0o4755)).expect("chmod");
         assert!(check_program(&set_user_id).expect_err("refused").contains("is a set-user-ID program"));
-        // The same program without the entry that names the linker.
+        // The same program without the entry that names the dynamic linker.
         let mut bytes = fs::read(&own).expect("read");
         let count_at = if bytes[4] == 2 { 56 } else { 44 };
         bytes[count_at..count_at + 2].copy_from_slice(&[0, 0]);
         let static_one = dir.path().join("static");
         fs::write(&static_one, bytes).expect("write");
-        assert!(check_program(&static_one).expect_err("refused").contains("is linked statically"));
+        assert!(check_program(&static_one).expect_err("refused").contains("is statically linked"));
         let text = dir.path().join("text");
         fs::write(&text, "hello").expect("write");
         assert!(check_program(&text).expect_err("refused").contains("is not a program"));
@@ -255,11 +253,11 @@ mod tests {
         let dir = tempfile::tempdir().expect("dir");
         let file = dir.path().join("policy.toml");
         assert!(
-            read_policy(&file).expect_err("refused").contains("docs/sync-policy.md says what to write there")
+            read_policy(&file).expect_err("refused").contains("docs/sync-policy.md describes its format")
         );
         fs::write(&file, "").expect("write");
         assert!(read_policy(&file).expect_err("refused").contains("has no rules"));
         fs::write(&file, "[[database]]\npath = '/a'\nclass = 'fast'").expect("write");
-        assert!(read_policy(&file).expect_err("refused").contains("there is no class `fast`"));
+        assert!(read_policy(&file).expect_err("refused").contains("unknown class `fast`"));
     }
 }

@@ -1,4 +1,4 @@
-//! Tells a device which parts of it a file system does not use: once, or weekly by systemd.
+//! Tells a device which blocks the file system does not use: once, or weekly through systemd.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,10 +12,10 @@ use rustix::ioctl::{self, Opcode, Updater};
 use crate::settings::kind::*;
 use crate::settings::places::mount_of;
 
-/// The unit that trims weekly; util-linux has it.
+/// The weekly trim unit, from util-linux.
 const TIMER: &str = "fstrim.timer";
 
-/// systemd trims the mounted file systems weekly. The values: `enabled` or `disabled`.
+/// Weekly trimming of mounted file systems by systemd. The values: `enabled` or `disabled`.
 pub(super) struct TrimTimer;
 
 const FACTS: Facts = Facts {
@@ -24,8 +24,8 @@ const FACTS: Facts = Facts {
     scope: Scope::Machine,
     title: "systemd's weekly fstrim.timer",
     of_machine: TIMER,
-    kept_in: "systemd, which enables `fstrim.timer`",
-    undone: "the timer gets its former state; what was trimmed stays so",
+    kept_in: "systemd, with `fstrim.timer` enabled",
+    undone: "the timer returns to its former state; trimmed blocks stay trimmed",
     held: Held::Itself,
     lasts: true,
     cannot_switch: Some("it runs once a week"),
@@ -35,9 +35,7 @@ const FACTS: Facts = Facts {
         does: "tells the device which blocks the file system does not use: once, and with --keep weekly",
         needs: "a device that can discard; for the weekly timer, systemd",
         source: "util-linux's documentation",
-        trial: Trial::Once(
-            "it changes the device, which cannot be undone, so runs without it could not follow",
-        ),
+        trial: Trial::Once("it changes the device irreversibly, so no run without it could follow"),
         ..SettingFix::DEFAULT
     }],
     ..Facts::DEFAULT
@@ -55,9 +53,9 @@ impl Kind for TrimTimer {
         }
         match self.current(&Object::Machine)?.as_deref() {
             Some("enabled" | "disabled") => Ok(Object::Machine),
-            Some("masked") => refused(format!("it is masked: `systemctl unmask {TIMER}`")),
+            Some("masked") => refused(format!("it is masked: run `systemctl unmask {TIMER}`")),
             Some(other) => refused(format!("its state is {other}")),
-            None => refused(format!("systemd has no {TIMER} here; on Debian: apt-get install util-linux")),
+            None => refused(format!("systemd has no {TIMER}; on Debian: apt-get install util-linux")),
         }
     }
 
@@ -81,14 +79,14 @@ impl Kind for TrimTimer {
 #[repr(C)]
 struct Range {
     start: u64,
-    /// Before the call the largest length, after it the number of bytes that were trimmed.
+    /// Before the call the maximum length, after it the number of trimmed bytes.
     length: u64,
     length_min: u64,
 }
 
 const FITRIM: Opcode = ioctl::opcode::read_write::<Range>(b'X', 121);
 
-/// A file system that was trimmed, or could be.
+/// A trimmed file system, or one to trim.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trim {
     /// Its mount point.
@@ -97,12 +95,11 @@ pub struct Trim {
     pub filesystem: String,
     /// Its device.
     pub source: String,
-    /// The bytes that it reported to the device as unused. ext4 reports only ranges that it has not reported
-    /// since it was mounted.
+    /// The bytes reported to the device as unused. ext4 reports each range only once per mount.
     pub bytes: ByteCount,
 }
 
-/// Returns what [`trim`] would do with the file system that holds `path`, with the free bytes; changes nothing.
+/// Returns the file system that [`trim`] would trim for `path`, with its free bytes. Changes nothing.
 ///
 /// # Errors
 /// [`HostError::NotSettable`] with the reason.
@@ -117,7 +114,7 @@ pub fn trim_plan(path: &Path) -> Result<Trim, HostError> {
     if read_number(&machine.device_dir(disk).join("queue/discard_max_bytes")) == Some(0) {
         let name = machine.name_of(disk).unwrap_or_default();
         return Err(refused(format!(
-            "{name} cannot discard (its discard_max_bytes is 0): the device, its adapter or a layer such as LUKS does not pass it on"
+            "{name} cannot discard (its discard_max_bytes is 0): the device, its adapter or a layer such as LUKS does not support it"
         )));
     }
     if mounted.options.iter().any(|option| option == "ro") {
@@ -128,7 +125,7 @@ pub fn trim_plan(path: &Path) -> Result<Trim, HostError> {
     Ok(Trim { dir: mounted.dir, filesystem: mounted.filesystem, source: mounted.source, bytes })
 }
 
-/// Trims the file system that holds `path`. This cannot be undone, and need not be: no data are lost.
+/// Trims the file system that holds `path`. This cannot be undone, but no data are lost.
 ///
 /// # Errors
 /// [`HostError::NotSettable`] with the reason.
@@ -143,7 +140,7 @@ pub fn trim(path: &Path) -> Result<Trim, HostError> {
         Err(Errno::OPNOTSUPP | Errno::NOTTY) => Err(HostError::NotSettable {
             setting: "fstrim".to_owned(),
             path: dir.clone(),
-            reason: format!("{} on {} does not trim", planned.filesystem, planned.source),
+            reason: format!("{} on {} does not support trimming", planned.filesystem, planned.source),
         }),
         Err(error) => Err(HostError::system("trim", dir)(error)),
     }

@@ -1,7 +1,7 @@
-//! Swap in compressed memory: a zram device with swap of fonio's on it, known by its label.
+//! Swap in compressed memory: a zram device with a swap area that fonio recognises by its label.
 //!
-//! A process that is killed after the device was sized and before it was labelled leaves an unused zram device, which takes
-//! no memory.
+//! A process killed between sizing and labelling the device leaves an unused zram device, which takes no
+//! memory.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -26,7 +26,7 @@ const FACTS: Facts = Facts {
     title: "swap in compressed memory",
     of_machine: "/dev/zram",
     kept_in: "the unit `fonio-swap-in-ram.service`",
-    cannot_switch: Some("each change reads back all that is swapped out"),
+    cannot_switch: Some("each change reads back all swapped-out pages"),
     fixes: &[SettingFix {
         name: "swap-in-ram",
         changes: Group::Memory,
@@ -58,7 +58,7 @@ impl Kind for SwapInRam {
         Ok(Some(own.map_or(NONE.to_owned(), |device| device.size.to_exact_text())))
     }
 
-    /// Makes the swap in memory with this size, or takes it away.
+    /// Creates the swap in memory with this size, or removes it.
     fn set(&self, _on: &Object, value: &str) -> Result<(), HostError> {
         for own in devices()?.iter().filter(|device| device.is_ours) {
             remove(own)?;
@@ -99,25 +99,23 @@ impl Kind for SwapInRam {
     }
 }
 
-/// The label of the swap area on a device that existed before, unused.
+/// Label of the swap area on an existing device that was unused.
 const LABEL: &str = "fonio-zram";
-/// The label on a device that was added for the swap area, and is removed with it. A label has at most 15
-/// bytes.
+/// Label on a device that was added for the swap area and is removed with it. Labels have at most 15 bytes.
 const LABEL_ADDED: &str = "fonio-zram-new";
-/// Its place in a swap area (`union swap_header` of linux/swap.h).
+/// Offset of the label in a swap area (`union swap_header` of linux/swap.h).
 const LABEL_AT: u64 = 1052;
-/// The priority: before swap on a disk, whose priority is negative by default.
+/// Priority of the swap area: above disk swap, whose default priority is negative.
 const PRIORITY: &str = "100";
-/// The value without a device of fonio's.
+/// Value without a device of fonio's.
 const NONE: &str = "none";
-/// The unit that makes it at each start.
+/// Unit that creates the swap at each boot.
 const UNIT: &str = "fonio-swap-in-ram.service";
 
-/// The number of attempts to size or reset a device that udev still reads, and the pause between two.
+/// Number of attempts to size or reset a device that udev is still reading, and the pause between two.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A zram device.
 struct Zram {
     name: String,
     is_ours: bool,
@@ -137,7 +135,6 @@ impl Zram {
     }
 }
 
-/// All zram devices.
 fn devices() -> Result<Vec<Zram>, HostError> {
     let swaps = Machine::here().swap_areas();
     let names = fs::read_dir("/sys/block").map_err(HostError::system("list", "/sys/block"))?.flatten();
@@ -154,7 +151,7 @@ fn devices() -> Result<Vec<Zram>, HostError> {
     Ok(names.filter(|name| name.starts_with("zram")).map(device).collect())
 }
 
-/// The label of a swap area; empty without a label.
+/// Returns the label of a swap area; empty if there is none.
 fn label(node: &Path) -> String {
     let mut label = [0; 16];
     let read = File::open(node).and_then(|file| file.read_exact_at(&mut label, LABEL_AT));
@@ -162,28 +159,27 @@ fn label(node: &Path) -> String {
     if read.is_ok() { String::from_utf8_lossy(&label[..end]).into_owned() } else { String::new() }
 }
 
-/// Half of the memory, in full MiB.
+/// Returns half of the memory, in full MiB.
 fn default_size() -> ByteCount {
     let total = Machine::here().host().memory_bytes.map_or(0, |total| total.0);
     ByteCount(((total / 2) >> 20).max(1) << 20)
 }
 
-/// Refuses the setting if the kernel has no zram, or if swap is in memory already.
+/// Fails if the kernel has no zram, or if swap is already in memory.
 fn check() -> Result<(), String> {
     let of_others = |device: &Zram| device.is_swap && !device.is_ours;
     if let Some(other) = devices().map_err(|error| error.to_string())?.iter().find(|device| of_others(device))
     {
-        return Err(format!("swap is in memory already, on {}", other.node().display()));
+        return Err(format!("swap is already in memory, on {}", other.node().display()));
     }
     let has = Path::new("/sys/class/zram-control").exists();
     if has || run("modprobe", "kmod", &["--dry-run", "--quiet", "zram"]).is_ok() {
         return Ok(());
     }
-    Err("the kernel has no module zram here".to_owned())
+    Err("this kernel has no zram module".to_owned())
 }
 
-/// Makes a device of this size. udev opens a new device, and the kernel does not change the size of an open
-/// one.
+/// Creates a device of this size. udev opens new devices, and the kernel cannot resize an open one.
 fn find(size: ByteCount) -> Result<String, HostError> {
     for _ in 0..TRIES {
         match run("zramctl", "util-linux", &["--find", "--size", &size.0.to_string()]) {
@@ -221,10 +217,10 @@ fn remove(own: &Zram) -> Result<(), HostError> {
     fs::write(control, number).map_err(HostError::system("remove", &node))
 }
 
-/// The files that make the swap at each start.
+/// Returns the files that create the swap at each boot.
 fn kept_files(systemd: &Path, value: &str) -> Vec<OwnFile> {
     let size = value.parse().map_or(0, |ByteCount(bytes)| bytes);
-    // systemd replaces `$`; the shell gets it from `$$`.
+    // systemd expands `$`, so `$$` passes one to the shell.
     let script = format!(
         "modprobe zram && node=$$(zramctl --find --size {size}) && mkswap --label {LABEL} $$node && swapon --priority {PRIORITY} $$node"
     );

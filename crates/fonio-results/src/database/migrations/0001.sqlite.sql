@@ -1,4 +1,4 @@
--- What results may be compared with each other.
+-- Comparison keys: only results with the same key are compared.
 CREATE TABLE keys (
     key_id INTEGER PRIMARY KEY,
     name TEXT NOT NULL UNIQUE,
@@ -6,7 +6,7 @@ CREATE TABLE keys (
     file_system TEXT NOT NULL,
     mode TEXT NOT NULL,
     size_class TEXT NOT NULL,
-    -- How many results are received.
+    -- The number of received results.
     results BIGINT NOT NULL
 );
 
@@ -61,7 +61,7 @@ CREATE TABLE ranks (
     PRIMARY KEY (key_id, figure_id, score, seq)
 ) WITHOUT ROWID;
 
--- How many received results are in each bin of scores; scope 0: all devices, else the device.
+-- The number of received results per bin of scores. Scope 0: all devices; otherwise the device's id.
 CREATE TABLE bins (
     scope BIGINT NOT NULL,
     key_id BIGINT NOT NULL,

@@ -1,15 +1,16 @@
-//! B-WF2Q+ for the queues of a class: it chooses the queue whose turn is next.
+//! B-WF2Q+ for the queues of a class: chooses the queue with the next turn.
 //!
-//! A queue's turn has a virtual start and a virtual finish; the class's virtual time passes with its service, more
-//! slowly the more weight its queues have. Of the queues whose start has come, the one with the earliest finish is next.
+//! A queue's turn has a virtual start and a virtual finish. The virtual time of the class advances by its
+//! service divided by the total weight of its queues. Among the queues whose start has been reached, the one
+//! with the earliest finish is next.
 
 use super::queue::{Queue, State};
 
-/// A sector of a queue with weight 1, in virtual time. Observed: what divisions by weights lose decides ties, and with 1 << 20
-/// the load `equal-weights` differs.
+/// The virtual time of a sector at weight 1. Observed: rounding errors of the divisions by weights decide
+/// ties, and with 1 << 20 the load `equal-weights` differs.
 const SECTOR_VIRTUAL: u64 = 1 << 22;
 
-/// `sectors` of service, in virtual time of a `weight`.
+/// Converts `sectors` of service to virtual time at a `weight`.
 fn virtual_of(sectors: u64, weight: u64) -> u64 {
     sectors * SECTOR_VIRTUAL / weight.max(1)
 }
@@ -17,15 +18,13 @@ fn virtual_of(sectors: u64, weight: u64) -> u64 {
 /// The queues of a class, by their index.
 #[derive(Debug, Default)]
 pub(super) struct ClassQueues {
-    /// The virtual time.
     now: u64,
     /// The queues that wait for their turn.
     busy: Vec<usize>,
-    /// The queues that are empty, but whose last turn has not finished in virtual time: their weights still
-    /// count.
+    /// Empty queues whose last turn has not finished in virtual time; their weights still count.
     retained: Vec<usize>,
-    /// The next queue. It is chosen when a queue began or lost its turn or became busy, not when the turn
-    /// comes: a queue whose virtual start comes in the meantime does not replace it.
+    /// The next queue. It is chosen when a queue begins or loses its turn or becomes busy. A queue whose
+    /// virtual start is reached later does not replace it.
     next: Option<usize>,
 }
 
@@ -39,7 +38,8 @@ impl ClassQueues {
         &self.busy
     }
 
-    /// A queue that was empty waits for its turn, which starts now, or when its last one has finished.
+    /// Makes an empty queue wait for its turn. The turn starts now, or when the queue's last turn has
+    /// finished.
     pub(super) fn activate(&mut self, queues: &mut [Queue], at: usize) {
         self.retained.retain(|kept| *kept != at);
         let queue = &mut queues[at];
@@ -57,7 +57,7 @@ impl ClassQueues {
         }
     }
 
-    /// Ends the turn of a queue. Its virtual finish follows from its service.
+    /// Ends the turn of a queue and computes its virtual finish from its service.
     pub(super) fn end_turn(&mut self, queues: &mut [Queue], at: usize) {
         let queue = &mut queues[at];
         queue.finish = queue.start + virtual_of(queue.used, queue.weight());
@@ -91,7 +91,7 @@ impl ClassQueues {
         Some(at)
     }
 
-    /// Charges the queue that has the device with `sectors`.
+    /// Charges `sectors` to the queue that has the device.
     pub(super) fn serve(&mut self, queues: &mut [Queue], at: usize, sectors: u64) {
         self.retained.retain(|kept| queues[*kept].finish > self.now);
         let others = self.busy.iter().chain(&self.retained).map(|other| queues[*other].weight());
@@ -100,8 +100,8 @@ impl ClassQueues {
         queues[at].used += sectors;
     }
 
-    /// The queue with the earliest finish of those that have started. If none has, virtual time jumps to the first start,
-    /// for this choice, or for good if no queue has the device.
+    /// Returns the started queue with the earliest finish. If no queue has started, virtual time jumps to the
+    /// first start: for this choice only, or permanently if `is_for_good`.
     fn choose(&mut self, queues: &[Queue], is_for_good: bool) -> Option<usize> {
         let first = self.busy.iter().map(|busy| queues[*busy].start).min()?;
         let now = self.now.max(first);

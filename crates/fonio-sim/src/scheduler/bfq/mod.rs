@@ -1,22 +1,25 @@
-//! bfq: budgets by weight.
+//! The BFQ scheduler: budgets by weight.
 //!
-//! - *Queues.* Each process has a queue for its synchronous requests; processes of one priority that start soon after each
-//!   other share one (a *burst*). Asynchronous requests share a queue for each priority.
-//! - *Order in a queue* (`queue.rs`). The request closest to the end of the last one goes next; ahead first.
-//! - *Turns.* One queue at a time has the device, until it has used its budget of sectors or its time, or is empty. If a
-//!   synchronous queue is empty, the device may idle for a moment, because the process may continue. Otherwise a queue
-//!   that gets its first request ends the turn, and the next queue is chosen anew.
-//! - *Order of queues* (`class.rs`). B-WF2Q+, with weights that follow from levels.
-//! - *Budgets.* The first is two thirds of [`Tunables::max_budget`]. A queue that used its budget up gets four times as much
-//!   next, up to `max_budget`; one that became empty gets the sectors that it used, but at least a share of
-//!   `max_budget`.
-//! - *Asynchronous requests* are charged several times.
+//! - *Queues.* Each process has a queue for its synchronous requests; processes of the same priority that
+//!   start within a short time share a queue (a *burst*). Asynchronous requests share a queue for each
+//!   priority.
+//! - *Order in a queue* (`queue.rs`). The request closest to the end of the last request is next; requests
+//!   ahead are preferred.
+//! - *Turns.* One queue at a time has the device. Its turn ends when its budget of sectors or its time is
+//!   used up, or when it is empty. If a synchronous queue is empty, the device may idle for a moment, because
+//!   the process may continue. Otherwise, the turn ends when another queue gets its first request, and the
+//!   next queue is chosen again.
+//! - *Order of queues* (`class.rs`). B-WF2Q+, with weights derived from priority levels.
+//! - *Budgets.* The first budget is two thirds of [`Tunables::max_budget`]. If a queue used up its budget,
+//!   the next one is four times larger, up to `max_budget`. If it became empty, the next budget is the number
+//!   of sectors that it used, but at least a share of `max_budget`.
+//! - *Asynchronous requests* are charged with a multiple of their size.
 //!
-//! Sources: P. Valente and A. Avanzini, "Evolution of the BFQ storage-I/O scheduler" (MST 2015); P. Valente and F.
-//! Checconi, "High throughput disk scheduling with fair bandwidth distribution" (IEEE Transactions on Computers 2010);
-//! the kernel's `Documentation/block/bfq-iosched`; the commit messages "block, bfq: merge bursts of newly-created queues"
-//! and "block, bfq: reduce write overcharge"; and decisions of running kernels (`docs/scheduler-models.md` says which of
-//! these rules they pin).
+//! Sources: P. Valente and A. Avanzini, "Evolution of the BFQ storage-I/O scheduler" (MST 2015); P. Valente
+//! and F. Checconi, "High throughput disk scheduling with fair bandwidth distribution" (IEEE Transactions on
+//! Computers 2010); the kernel's `Documentation/block/bfq-iosched`; the commit messages "block, bfq: merge
+//! bursts of newly-created queues" and "block, bfq: reduce write overcharge"; and decisions of running
+//! kernels (`docs/scheduler-models.md` lists the rules that they confirm).
 
 mod class;
 mod queue;
@@ -32,16 +35,17 @@ use super::{Class, Priority, Request, Scheduler};
 /// The tunables, under the kernel's names, and properties of the device.
 #[derive(Clone, Copy, Debug)]
 pub struct Tunables {
-    /// The maximum budget of a queue in sectors, once it has used a first one up. The kernel's 0, which makes
-    /// it measure the device, is not modelled.
+    /// The maximum budget of a queue in sectors, after it has used up its first. The kernel's value 0
+    /// (measure the device) is not modelled.
     pub max_budget: u64,
-    /// The maximum time for which a queue has the device.
+    /// The maximum duration of a turn.
     pub timeout_sync: Nanos,
-    /// How long the device idles for the next request of a process. 0 turns idling off.
+    /// The time that the device idles for the next request of a process. 0 disables idling.
     pub slice_idle: Nanos,
-    /// One request at a time, and idling behind every queue.
+    /// Whether requests are dispatched one at a time, with idling after every queue.
     pub strict_guarantees: bool,
-    /// Whether the device queues commands itself. Then it idles only while processes with different weights use it.
+    /// Whether the device has a command queue. If so, it idles only while processes with different weights
+    /// use it.
     pub device_queues: bool,
 }
 
@@ -58,39 +62,40 @@ impl Tunables {
 
 /// The kernel's budget before it has measured the device, in sectors. Observed: first budgets are two thirds of it.
 const BUDGET_DEFAULT: u64 = 16 * 1024;
-/// Turns before budgets follow [`Tunables::max_budget`]; before, they follow the default. Observed: 9 to 20 fit.
+/// The number of turns with the default maximum budget before [`Tunables::max_budget`] applies. Observed: 9
+/// to 20 fit.
 const TURNS_BEFORE_MAX_BUDGET: u64 = 9;
 /// The minimum budget is the maximum budget divided by this number. Observed.
 const BUDGET_MIN_PART: u64 = 32;
-/// How often an asynchronous request is charged. Observed: at least 3.
+/// The factor by which asynchronous requests are charged. Observed: at least 3.
 const ASYNC_CHARGE: u64 = 3;
-/// Processes that start within this time after each other share a queue. Observed: more than 1 ms, less than 300 ms;
-/// chosen between them.
+/// Processes that start within this time share a queue. Observed: between 1 ms and 300 ms; this value is our
+/// choice.
 const BURST: Nanos = Nanos(100_000_000);
-/// A request that has waited for this long begins the next turn of its queue (`fifo_expire_sync`, `fifo_expire_async`).
+/// A request that has waited for this time begins its queue's next turn (`fifo_expire_sync`,
+/// `fifo_expire_async`).
 const EXPIRE_SYNC: Nanos = Nanos(125_000_000);
 const EXPIRE_ASYNC: Nanos = Nanos(250_000_000);
 
-/// A scheduler of processes.
+/// The BFQ scheduler.
 #[derive(Debug)]
 pub struct Bfq {
     settings: Tunables,
     queues: Vec<Queue>,
     by_key: BTreeMap<Key, usize>,
-    /// The queue of the synchronous process that started last, its priority, and when it did.
+    /// The queue, priority and start time of the newest synchronous process.
     newest: Option<(usize, Priority, Timestamp)>,
     classes: [ClassQueues; 3],
-    /// The queue that has the device, and until when.
+    /// The queue that has the device, and the end of its turn.
     turn: Option<(usize, Timestamp)>,
     turns: u64,
-    /// The end of the last request that went.
+    /// The end of the last dispatched request.
     head: Sector,
     waiting: usize,
     in_flight: u32,
     held_until: Option<Timestamp>,
 }
 
-/// Why a turn ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Exhausted,
@@ -108,7 +113,7 @@ fn charge_of(queue: &Queue) -> u64 {
 }
 
 impl Bfq {
-    /// An empty scheduler.
+    /// Makes an empty scheduler.
     pub fn new(settings: Tunables) -> Bfq {
         Bfq {
             settings,
@@ -125,7 +130,7 @@ impl Bfq {
         }
     }
 
-    /// The budget from which first and minimum budgets follow.
+    /// Returns the base for first and minimum budgets.
     fn budget_base(&self) -> u64 {
         if self.turns < TURNS_BEFORE_MAX_BUDGET { BUDGET_DEFAULT } else { self.settings.max_budget }
     }
@@ -153,8 +158,8 @@ impl Bfq {
         index
     }
 
-    /// Ends the turn of the queue that has the device, and sets its next budget. A queue that ran out of time is charged
-    /// its budget: it gets a share of the time then, rather than of the sectors.
+    /// Ends the current queue's turn and sets its next budget. A queue that ran out of time is charged its
+    /// complete budget, so it gets a share of the time instead of the sectors.
     fn end_turn(&mut self, end: End) {
         let Some((index, _)) = self.turn.take() else { return };
         let max = self.settings.max_budget;
@@ -173,7 +178,7 @@ impl Bfq {
         self.classes[class].end_turn(&mut self.queues, index);
     }
 
-    /// The queue whose request goes next; `None` if none waits or the device idles.
+    /// Returns the queue to dispatch from; `None` if no request waits or the device idles.
     fn select(&mut self, now: Timestamp) -> Option<usize> {
         if let Some((index, ends)) = self.turn {
             let queue = &self.queues[index];
@@ -202,7 +207,7 @@ impl Bfq {
         Some(index)
     }
 
-    /// Returns whether the device idles when this queue is empty.
+    /// Returns whether the device may idle when this queue is empty.
     fn may_idle(&self, index: usize) -> bool {
         let queue = &self.queues[index];
         if self.settings.slice_idle.0 == 0 {
@@ -221,8 +226,7 @@ impl Bfq {
         queue.is_sync() && priority.class != Class::Idle && !thinks_long && is_wanted
     }
 
-    /// Returns the instant until which the device idles for the queue that has it and is empty. `None` if it
-    /// does not idle.
+    /// Returns the end of idling for the empty queue that has the device. `None` if the device does not idle.
     fn idles_until(&self, index: usize, ends: Timestamp, now: Timestamp) -> Option<Timestamp> {
         if !self.may_idle(index) {
             return None;
@@ -233,10 +237,6 @@ impl Bfq {
 }
 
 impl Scheduler for Bfq {
-    fn name(&self) -> &'static str {
-        "bfq"
-    }
-
     fn insert(&mut self, request: Request, now: Timestamp) {
         let index = self.queue_of(&request, now);
         let queue = &mut self.queues[index];

@@ -1,4 +1,4 @@
-//! The comparison of the assembler with its oracle, on events from small ranges, so that many collide.
+//! Compares the assembler with its oracle on events from small ranges, so many collide.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,7 +12,7 @@ use fonio_core::{
 use super::assemble_naively;
 use crate::assembler::{Assembler, AssemblerOptions};
 
-/// A row, or the instant up to which all rows have come.
+/// A row, or the time up to which all rows were emitted.
 #[derive(Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum Row {
@@ -22,12 +22,12 @@ pub enum Row {
     Settled(Timestamp),
 }
 
-/// Rows in the order in which they came.
+/// Rows in the order of emission.
 #[derive(Debug, Default)]
 pub struct Rows {
     /// The rows.
     pub rows: Vec<Row>,
-    /// Whether the sink says that it needs no bios.
+    /// Whether the sink needs no bios.
     pub no_bios: bool,
 }
 

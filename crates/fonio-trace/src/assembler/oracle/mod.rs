@@ -1,6 +1,6 @@
-//! The same rules in a slow form: one list of all open items, searched from its start for every event.
+//! The same rules in a slow form: every event searches one list of all open items from the start.
 //!
-//! Tests and the fuzz target compare the assembler with this oracle, row by row and count by count.
+//! Tests and the fuzz target compare the assembler with this oracle, by rows and counts.
 
 pub mod compare;
 mod flush;
@@ -31,7 +31,7 @@ enum Stage {
 
 #[derive(Clone, Debug)]
 struct Item {
-    /// Changes when the item is created or issued.
+    /// Set when the item is created or issued.
     number: u64,
     /// The end of the trace and the limits emit items in the order of (`order`, `aged`).
     order: u64,
@@ -47,7 +47,7 @@ struct Item {
     passed_over: bool,
     flush_after: bool,
     merged: bool,
-    /// Issues while it was in flight, and the time of the reissue before them.
+    /// Issues while it was in flight, and the time of the last reissue before them.
     repeats: Vec<Repeat>,
     reissued_before: Option<Timestamp>,
     left: u64,
@@ -95,7 +95,7 @@ struct Shown {
     discards: Vec<u64>,
 }
 
-/// An event with the place under which it is paired.
+/// An event with the device and sector under which it is paired.
 #[derive(Clone)]
 struct Now<'a> {
     event: &'a BlockEvent,
@@ -125,7 +125,7 @@ struct Naive<'a> {
     orphans: Vec<(DeviceId, u64, Op, u64, u64, Option<i32>)>,
     /// Completion time and number of each held item.
     held: Vec<(u64, u64)>,
-    /// Device, end and number of each bio that was merged in front.
+    /// Device, end and number of each front-merged bio.
     fronts: Vec<(DeviceId, u64, u64)>,
     /// Device and sector of each item that moved there in this event.
     moved: Vec<(DeviceId, u64)>,
@@ -326,7 +326,7 @@ impl Naive<'_> {
         }
     }
 
-    /// Places of the items to which the event may belong and that satisfy `fits`.
+    /// Returns the indexes of the items that the event may belong to and that satisfy `fits`.
     fn all(&self, now: &Now<'_>, fits: impl Fn(&Item) -> bool) -> Vec<usize> {
         let same = |item: &Item| item.row.device == now.device && item.at == now.at && item.row.op == now.op;
         (0..self.items.len())
@@ -418,7 +418,7 @@ impl Naive<'_> {
         number
     }
 
-    /// After an event, emits the oldest items of the sectors that have too many.
+    /// After an event, emits the oldest items of sectors with too many.
     fn thin_out(&mut self) -> io::Result<()> {
         while let Some((device, at)) = self.moved.pop() {
             loop {

@@ -8,7 +8,7 @@ use super::super::repeat::{REPEAT_WITHIN, REPEATS_MAX};
 use super::{FLUSH, Naive, Now, Stage, after, splittable};
 
 impl Naive<'_> {
-    /// Records an issue as a repeat, if it is one.
+    /// Records an issue if it is a repeat.
     pub(super) fn is_repeat(&mut self, now: &Now<'_>, is_flush: bool) -> io::Result<bool> {
         let Some(place) = self.newest(now, |item| item.stage == Stage::Flying && item.left == now.bytes)
         else {
@@ -63,7 +63,7 @@ impl Naive<'_> {
         Ok(true)
     }
 
-    /// Handles a second completion: the first repeat was a request.
+    /// Handles a second completion, which shows that the first repeat was a request.
     pub(super) fn end_repeat(&mut self, place: usize, now: &Now<'_>) -> io::Result<()> {
         self.count("duplicate_issues");
         self.count("ambiguous_completions");
@@ -72,7 +72,7 @@ impl Naive<'_> {
         self.end(place, now)
     }
 
-    /// Emits a request without its repeats; the first of them takes its place, which is returned.
+    /// Emits a request without its repeats; the first repeat replaces it, and its index is returned.
     pub(super) fn give_first(&mut self, place: usize, completed: Option<u64>) -> io::Result<usize> {
         let mut next = self.items[place].clone();
         let item = &mut self.items[place];
@@ -105,7 +105,7 @@ impl Naive<'_> {
         Ok(place)
     }
 
-    /// Decides that the repeats belonged to the request itself.
+    /// Assigns the repeats to the request itself.
     pub(super) fn unite(&mut self, place: usize) {
         for _ in std::mem::take(&mut self.items[place].repeats) {
             self.count("repeated_issues");
@@ -140,7 +140,7 @@ impl Naive<'_> {
         }
     }
 
-    /// Adds the bios by which a request that was never issued has grown.
+    /// Adds the bios merged into a request that was never issued.
     pub(super) fn gather_unissued(&mut self, head: u64) -> io::Result<()> {
         let item = self.items[self.place(head)].clone();
         let (device, op): (_, Op) = (item.row.device, item.row.op);

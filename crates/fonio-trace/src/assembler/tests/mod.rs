@@ -1,4 +1,4 @@
-//! The assembler's rules as events and rows, and the comparison of the assembler with its oracle.
+//! Tests of the assembler's rules as events and rows, and comparisons with the oracle.
 
 mod oracle;
 mod text;
@@ -6,7 +6,7 @@ mod text;
 use expect_test::expect_file;
 use fonio_testing::cases::cases;
 
-/// Assembles each case of a file of this folder, and compares the rows and counts with those in the file.
+/// Assembles each case of a file in this folder and compares the rows and counts with those in the file.
 fn check(name: &str) {
     let file = expect_file![name];
     file.assert_eq(&cases(&file.data(), text::show));

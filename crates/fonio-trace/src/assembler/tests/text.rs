@@ -190,8 +190,8 @@ impl RowSink for Text {
     ignore_rows!(began, call, statement, wait, blocked_count, file, thread, sample, mark, diagnostic);
 }
 
-/// Assembles events, after a line of `options` if there is one, and formats the rows and counts. With options, the
-/// settled instants are shown too.
+/// Assembles events, after an optional line of `options`, and formats the rows and counts. With options, the
+/// settled times are shown too.
 pub(super) fn show(case: &str) -> String {
     let mut options = AssemblerOptions::default();
     let mut sink = Text::default();
@@ -215,7 +215,7 @@ pub(super) fn show(case: &str) -> String {
     sink.text
 }
 
-/// Formats an event, for failures of the property tests.
+/// Formats an event for failing property tests.
 pub(super) fn describe(event: &BlockEvent) -> String {
     let (letter, more) = match event.kind {
         EventKind::BioQueue => ("Q", String::new()),

@@ -1,5 +1,4 @@
-//! `fonio bench concurrency`: the number of concurrent requests that is enough, and the settings that follow
-//! from it.
+//! `fonio bench concurrency`: the sufficient number of concurrent requests, and the resulting settings.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -23,7 +22,6 @@ use crate::commands::{bench, fix, lab};
 use crate::exit::Exit;
 use crate::{output, signals};
 
-/// Schedulers that heed I/O classes.
 const HEED_CLASSES: [&str; 2] = ["bfq", "mq-deadline"];
 
 /// The measurement and the applied setting, for `--json`.
@@ -31,17 +29,17 @@ const HEED_CLASSES: [&str; 2] = ["bfq", "mq-deadline"];
 struct Document<'a> {
     #[serde(flatten)]
     benchmark: &'a Benchmark,
-    /// The setting, if it was to be changed; `old` and `new` are equal if it had the value already.
+    /// The setting, with `--apply`; `old` and `new` are equal if it already had the value.
     #[serde(skip_serializing_if = "Option::is_none")]
     applied: Option<Applied>,
 }
 
-/// Measures, prints the parameters, and with `apply` sets what follows from them.
+/// Measures, prints the parameters and, with `apply`, applies them.
 pub fn run(measurement: &Measurement, apply: bool, colour: Colour) -> Result<Exit> {
     let Measurement { bench, out } = measurement;
     ensure!(
         bench.range >= RANGE_MIN,
-        "--range is the range that up to 32 processes share: write at least {}",
+        "up to 32 processes share the range of --range; give at least {}",
         ByteCount(RANGE_MIN).to_exact_text()
     );
     let disk = if apply { Some(disk_to_change(bench)?) } else { None };
@@ -59,7 +57,7 @@ pub fn run(measurement: &Measurement, apply: bool, colour: Colour) -> Result<Exi
     }
     let Some(mut benchmark) = measured? else {
         if let Some(disk) = disk.filter(|_| !bench.json) {
-            writeln!(output::screen(), "Then it would set {}.", disk.subject())?;
+            writeln!(output::screen(), "Then --apply would set {}.", disk.subject())?;
         }
         return Ok(Exit::Fine);
     };
@@ -72,26 +70,27 @@ pub fn run(measurement: &Measurement, apply: bool, colour: Colour) -> Result<Exi
         output::json(&Document { benchmark: &benchmark, applied })?;
     } else {
         bench::show(&benchmark, output::wants_colour(colour), &mut out)?;
-        // The figures are printed even if the setting fails.
+        // The figures are printed even if applying the setting fails.
         out.flush()?;
         match change {
             Some((disk, setting)) => say(disk, &setting, &apply_unless_shorter(disk, &setting)?, &mut out)?,
             None if disk.is_none() && bench_target::is_real(&bench.target) => writeln!(
                 out,
-                "Next: the same command with --apply, as root, measures again and limits the device's queue to the result."
+                "Next: run the same command with --apply as root; it measures again and limits the device's \
+                 queue to the result."
             )?,
             _ => {}
         }
     }
     out.flush()?;
     if let (Some(_), Err(why)) = (disk, found) {
-        say!("fonio: nothing was set: {why}; repeat with more time (--for)");
+        say!("fonio: no setting was changed: {why}; repeat with more time (--for)");
         return Ok(Exit::NotValid);
     }
     Ok(Exit::Fine)
 }
 
-/// Refuses a folder in memory: I/O there makes no requests of a device.
+/// Rejects a folder in memory: its I/O reaches no device.
 fn refuse_memory(target: &Path) -> Result<()> {
     let place = Place::of(target);
     match place.file_system.as_deref() {
@@ -103,7 +102,7 @@ fn refuse_memory(target: &Path) -> Result<()> {
     }
 }
 
-/// The disk whose queue is changed. Checks, before anything is measured, that the result can be applied.
+/// Returns the disk whose queue will change. Checks before the measurement that the result can be applied.
 fn disk_to_change(bench: &Bench) -> Result<Disk> {
     let target = &bench.target;
     ensure!(
@@ -113,13 +112,13 @@ fn disk_to_change(bench: &Bench) -> Result<Disk> {
     );
     ensure!(
         !bench.quick && bench.runs.is_none_or(|runs| runs > 1),
-        "--apply needs to know how much the runs differ; leave out --quick, and let --runs be 2 or more"
+        "--apply needs at least two runs to see how much they vary; leave out --quick, or give --runs 2 or more"
     );
     ensure!(bench.dry_run || rustix::process::geteuid().is_root(), fix::hint());
     Disk::of(target).context("--apply changes the queue of a disk: name a device, or a folder on one")
 }
 
-/// Lifts the limits of the queue for the measurement. Without root, says that they hold.
+/// Lifts the queue's limits for the measurement. Without root, warns that they remain.
 fn lift(target: &Path) -> Result<Option<Lifted>> {
     if !bench_target::is_real(target) {
         return Ok(None);
@@ -130,7 +129,8 @@ fn lift(target: &Path) -> Result<Option<Lifted>> {
     if !is_root {
         if !limits.is_empty() {
             say!(
-                "warning: the concurrency parameters of {} hold during the measurement; run it with sudo, which lifts them",
+                "warning: the concurrency parameters of {} stay in effect during the measurement; run it \
+                 with sudo to lift them",
                 disk.node()
             );
         }
@@ -141,7 +141,6 @@ fn lift(target: &Path) -> Result<Option<Lifted>> {
     Ok(Lifted::lift(&disk, &limits, &mut |note| say!("{note}"))?)
 }
 
-/// Applies a setting to a disk, unless its queue is shorter already.
 fn apply_unless_shorter(disk: &Disk, setting: &Setting) -> Result<Applied> {
     match disk.is_shorter_than(setting)? {
         Some(shorter) => Ok(shorter),
@@ -149,7 +148,7 @@ fn apply_unless_shorter(disk: &Disk, setting: &Setting) -> Result<Applied> {
     }
 }
 
-/// Says which setting was applied, and which others are possible on this machine.
+/// Prints the applied setting, and other possible settings of this machine.
 fn say(disk: &Disk, fix: &Setting, applied: &Applied, out: &mut impl Write) -> Result<()> {
     let Applied { target, old, new } = applied;
     let node = disk.node();
@@ -157,40 +156,48 @@ fn say(disk: &Disk, fix: &Setting, applied: &Applied, out: &mut impl Write) -> R
         writeln!(out, "\nLeft {target} unchanged: {old}.")?;
     } else {
         writeln!(out, "\nSet {target}: {old} -> {new}")?;
-        writeln!(out, "It lasts until the next boot; `fonio fix apply {fix} {node} --keep` keeps it.")?;
+        writeln!(
+            out,
+            "It lasts until the next boot; `fonio fix apply {fix} {node} --keep` makes it \
+            permanent."
+        )?;
     }
     if !disk.is_smartio() {
         writeln!(
             out,
-            "Its scheduler {} has no limit for each kind; {new} requests are enough for the reads and the writes together.",
+            "Its scheduler {} has no separate limits for reads and writes; {new} requests are enough for \
+             both together.",
             disk.scheduler
         )?;
         if HEED_CLASSES.contains(&disk.scheduler.as_str()) {
             writeln!(
                 out,
-                "Programs that write in the background can wait for others: `fonio fix apply io-class=idle UNIT`, or `ionice -c idle`."
+                "To make background writers wait for other programs: `fonio fix apply io-class=idle UNIT`, \
+                 or `ionice -c idle`."
             )?;
         } else if let Some(name) = HEED_CLASSES.into_iter().find(|name| has_scheduler(name)) {
             writeln!(
                 out,
-                "With `fonio fix apply {name} {node}`, programs that write in the background can wait for others: `fonio fix apply io-class=idle UNIT`."
+                "To make background writers wait for other programs: `fonio fix apply {name} {node}`, then \
+                 `fonio fix apply io-class=idle UNIT`."
             )?;
         }
         match how_to_get(SMARTIO).filter(|_| !has_scheduler(SMARTIO)) {
-            Some(how) => writeln!(out, "The scheduler smartio has a limit for each kind; {how}.")?,
+            Some(how) => writeln!(out, "The scheduler smartio has a limit for each kind of request; {how}.")?,
             None => writeln!(
                 out,
-                "The scheduler smartio has a limit for each kind: `fonio fix apply smartio {node}`, then measure again with --apply."
+                "The scheduler smartio has a limit for each kind of request: `fonio fix apply smartio \
+                 {node}`, then measure again with --apply."
             )?,
         }
     }
     if old != new {
-        writeln!(out, "Next: `fonio fix undo {}` takes it back.", fix.fix().name)?;
+        writeln!(out, "Next: `fonio fix undo {}` restores the former value.", fix.fix().name)?;
     }
     Ok(())
 }
 
-/// Prints the throughput by number of requests at once, and the parameters.
+/// Prints the throughput by number of concurrent requests, and the parameters.
 pub fn table(benchmark: &Benchmark, dim: &str, plain: &str, out: &mut impl Write) -> io::Result<()> {
     let tests: Vec<&TestResult> = benchmark.of(Set::ConcurrencyParameters).collect();
     let mut numbers: Vec<u32> = tests.iter().map(|result| result.test.processes).collect();
@@ -216,13 +223,13 @@ pub fn table(benchmark: &Benchmark, dim: &str, plain: &str, out: &mut impl Write
     let runs = tests.iter().map(|result| result.runs.len()).min().unwrap_or(0);
     writeln!(
         out,
-        "* enough: no other number was shown to give over 2 % more ({runs} {}).\n",
+        "* enough: no other number was significantly more than 2 % faster ({runs} {}).\n",
         if runs == 1 { "round" } else { "rounds" }
     )?;
     writeln!(
         out,
         "{dim}{:<12}{:>8} {:>16} {:>24}{plain}",
-        "kind", "enough", "95 % interval", "times one at a time"
+        "kind", "enough", "95 % interval", "times the throughput of one"
     )?;
     for found in parameters {
         let Parameter { access, requests, requests_high, measured_max, speedup, .. } = found;

@@ -21,10 +21,9 @@ use crate::signals::begin;
 /// The modes from the study's baseline to the default of `fonio mount`.
 const MODES: [&str; 5] = ["mode=stock", "mode=extended", "mode=buffered", "mode=writeback", "mode=auto"];
 
-/// The seed of emulated devices.
 const SEED: u64 = 1;
 
-/// Measures each layer and names the one that loses most.
+/// Measures each layer and names the layer that loses most.
 pub fn run(arguments: &BenchLayers, colour: Colour) -> Result<Exit> {
     if let Some(kernel) = &arguments.emulated.guest {
         return lab::run_bench(kernel, &arguments.dir, &[]);
@@ -36,7 +35,7 @@ pub fn run(arguments: &BenchLayers, colour: Colour) -> Result<Exit> {
         Subject::Profile(profile) => {
             ensure!(
                 arguments.erase.is_none(),
-                "an emulated device has a raw device of its own; leave out --erase"
+                "an emulated device has its own raw device; leave out --erase"
             );
             Some(OnProfile::start(profile, arguments)?)
         }
@@ -66,7 +65,7 @@ pub fn run(arguments: &BenchLayers, colour: Colour) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Two new emulated devices of one profile: one with a file system, and one that is overwritten.
+/// Starts two emulated devices of one profile: one with a file system, and one to overwrite.
 struct OnProfile {
     mounted: Emulated,
     dir: PathBuf,
@@ -98,7 +97,7 @@ fn show(found: &Layers, colour: bool, out: &mut impl Write) -> io::Result<()> {
     writeln!(
         out,
         "{dim}{:<30} {:>28} {:>28}{plain}",
-        "layer", "write MB/s, of the one below", "read MB/s, of the one below"
+        "layer", "write MB/s, share of the layer below", "read MB/s, share of the layer below"
     )?;
     for layer in &found.layers {
         let LayerResult { name, write_mb_s, read_mb_s, write_change, read_change, note, .. } = layer;
@@ -115,14 +114,15 @@ fn show(found: &Layers, colour: bool, out: &mut impl Write) -> io::Result<()> {
     }
     writeln!(
         out,
-        "\n{dim}{} in records of 512 KiB, medians of {} rounds; kernel {}. Modes of FUSE are compared with the file system.{plain}",
+        "\n{dim}{} in records of 512 KiB, medians of {} rounds; kernel {}. FUSE modes are compared with the \
+         file system.{plain}",
         output::bytes(ByteCount(found.bytes)),
         found.rounds,
         found.place.kernel
     )
 }
 
-/// Formats a rate as a share of the rate of the layer below, with the interval if there is one.
+/// Formats a rate as a share of the rate of the layer below, with its interval if known.
 fn share(change: &Change) -> String {
     let percent = |share: f64| format!("{:.0}", share * 100.0);
     match (change.ratio, change.low.zip(change.high)) {

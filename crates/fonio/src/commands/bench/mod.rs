@@ -27,7 +27,7 @@ use crate::output;
 use crate::progress::{Done, Progress};
 use crate::signals::{self, begin};
 
-/// Announces what will be written, measures, and prints the verdict.
+/// Announces the planned writes, measures, and prints the verdict.
 pub fn run(what: &BenchWhat, colour: Colour) -> Result<Exit> {
     let (Measurement { bench, out }, sets) = match what {
         BenchWhat::Device { measurement, sets } => (measurement, sets.clone()),
@@ -106,7 +106,7 @@ pub fn measure(bench: &Bench, sets: &[Set], out: Option<&Path>) -> Result<Option
     Ok(Some(benchmark))
 }
 
-/// Numbers of processes that `--quick` measures.
+/// The process counts that `--quick` measures.
 const QUICK_CONCURRENCY: [u32; 2] = [1, 4];
 
 fn tests(bench: &Bench, sets: &[Set], room: u64) -> Vec<Test> {
@@ -148,7 +148,7 @@ fn effort(bench: &Bench, sets: &[Set]) -> Effort {
 fn announcement(bench: &Bench, tests: &[Test], volume: &Volume, effort: &Effort) -> String {
     let bytes = |count| output::bytes(ByteCount(count));
     format!(
-        "{} tests on {}: they write {} to {} in the first {}; no run starts after {} min.",
+        "{} tests on {}: they write {} to {} within its first {}; no run starts after {} min.",
         tests.len(),
         bench.target.display(),
         bytes(volume.writes_min_bytes),
@@ -179,7 +179,7 @@ pub fn show(benchmark: &Benchmark, colour: bool, out: &mut impl Write) -> io::Re
     let classes = verdict::classes(benchmark);
     if benchmark.find(Set::Four, fonio_core::Access::SeqWrite).is_some() {
         let reached = if classes.is_empty() { "none".to_owned() } else { classes.join(", ") };
-        writeln!(out, "\nSD classes whose figures are reached (their own tests differ): {reached}")?;
+        writeln!(out, "\nSD classes with lower or equal figures (the standard's tests differ): {reached}")?;
     }
     if let Some(place) = &benchmark.place {
         let mut parts = vec![format!("kernel {}", place.kernel)];
@@ -232,8 +232,8 @@ fn tests_table(benchmark: &Benchmark, dim: &str, plain: &str, out: &mut impl Wri
     Ok(())
 }
 
-/// Prints the time of n processes one after the other, relative to the time of all at once (Nguyen et al.,
-/// section 4.5).
+/// Prints the speedup of n concurrent processes over n processes one after the other (Nguyen et al., section
+/// 4.5).
 fn speedups(benchmark: &Benchmark, out: &mut impl Write) -> io::Result<()> {
     let tests: Vec<&TestResult> = benchmark.of(Set::Concurrency).collect();
     let alone = |result: &TestResult| {
@@ -257,7 +257,7 @@ fn speedups(benchmark: &Benchmark, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Prints the response time during the other op, relative to the response time alone.
+/// Prints the response time during the other operation, relative to the response time alone.
 fn slowdowns(benchmark: &Benchmark, out: &mut impl Write) -> io::Result<()> {
     if benchmark.slowdowns.is_empty() {
         return Ok(());

@@ -16,16 +16,15 @@ use crate::{output, signals};
 /// The result of a trim, for `--json`.
 #[derive(Serialize)]
 struct Trimmed<'a> {
-    /// `trimmed` or `would_trim`.
     outcome: &'a str,
     dir: &'a Path,
     filesystem: &'a str,
     source: &'a str,
-    /// With `would_trim`, the free space.
+    /// With `would_trim`, the free space of the file system.
     bytes: u64,
 }
 
-/// Applies a fix, or with --keep applies and keeps it.
+/// Applies a fix; with --keep, also across reboots.
 pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
     let (change, path, keep) = (&arguments.name, arguments.target.as_deref(), arguments.keep);
     let (fix, mut setting) = setting(change)?;
@@ -80,7 +79,7 @@ pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
         writeln!(out, "{remains}")?;
     }
     if *keep && kept_in.is_empty() && !arguments.dry_run {
-        writeln!(out, "It outlasts reboots by itself.")?;
+        writeln!(out, "It survives reboots anyway.")?;
     }
     let name = change.name();
     let to = if setting.is_of_machine() { String::new() } else { format!(" {}", path.display()) };
@@ -88,7 +87,8 @@ pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
         (false, true) => writeln!(out, "It would last until the next boot.")?,
         (false, false) => writeln!(
             out,
-            "It lasts until the next boot; `fonio fix apply {name}{to} --keep` keeps it.\nNext: `fonio fix undo {name}` restores {brings_back}."
+            "It lasts until the next boot; `fonio fix apply {name}{to} --keep` makes it permanent.\nNext: \
+             `fonio fix undo {name}` restores {brings_back}."
         )?,
         (true, true) => {}
         (true, false) => writeln!(out, "Next: `fonio fix undo {name}` restores {brings_back}.")?,
@@ -96,7 +96,7 @@ pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Applies a setting until the next boot, unless it is in force already: `old` and `new` are then equal.
+/// Applies a setting until the next boot. If it is already in force, `old` and `new` are equal.
 pub fn apply_now(setting: &Setting, path: &Path) -> Result<Applied> {
     signals::recover()?;
     let planned = Planned { change: setting.plan_or_current(path)?, keep: false };
@@ -123,7 +123,7 @@ fn trim(path: &Path, arguments: &FixApply) -> Result<Exit> {
         writeln!(out, "Would trim {of}, which has {bytes} free.")?;
         return Ok(Exit::Fine);
     }
-    writeln!(out, "Trimmed {bytes} of {of}: the device now knows that they hold no data.")?;
+    writeln!(out, "Trimmed {bytes} of {of}: the device can now reuse this space.")?;
     writeln!(
         out,
         "This cannot be undone, and loses no data. Next: `fonio fix apply fstrim --keep` trims weekly, if systemd has fstrim.timer."

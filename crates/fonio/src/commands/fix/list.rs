@@ -1,4 +1,5 @@
-//! `fonio fix` and `fonio fix show`: the applied and kept settings, the fixes that suit this machine, and each fix on its own.
+//! `fonio fix` and `fonio fix show`: the applied and kept settings, the fixes that suit this machine, and one
+//! fix in detail.
 
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use crate::output;
 /// The list, for `--json`.
 #[derive(Serialize)]
 struct Document {
-    /// `null` if this user may not see it.
+    /// `null` if this user may not read it.
     here: Option<Vec<Here>>,
     fixes: Vec<Described>,
 }
@@ -29,13 +30,12 @@ struct Document {
 struct Here {
     #[serde(flatten)]
     setting: Applied,
-    /// Whether it was applied since the machine started.
+    /// Whether it was applied since the last boot.
     applied: bool,
-    /// The files that keep it, if it is kept in files.
+    /// The files that keep it across reboots, if any.
     kept: Option<Vec<Place>>,
 }
 
-/// A fix.
 #[derive(Serialize)]
 struct Described {
     name: &'static str,
@@ -48,26 +48,26 @@ struct Described {
     /// `disk`, `mount`, `machine`, `unit`, `database` or `folder`, if fonio can apply it.
     of: Option<&'static str>,
     by_hand: Option<&'static str>,
-    /// The device, the mount or `the machine` where it can be applied now; empty if it cannot, or if it changes one unit,
-    /// folder or database that the user names.
+    /// The devices, mounts or `the machine` to which it can be applied now. Empty if there are none, or if
+    /// the user has to name a unit, folder or database.
     suits: Vec<String>,
-    /// The places where its value is in force already.
+    /// The targets that already have its value.
     in_force: Vec<String>,
 }
 
-/// Returns what the user has to name, with an example.
+/// Returns the kind of target that the user has to name, with an example.
 fn object(scope: Scope) -> (&'static str, &'static str) {
     match scope {
-        Scope::Disk => ("disk: a device, or a folder on it", "/dev/mmcblk0"),
-        Scope::Mount => ("mount: a device, or a folder on it", "/mnt/sd"),
+        Scope::Disk => ("disk (a device, or a folder on it)", "/dev/mmcblk0"),
+        Scope::Mount => ("mount (a device, or a folder on it)", "/mnt/sd"),
         Scope::Machine => ("machine", ""),
         Scope::Folder => ("folder", "/var/log"),
-        Scope::Database => ("database of SQLite: its file", "/home/pi/notes.db"),
-        Scope::Unit => ("unit of systemd, or control group", "backup.service"),
+        Scope::Database => ("SQLite database file", "/home/pi/notes.db"),
+        Scope::Unit => ("systemd unit or control group", "backup.service"),
     }
 }
 
-/// The place of a setting in a command, as a word to replace, with a space before it.
+/// Returns the placeholder for a setting's target in a command, with a leading space.
 fn place(scope: Scope) -> &'static str {
     match scope {
         Scope::Disk => " DISK",
@@ -79,7 +79,7 @@ fn place(scope: Scope) -> &'static str {
     }
 }
 
-/// Returns the scope that a fix changes; `None` if the fix is made by hand.
+/// Returns the scope that a fix changes; `None` if the fix is a manual change.
 fn scope_of(fix: &Listed) -> Option<Scope> {
     match fix.real {
         Real::Trim => Some(Scope::Mount),
@@ -87,14 +87,14 @@ fn scope_of(fix: &Listed) -> Option<Scope> {
     }
 }
 
-/// Returns the text to write in place of a missing path.
+/// Returns an error that asks for the missing path.
 pub(super) fn needs_path(name: &str, scope: Scope, keep: bool) -> String {
     let (what, example) = object(scope);
     let keep = if keep { " --keep" } else { "" };
     format!("{name} changes one {what}. Name it, such as `fonio fix apply {name} {example}{keep}`")
 }
 
-/// Returns how to get the scheduler of a fix, if it is not part of Linux and this kernel does not have it.
+/// Returns how to get the scheduler of a fix, if it is not part of Linux and is missing from this kernel.
 fn missing_here(fix: &Listed) -> Option<String> {
     let setting = fix.setting()?;
     let name = setting.scheduler()?;
@@ -102,7 +102,7 @@ fn missing_here(fix: &Listed) -> Option<String> {
     Some(format!("This kernel does not have it: {how}."))
 }
 
-/// A record; `None` if this user may not read it.
+/// Returns a record, or `None` if this user may not read it.
 fn visible<R>(record: Result<R, HostError>) -> Result<Option<R>, HostError> {
     match record {
         Err(HostError::System(error)) if error.source.kind() == ErrorKind::PermissionDenied => Ok(None),
@@ -110,7 +110,7 @@ fn visible<R>(record: Result<R, HostError>) -> Result<Option<R>, HostError> {
     }
 }
 
-/// Returns fonio's changes on this machine; `None` if this user may not see them.
+/// Returns fonio's changes to this machine, or `None` if this user may not read them.
 fn here() -> Result<Option<Vec<Here>>> {
     let files = KeptFiles::of_machine();
     let Some(applied) = visible(Settings::on_record(&Ledger::default_dir()))? else { return Ok(None) };
@@ -130,17 +130,17 @@ fn here() -> Result<Option<Vec<Here>>> {
     Ok(Some(here))
 }
 
-/// The places on this machine where a fix can be made.
+/// The targets on this machine that a fix can change.
 #[derive(Default)]
 struct Suits {
-    /// The places where it can be applied now.
     at: Vec<String>,
-    /// The places where its value is in force already.
+    /// The targets that already have its value.
     in_force: Vec<String>,
 }
 
 impl Suits {
-    /// Looks at each of `mounts`; a setting of a unit, a folder or a database needs one that the user names.
+    /// Checks each of `mounts`. A setting of a unit, folder or database has no targets until the user names
+    /// one.
     fn find(fix: &Listed, mounts: &[PathBuf]) -> Suits {
         let (Some(setting), Some(scope)) = (fix.setting(), scope_of(fix)) else {
             return Suits::default();
@@ -166,10 +166,10 @@ impl Suits {
     }
 }
 
-/// The place of a setting that no device and no mount has.
+/// The target of a setting of the whole machine.
 const MACHINE: &str = "the machine";
 
-/// One mount of each file system that is on a device and can be written.
+/// Returns one mount of each writable file system on a device.
 fn mounts() -> Vec<PathBuf> {
     let Ok(table) = MountTable::read() else { return Vec::new() };
     let mut seen: Vec<&str> = Vec::new();
@@ -183,7 +183,7 @@ fn mounts() -> Vec<PathBuf> {
     writable.filter(|mount| is_first(mount.source.as_str())).map(|mount| mount.dir.clone()).collect()
 }
 
-/// Prints the screen: the applied fixes, and those that suit this machine.
+/// Prints the applied fixes and the fixes that suit this machine.
 pub(super) fn screen(arguments: &Screen) -> Result<Exit> {
     let is_chosen = |fix: &&Listed| chosen(arguments.choice).any(|other| other.name == fix.name);
     let fixes: Vec<&'static Listed> =
@@ -207,7 +207,6 @@ pub(super) fn screen(arguments: &Screen) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Prints the names of the fixes by the place where they can be applied.
 fn write_suitable(out: &mut impl Write, fixes: &[&'static Listed], mounts: &[PathBuf]) -> io::Result<()> {
     let mut rows: Vec<(String, Vec<&str>)> = Vec::new();
     let mut put = |place: &str, name| match rows.iter_mut().find(|(known, _)| known == place) {
@@ -241,14 +240,15 @@ fn write_suitable(out: &mut impl Write, fixes: &[&'static Listed], mounts: &[Pat
     if !elsewhere.is_empty() {
         writeln!(
             out,
-            "\n{} more need another kernel, another device or a change by hand: `fonio fix --all` describes every fix.",
+            "\n{} more fixes need another kernel, another device or a manual change: `fonio fix --all` \
+             describes every fix.",
             elsewhere.len()
         )?;
     }
-    writeln!(out, "`sudo fonio check` says which of them would help here.")
+    writeln!(out, "`sudo fonio check` says which of them help here.")
 }
 
-/// Prints a place and the names of its fixes, broken to the width of the terminal.
+/// Prints a target and its fixes, wrapped to the width of the terminal.
 fn row(out: &mut impl Write, place: &str, names: &[&str]) -> io::Result<()> {
     const LABEL: usize = 25;
     let width = terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0));
@@ -266,7 +266,6 @@ fn row(out: &mut impl Write, place: &str, names: &[&str]) -> io::Result<()> {
     writeln!(out, "{line}")
 }
 
-/// Prints each fix with the line that describes it.
 fn write_all(out: &mut impl Write, fixes: &[&'static Listed]) -> io::Result<()> {
     for group in Group::ALL {
         let mut fixes = fixes.iter().filter(|fix| fix.changes == group).peekable();
@@ -280,16 +279,19 @@ fn write_all(out: &mut impl Write, fixes: &[&'static Listed]) -> io::Result<()> 
             }
         }
     }
-    writeln!(out, "\nWith a fix that has no remark, a power cut loses no more data than without it.")
+    writeln!(
+        out,
+        "\nWith a fix that has no such remark, a power cut loses no more data than without the fix."
+    )
 }
 
-/// Prints one fix: what it changes, needs and costs, and the commands that can be used with it.
+/// Prints one fix: what it changes, needs and costs, and its commands.
 pub(super) fn show(arguments: &FixShow) -> Result<Exit> {
     let change = &arguments.name;
     let mut out = output::screen();
     let Some(fix) = change.fix() else {
         anyhow::bail!(
-            "{} is another device, which can only be measured: `fonio fix prove {} WORKLOAD --on PROFILE`",
+            "{} means another device, so it can only be measured: `fonio fix prove {} WORKLOAD --on PROFILE`",
             change.name(),
             change.name()
         );
@@ -305,7 +307,7 @@ pub(super) fn show(arguments: &FixShow) -> Result<Exit> {
             _ => writeln!(out, "It changes one {}.", object(scope).0)?,
         }
         writeln!(out, "It needs {}.", setting.fix().needs)?;
-        writeln!(out, "--keep keeps it across reboots by {}.", setting.kept_in())?;
+        writeln!(out, "--keep makes it permanent with {}.", setting.kept_in())?;
     }
     if let Real::ByHand(how) = fix.real {
         writeln!(out, "{how}")?;
@@ -317,7 +319,7 @@ pub(super) fn show(arguments: &FixShow) -> Result<Exit> {
         writeln!(out, "It can be applied here to: {}.", suits.at.join(", "))?;
     }
     if !suits.in_force.is_empty() {
-        writeln!(out, "It is in force already on: {}.", suits.in_force.join(", "))?;
+        writeln!(out, "It is already in force on: {}.", suits.in_force.join(", "))?;
     }
     writeln!(out, "{} Source: {}.", fix.loses.sentence(), fix.source)?;
     writeln!(out)?;
@@ -325,7 +327,7 @@ pub(super) fn show(arguments: &FixShow) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// A change as it is written on the command line, with a word in place of a value that it must have.
+/// Returns a fix as written on the command line, with a placeholder for a required value.
 fn written(change: &Candidate) -> String {
     match change.setting().and_then(|setting| setting.missing_value()) {
         Some(word) => format!("{}={word}", change.name()),
@@ -333,7 +335,6 @@ fn written(change: &Candidate) -> String {
     }
 }
 
-/// The commands that can be used with a fix.
 fn next(change: &Candidate, fix: &Listed) -> Vec<String> {
     let name = written(change);
     let mut lines = Vec::new();
@@ -357,11 +358,13 @@ fn next(change: &Candidate, fix: &Listed) -> Vec<String> {
             ),
             _ if change.setting().is_some_and(|setting| setting.is_kept_when_applied()) => {
                 format!(
-                    "`fonio fix apply {name}{place}` applies it, also across reboots, and `fonio fix undo {name}` takes it back."
+                    "`fonio fix apply {name}{place}` applies it permanently, and `fonio fix undo {name}` \
+                     removes it."
                 )
             }
             _ => format!(
-                "`fonio fix apply {name}{place}` applies it, also across reboots with --keep, and `fonio fix undo {name}` takes it back."
+                "`fonio fix apply {name}{place}` applies it (permanently with --keep), and `fonio fix undo \
+                 {name}` removes it."
             ),
         });
         lines.push(format!("`fonio fix apply {name}{place} --dry-run` prints what would change."));
@@ -405,14 +408,14 @@ fn described(fix: &'static Listed, suits: Suits) -> Described {
 fn write_here(out: &mut impl Write, here: Option<&[Here]>) -> Result<()> {
     match here {
         None => writeln!(out, "Run it with sudo to see which fixes are applied on this machine.\n")?,
-        Some([]) => writeln!(out, "No fix of fonio's is applied on this machine.\n")?,
+        Some([]) => writeln!(out, "fonio has applied no fix on this machine.\n")?,
         Some(here) => {
-            writeln!(out, "Applied on this machine (`fonio fix undo` restores what was there before):")?;
+            writeln!(out, "Applied on this machine (`fonio fix undo` restores the former settings):")?;
             for Here { setting, applied, kept } in here {
                 let until = match (applied, kept) {
                     (true, None) => "until the next boot",
                     (true, Some(_)) => "kept across reboots",
-                    (false, _) => "kept across reboots, in force since the boot",
+                    (false, _) => "kept across reboots, in force since boot",
                 };
                 let Applied { target, old, new } = setting;
                 writeln!(out, "  {target}: {new} (before: {old}); {until}")?;

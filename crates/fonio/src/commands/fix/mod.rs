@@ -1,4 +1,4 @@
-//! `fonio fix`: shows and measures the fixes; applies, keeps and undoes those that are settings of the machine.
+//! `fonio fix`: shows and measures fixes; applies, keeps and undoes fixes that are settings of the machine.
 
 mod apply;
 mod list;
@@ -31,13 +31,12 @@ struct Done<'a> {
     /// The current value, if it is no longer the value that fonio set.
     #[serde(skip_serializing_if = "Option::is_none")]
     now: Option<String>,
-    /// The files that keep the setting across reboots, with the lines or the option that each gets; on undoing, those that
-    /// are taken out.
+    /// The files that keep the setting across reboots, with the lines or option that fonio adds, or removes
+    /// on undo.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     kept: Vec<Place>,
 }
 
-/// A file that keeps a setting.
 #[derive(Serialize)]
 struct Place {
     file: PathBuf,
@@ -63,15 +62,19 @@ pub fn run(arguments: &Fix, colour: Colour) -> Result<Exit> {
     }
 }
 
-/// Returns the fixes that the options leave.
 fn chosen(choice: Choice) -> impl Iterator<Item = &'static Listed> {
     let Choice { safe, no_hardware } = choice;
     FIXES.iter().filter(move |fix| (!safe || fix.loses.is_safe()) && !(no_hardware && fix.needs_hardware()))
 }
 
-/// Returns the setting of a candidate, or an error that says how it is made by hand.
+/// Returns the setting of a candidate, or an error that explains how to make the change manually.
 fn setting(change: &Candidate) -> Result<(&'static Listed, Setting)> {
-    let Some(fix) = change.fix() else { bail!("a device cannot be applied; it has to be replaced") };
+    let Some(fix) = change.fix() else {
+        bail!(
+            "a device cannot be applied as a setting; replace the \
+        hardware"
+        )
+    };
     match (change.setting(), fix.real) {
         (Some(setting), _) => Ok((fix, setting)),
         (None, Real::ByHand(how)) => {
@@ -81,12 +84,11 @@ fn setting(change: &Candidate) -> Result<(&'static Listed, Setting)> {
     }
 }
 
-/// Opens the records of changed settings.
 fn changes() -> Result<Changes> {
     Changes::of_machine().map_err(with_hint)
 }
 
-/// Adds to an error that does not say it that a setting was not changed, or that changing it needs root.
+/// Adds context to an error: the setting was not changed, or changing it needs root.
 fn with_hint(error: HostError) -> anyhow::Error {
     match error {
         HostError::BeingTested { .. } | HostError::InUse { .. } | HostError::NotSettable { .. } => {

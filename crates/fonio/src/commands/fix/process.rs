@@ -13,13 +13,12 @@ use crate::cli::fix::FixApply;
 use crate::exit::Exit;
 use crate::output;
 
-/// The only fix that Linux keeps for each thread.
+/// The only fix that Linux applies per thread.
 const IO_CLASS: &str = "io-class";
 
-/// The class of a process that was changed, for `--json`.
+/// The new I/O class of a process, for `--json`.
 #[derive(Serialize)]
 struct Changed<'a> {
-    /// `applied` or `would_apply`.
     outcome: &'a str,
     pid: u32,
     threads: &'a [u32],
@@ -27,7 +26,6 @@ struct Changed<'a> {
     new: &'a str,
 }
 
-/// Applies a fix to a running process, or runs a command with it.
 pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
     let class = class(&arguments.name)?;
     let mut out = output::screen();
@@ -38,7 +36,7 @@ pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
             return Ok(Exit::Fine);
         }
         drop(out);
-        // The command takes this process's place, so its exit code and signals are its own.
+        // The command replaces this process, so its exit code and signals reach the caller.
         let error = with_io_class(&class, &arguments.command).exec();
         return Err(error).context("cannot start ionice; install util-linux");
     };
@@ -56,15 +54,15 @@ pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
     writeln!(out, "{would} the I/O class of process {pid} ({count} {threads}): {} -> {class}", process.now)?;
     writeln!(
         out,
-        "Only the schedulers bfq, mq-deadline and smartio heed it. It lasts until the process ends."
+        "Only the schedulers bfq, mq-deadline and smartio use it. It lasts until the process ends."
     )?;
     if !arguments.dry_run {
-        writeln!(out, "Next: `ionice -c none -p {pid}` takes it back.")?;
+        writeln!(out, "Next: `ionice -c none -p {pid}` removes it.")?;
     }
     Ok(Exit::Fine)
 }
 
-/// The class that the fix gives a process, or an error with the way out.
+/// Returns the class that the fix gives a process, or an error that names an alternative.
 fn class(change: &Candidate) -> Result<String> {
     let name = change.name();
     let (fix, setting) = setting(change)?;
@@ -73,7 +71,8 @@ fn class(change: &Candidate) -> Result<String> {
     }
     match setting.scope() {
         Scope::Unit => bail!(
-            "Linux has {name} for control groups, not for processes: run the command as a unit (`systemd-run --unit NAME CMD`), then `fonio fix apply {name} NAME.service`"
+            "Linux applies {name} to control groups, not to processes: run the command as a unit \
+             (`systemd-run --unit NAME CMD`), then `fonio fix apply {name} NAME.service`"
         ),
         Scope::Machine => bail!("{name} changes the whole machine, not a process: `fonio fix apply {name}`"),
         scope => bail!("it cannot be applied to a process: {}", list::needs_path(&name, scope, false)),

@@ -1,4 +1,4 @@
-//! `fonio fix prove`: a workload or a command, with and without fixes.
+//! `fonio fix prove`: measures a workload or a command with and without fixes.
 
 use anyhow::{Result, ensure};
 use fonio_experiment::{Candidate, CommandOptions};
@@ -18,7 +18,7 @@ pub fn run(arguments: &FixProve, colour: Colour) -> Result<Exit> {
     let proof = arguments.proof()?;
     let (candidates, refusal) = match proof.names {
         Some(Candidates(names)) => (names, Refusal::Error),
-        // If all fixes are tried, those that cannot be tested here are left out.
+        // If all fixes are tried, fixes that cannot be tested here are skipped.
         None => (super::chosen(arguments.choice).map(Candidate::Listed).collect(), Refusal::LeaveOut),
     };
     let tried = Tried { candidates: &candidates, refusal, best: arguments.best, verbose: arguments.verbose };
@@ -35,7 +35,6 @@ pub fn run(arguments: &FixProve, colour: Colour) -> Result<Exit> {
     }
 }
 
-/// Measures fixes on a command of the user.
 fn of_command(arguments: &FixProve, tried: &Tried<'_>, colour: Colour) -> Result<Exit> {
     let at = &arguments.setup;
     ensure!(

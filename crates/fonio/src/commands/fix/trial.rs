@@ -1,4 +1,4 @@
-//! `fonio fix trial`: tests a setting on the machine in use.
+//! `fonio fix trial`: tests a setting while the machine is in use.
 
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -21,11 +21,10 @@ use crate::progress::{Done, Progress};
 use crate::results::results_directory;
 use crate::{output, signals};
 
-/// Added to the time in which the kernel writes dirty pages back, so that a slice holds all of it: 40 s with the kernel's
-/// defaults.
+/// Added to the time until the kernel writes dirty pages back, so that a slice includes all of the
+/// write-back: 40 s with the kernel's defaults.
 const BESIDE_WRITE_BACK: Duration = Duration::from_secs(5);
 
-/// The default name of the folder for the slices.
 const RESULTS: &str = "fonio-live";
 
 pub fn run(arguments: &FixTrial) -> Result<Exit> {
@@ -80,7 +79,8 @@ pub fn run(arguments: &FixTrial) -> Result<Exit> {
         None => results_directory(arguments.out.as_deref(), RESULTS)?,
     };
     say!(
-        "Switching {} between {} and {}, for {} at most. Each slice is measured for {}, {} after a switch; seed of the order: {}. Slices go to {}.",
+        "Switching {} between {} and {}, for at most {}. Each slice is measured for {}, starting {} after a \
+         switch; the seed of the random order is {}. Slices go to {}.",
         plan.setting.target,
         plan.setting.old,
         plan.setting.new,
@@ -100,23 +100,23 @@ pub fn run(arguments: &FixTrial) -> Result<Exit> {
     });
     drop(shown);
     let outcome = outcome.inspect_err(|_| {
-        // Removes a new folder; fails if it holds slices.
+        // Removes a new folder; fails if it contains slices.
         let _ = fs::remove_dir(&folder);
     })?;
     publish(outcome, arguments, &folder, listed.loses.sentence())
 }
 
-/// The folder and the plan of the test to continue: that of `--resume`, or of an output folder that holds a
-/// test.
+/// Returns the folder and the plan of the test to continue: from `--resume`, or from an output folder with an
+/// unfinished test.
 fn earlier(arguments: &FixTrial) -> Result<Option<(PathBuf, LivePlan)>> {
     let resume = arguments.resume.as_ref();
     let Some(folder) = resume.or(arguments.out.as_ref()) else { return Ok(None) };
     let plan = LivePlan::of_folder(folder)?;
-    ensure!(plan.is_some() || resume.is_none(), "{} holds no test that could go on", folder.display());
+    ensure!(plan.is_some() || resume.is_none(), "{} contains no test to continue", folder.display());
     Ok(plan.map(|plan| (folder.clone(), plan)))
 }
 
-/// A seed that no load depends on. It is short, because people type it.
+/// Returns a seed that is independent of the load. It is short because users type it.
 fn new_seed() -> u64 {
     RandomState::new().build_hasher().finish() % 1_000_000
 }
@@ -126,7 +126,7 @@ fn tell(plan: &LivePlan, progress: &LiveProgress<'_>) {
         LiveProgress::Slice { slice, blocked, left } => {
             let value = if slice.with_setting { &plan.setting.new } else { &plan.setting.old };
             say!(
-                "slice {} (pair {}, {value}): blocked {} in each second; at most {} left",
+                "slice {} (pair {}, {value}): blocked {} per second; at most {} left",
                 slice.number,
                 slice.pair,
                 Unit::S.format(*blocked),
@@ -135,7 +135,7 @@ fn tell(plan: &LivePlan, progress: &LiveProgress<'_>) {
         }
         LiveProgress::Pair { paired } => {
             let bounds = match (paired.low, paired.high) {
-                (None, None) => "too few pairs to bound it".to_owned(),
+                (None, None) => "too few pairs for an interval".to_owned(),
                 (low, high) => {
                     let high = high.map_or_else(|| "any".to_owned(), |high| format!("{high:.2}"));
                     format!("{:.2} to {high}", low.unwrap_or(0.0))
@@ -143,7 +143,10 @@ fn tell(plan: &LivePlan, progress: &LiveProgress<'_>) {
             };
             if let Some(ratio) = paired.ratio {
                 let pairs = if paired.pairs == 1 { "pair" } else { "pairs" };
-                say!("after {} {pairs}: {ratio:.2} times as long with the setting ({bounds})", paired.pairs);
+                say!(
+                    "after {} {pairs}: blocked {ratio:.2} times as long with the setting ({bounds})",
+                    paired.pairs
+                );
             }
         }
         LiveProgress::Note(text) => say!("note: {text}"),
@@ -151,7 +154,6 @@ fn tell(plan: &LivePlan, progress: &LiveProgress<'_>) {
     }
 }
 
-/// Prints the answer, and then why the test ended.
 fn publish(outcome: LiveOutcome, arguments: &FixTrial, folder: &Path, loses: &str) -> Result<Exit> {
     let LiveOutcome { result, ended } = outcome;
     let mut out = output::screen();
@@ -164,7 +166,7 @@ fn publish(outcome: LiveOutcome, arguments: &FixTrial, folder: &Path, loses: &st
     match ended {
         Ended::Error(ExperimentError::Interrupted) => {
             say!(
-                "Stopped, and {} is {} again; `--resume {}` goes on.",
+                "Stopped; {} is {} again. Continue with `--resume {}`.",
                 result.plan.setting.target,
                 result.plan.setting.old,
                 folder.display()
@@ -185,7 +187,7 @@ fn show(out: &mut impl Write, result: &LiveResult, folder: &Path, loses: &str) -
         writeln!(
             out,
             "\n{:<34} {:>14} {:>14}",
-            "means of the pairs that count",
+            "means of the valid pairs",
             setting_text(&setting.old),
             setting_text(&setting.new)
         )?;
@@ -196,21 +198,21 @@ fn show(out: &mut impl Write, result: &LiveResult, folder: &Path, loses: &str) -
         }
         writeln!(
             out,
-            "The sentence above rests on the first line and compares within pairs; the others only explain."
+            "The verdict above uses only the first line, compared within pairs; the other lines explain it."
         )?;
     }
     if result.slices_left_out > 0 {
-        writeln!(out, "Slices that do not count: {}.", result.slices_left_out)?;
+        writeln!(out, "Slices left out: {}.", result.slices_left_out)?;
     }
     writeln!(out, "{loses}")?;
     writeln!(
         out,
-        "\nSlices: {}; a recording of each is beside it, for `fonio report`.",
+        "\nSlices: {}; the same folder has a recording of each, for `fonio report`.",
         folder.join("slices.csv").display()
     )
 }
 
-/// The value of a setting for the head of a column.
+/// Shortens the value of a setting for a column heading.
 fn setting_text(value: &str) -> String {
     let short: String = value.chars().take(14).collect();
     if short.len() < value.len() {
@@ -220,16 +222,16 @@ fn setting_text(value: &str) -> String {
     }
 }
 
-/// A line of the table, and its value.
+/// The label of a table row, and the function that returns its value.
 type Row = (&'static str, fn(&OfArm) -> Option<String>);
 
 const ROWS: [Row; 6] = [
-    ("blocked on storage, in each second", |arm| Some(Unit::S.format(arm.blocked))),
-    ("waits of 100 ms and more, a minute", |arm| Some(format!("{:.1}", arm.long_per_min))),
-    ("pressure of I/O, some", |arm| share(arm.machine_pressure, |pressure| pressure.some)),
-    ("pressure of I/O, full", |arm| share(arm.machine_pressure, |pressure| pressure.full)),
-    ("pressure of I/O in the unit, some", |arm| share(arm.unit_pressure, |pressure| pressure.some)),
-    ("pressure of I/O in the unit, full", |arm| share(arm.unit_pressure, |pressure| pressure.full)),
+    ("blocked on storage, per second", |arm| Some(Unit::S.format(arm.blocked))),
+    ("waits of at least 100 ms, per minute", |arm| Some(format!("{:.1}", arm.long_per_min))),
+    ("I/O pressure, some", |arm| share(arm.machine_pressure, |pressure| pressure.some)),
+    ("I/O pressure, full", |arm| share(arm.machine_pressure, |pressure| pressure.full)),
+    ("I/O pressure in the unit, some", |arm| share(arm.unit_pressure, |pressure| pressure.some)),
+    ("I/O pressure in the unit, full", |arm| share(arm.unit_pressure, |pressure| pressure.full)),
 ];
 
 fn share(pressure: Option<PressureShares>, of: fn(PressureShares) -> Option<f64>) -> Option<String> {

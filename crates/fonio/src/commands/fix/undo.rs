@@ -11,7 +11,7 @@ use crate::cli::fix::FixUndo;
 use crate::exit::Exit;
 use crate::{output, signals};
 
-/// Restores the former settings, and removes kept settings from the files.
+/// Restores the former settings, and removes kept settings from the configuration files.
 pub(super) fn undo(arguments: &FixUndo) -> Result<Exit> {
     if !arguments.dry_run {
         signals::recover()?;
@@ -57,7 +57,7 @@ pub(super) fn undo(arguments: &FixUndo) -> Result<Exit> {
             }
         }
     }
-    // The other settings were undone, and were reported.
+    // The other settings were undone and reported.
     if let Some(last) = failed.pop() {
         failed.iter().for_each(|error| say!("error: {error:#}"));
         return Err(last);
@@ -70,9 +70,9 @@ fn sentence(done: &Done<'_>) -> String {
     match (done.outcome, &done.now) {
         ("would_restore", _) => format!("Would set {target}: {new} -> {old}"),
         ("restored", _) => format!("Set {target}: {new} -> {old}"),
-        (_, Some(now)) => format!(
-            "Left {target} unchanged: fonio had set {new}, but it is {now} now; before fonio it was {old}."
-        ),
-        _ => format!("Nothing to restore: {target}: {old} already, or gone."),
+        (_, Some(now)) => {
+            format!("Left {target} unchanged: fonio set {new} (before: {old}), but it is now {now}.")
+        }
+        _ => format!("Nothing to restore: {target} is already {old}, or it no longer exists."),
     }
 }

@@ -20,7 +20,8 @@ pub fn run(files: [&Path; 2], across_keys: bool, shown: &ResultOutput, colour: C
     let comparison = compare(&first, &second);
     if !comparison.keys_differ.is_empty() && !across_keys {
         bail!(
-            "the results differ in {}, so their figures differ also for these reasons; to compare them nevertheless: --across-keys",
+            "the results differ in {}, which also affects the figures; to compare them anyway, give \
+             --across-keys",
             comparison.keys_differ.join(", ")
         );
     }
@@ -36,7 +37,7 @@ fn report(comparison: &Comparison, first: &Document, second: &Document) -> Repor
     let reasons = match comparison.keys_differ.as_slice() {
         [] => Vec::new(),
         differ => {
-            vec![format!("The results differ in {}, which is a part of every difference.", differ.join(", "))]
+            vec![format!("The results differ in {}, which also affects the figures.", differ.join(", "))]
         }
     };
     let (claimed, others): (Vec<&Compared>, Vec<&Compared>) = comparison
@@ -61,9 +62,9 @@ fn section(id: &str, question: &str, figures: &[&Compared]) -> Section {
         caption: String::new(),
         columns: vec![
             Column::new("Figure"),
-            Column::noted("First", "Mean, with half of the interval of 95 %."),
+            Column::noted("First", "Mean, with half of the 95 % confidence interval."),
             Column::new("Second"),
-            Column::noted("Ratio", "The second over the first."),
+            Column::noted("Ratio", "Ratio of the second result to the first."),
             Column::new("Answer"),
         ],
         rows,

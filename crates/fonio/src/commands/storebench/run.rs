@@ -1,4 +1,5 @@
-//! Measures: says what will be written, continues an interrupted run, measures, keeps and shows the result.
+//! Runs StoreBench: announces the planned writes, continues an interrupted run, measures, saves and shows the
+//! result.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ use crate::output;
 use crate::progress::{Done, Progress, rounded};
 use crate::signals::{self, begin};
 
-/// The seed of the places of random requests. It is the same for all, because results are compared.
+/// The seed of the offsets of random requests. It is fixed, so that results can be compared.
 const SEED: u64 = 1;
 
 pub fn run(arguments: &StoreBenchRun, colour: Colour) -> Result<Exit> {
@@ -81,7 +82,7 @@ pub fn run(arguments: &StoreBenchRun, colour: Colour) -> Result<Exit> {
     };
     if let Some(kind @ ("tmpfs" | "ramfs")) = target.place().file_system.as_deref() {
         bail!(
-            "{} is in memory ({kind}), and nothing there is a device's; name a directory on the device",
+            "{} is in memory ({kind}), so it is not on a device; name a directory on the device",
             path.display()
         );
     }
@@ -110,7 +111,7 @@ fn mode(arguments: &StoreBenchRun, subject: &Subject<'_>) -> Result<Mode> {
             bail!("--erase is for a raw device, and {} is a directory; leave it out", named.display())
         }
         Some(named) if named != path => bail!(
-            "--erase names {}, and the device to measure is {}; name the same device twice",
+            "--erase names {}, but the device to measure is {}; name the same device twice",
             named.display(),
             path.display()
         ),
@@ -154,7 +155,7 @@ fn measure(
             let labels: Vec<&str> = old.parts.iter().map(|part| part.part.label()).collect();
             if !labels.is_empty() {
                 say!(
-                    "Continues an interrupted run, which measured: {}. (--restart measures anew)",
+                    "Continues an interrupted run, which measured: {}. (--restart starts again)",
                     labels.join(", ")
                 );
             }
@@ -171,7 +172,7 @@ fn measure(
     if ended.is_none() {
         unfinished.remove()?;
     } else {
-        // A run without a finished part is kept too, because of its beginning.
+        // A run without finished parts is saved too, to keep its start time.
         save(&kept)?;
     }
     Ok((kept, ended))
@@ -181,7 +182,7 @@ fn finish(arguments: &StoreBenchRun, kept: &Kept, ended: Option<BenchError>, col
     let missing = match &ended {
         None => NO_TIME,
         Some(BenchError::Interrupted) => "the run was interrupted",
-        Some(BenchError::Gone { .. }) => "the device did not answer any more",
+        Some(BenchError::Gone { .. }) => "the device stopped responding",
         Some(BenchError::Full { .. }) => "the file system became full",
         Some(_) => "the run ended with an error",
     };
@@ -191,7 +192,7 @@ fn finish(arguments: &StoreBenchRun, kept: &Kept, ended: Option<BenchError>, col
             return Ok(Exit::NotValid);
         }
         say!(
-            "{} of {} parts are finished and kept; the same command measures the others.",
+            "{} of {} parts are finished and saved; the same command measures the others.",
             kept.parts.len(),
             Part::ALL.len()
         );
@@ -204,7 +205,7 @@ fn finish(arguments: &StoreBenchRun, kept: &Kept, ended: Option<BenchError>, col
     results::write(&document, &file)?;
     let problems = document.check();
     for problem in &problems {
-        say!("warning: the result is not in order: {problem}");
+        say!("warning: the result is not valid: {problem}");
     }
     shown(arguments, &document, &file, colour)?;
     Ok(if ended.is_some() || !problems.is_empty() { Exit::NotValid } else { Exit::Fine })
@@ -223,7 +224,7 @@ fn shown(arguments: &StoreBenchRun, document: &Document, file: &Path, colour: Co
     Ok(())
 }
 
-/// Shows the current test and the time that is left, and prints that a part begins.
+/// Shows the current test and the remaining time, and prints a line when a part begins.
 fn tell(progress: &Progress, step: &Step<'_>, announced: &mut usize) {
     let Step { part, number, parts, test, run, left_max } = step;
     if *announced != *number {

@@ -1,8 +1,8 @@
-//! Speaks to a results service over HTTP, with TLS for addresses that begin with `https://`.
+//! Client of a results service over HTTP, with TLS for `https://` addresses.
 //!
-//! A server's certificate is checked against the authorities that browsers trust. Their list is built in,
-//! because a board may have no list, or an old one. As with OpenSSL, the variable `SSL_CERT_FILE` names a
-//! file with other ones.
+//! A server's certificate is checked against the certificate authorities that browsers trust. Their list is
+//! built in, because a board may have no list or an old one. As with OpenSSL, the variable `SSL_CERT_FILE`
+//! names a file with other authorities.
 
 use std::time::Duration;
 use std::{fs, io};
@@ -14,11 +14,9 @@ use ureq::Agent;
 use ureq::http::Response;
 use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 
-/// A server that takes longer is not reachable.
 const TIME_MAX: Duration = Duration::from_secs(30);
-/// The largest answer that is read.
 const ANSWER_BYTES_MAX: u64 = 4 << 20;
-/// Names a PEM file with the certificates of the authorities that are trusted instead of the built-in ones.
+/// Names a PEM file of trusted authorities that replaces the built-in list.
 const AUTHORITIES: &str = "SSL_CERT_FILE";
 
 pub struct Server {
@@ -26,14 +24,14 @@ pub struct Server {
     agent: Agent,
 }
 
-/// The answer to a submission.
+/// The response to a submission.
 #[derive(Debug, Deserialize)]
 pub struct Submitted {
     pub id: String,
     /// `received` or `hidden`.
     pub state: String,
     pub reason: Option<String>,
-    /// The secret with which the result can be deleted.
+    /// The secret for deleting the result.
     pub delete_token: String,
     pub page: String,
 }
@@ -54,7 +52,7 @@ pub struct Point {
 }
 
 impl Server {
-    /// Takes an address, without speaking to it.
+    /// Parses an address, without connecting.
     pub fn at(address: &str) -> Result<Server> {
         let address = address.trim_end_matches('/');
         let host = ["http://", "https://"].iter().find_map(|scheme| address.strip_prefix(scheme));
@@ -72,7 +70,7 @@ impl Server {
         Ok(Server { address: address.to_owned(), agent: Agent::new_with_config(config) })
     }
 
-    /// The address, as tokens are kept for it.
+    /// Returns the address under which delete tokens are stored.
     pub fn address(&self) -> &str {
         &self.address
     }
@@ -90,7 +88,8 @@ impl Server {
         self.answer(sent).map(drop)
     }
 
-    /// The distribution of a figure among results of a key; `None` if the server has no such results.
+    /// Returns the distribution of a figure among the results of a key; `None` if the server has no results
+    /// of this key.
     pub fn ecdf(&self, key: &str, figure: &str) -> Result<Option<Ecdf>> {
         let address = format!("{}/api/v1/ecdf?key={key}&figure={figure}", self.address);
         let sent = self.agent.get(&address).call();
@@ -112,8 +111,8 @@ impl Server {
             Err(ureq::Error::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
                 return Err(error).with_context(|| {
                     format!(
-                        "{} gave no encrypted connection that can be trusted; if its certificate comes from an authority of your own, \
-                         name that one's certificate in {AUTHORITIES}=FILE; if it has no TLS, write http://",
+                        "no trusted encrypted connection to {}; if its certificate comes from your own authority, give \
+                         the authority's certificate with {AUTHORITIES}=FILE; if the server has no TLS, write http://",
                         self.address
                     )
                 });
@@ -121,7 +120,7 @@ impl Server {
             Err(error) => {
                 return Err(error).with_context(|| {
                     format!(
-                        "{} cannot be reached; is the address right, and does the service run?",
+                        "{} cannot be reached; check the address, and whether the service runs",
                         self.address
                     )
                 });
@@ -139,7 +138,7 @@ impl Server {
         if status.is_success() {
             return value.with_context(|| self.unexpected());
         }
-        // Keeps only text that a terminal can show safely, and not a complete page.
+        // Shortens a text, and keeps only characters that a terminal can show safely.
         let said = value.and_then(|value| {
             let error = value.get("error")?.as_str()?.to_owned();
             let places = value.get("problems").and_then(Value::as_array).into_iter().flatten();
@@ -159,7 +158,6 @@ impl Server {
     }
 }
 
-/// The authorities whose certificates are trusted.
 fn authorities() -> Result<RootCerts> {
     let Some(file) = std::env::var_os(AUTHORITIES) else { return Ok(RootCerts::WebPki) };
     let file = std::path::Path::new(&file);
@@ -172,7 +170,7 @@ fn authorities() -> Result<RootCerts> {
         }
     }
     if certificates.is_empty() {
-        bail!("{}, which has no certificate in PEM", about());
+        bail!("{}, which contains no PEM certificate", about());
     }
     Ok(RootCerts::new_with_certs(&certificates))
 }

@@ -1,4 +1,4 @@
-//! `fonio storebench show`, and the report on a result.
+//! `fonio storebench show`, and the report of a result.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -63,16 +63,16 @@ const LEADING: [&str; 16] = [
 
 /// The ranks of a result's figures among other results.
 pub struct Others {
-    /// A description of these results, for the heading of the column.
+    /// A description of these results, for the column heading.
     words: String,
-    /// Hundredths of the others that are worse, by figure.
+    /// The percentage of other results that are worse, by figure.
     better_than_percent: BTreeMap<String, f64>,
     /// Notes on missing figures.
     notes: Vec<String>,
 }
 
 impl Others {
-    /// The shipped results of models.
+    /// Ranks the result among the shipped results of models.
     pub fn models(result: &Document) -> Others {
         let mut count = 0;
         let percents = figures::catalogue().into_iter().filter_map(|figure| {
@@ -84,7 +84,7 @@ impl Others {
         Others { words: format!("{count} models"), better_than_percent, notes: Vec::new() }
     }
 
-    /// The results of a server with the same key.
+    /// Ranks the result among a server's results of the same key.
     pub fn of_server(server: &Server, result: &Document) -> Result<Others> {
         let key = result.key.to_string();
         let mut others =
@@ -95,8 +95,8 @@ impl Others {
             let (Some(figure), Some(value)) = (figure, result.value(name)) else { continue };
             let Some(ecdf) = server.ecdf(&key, name)? else { continue };
             count = count.max(ecdf.results);
-            // The points are sorted. The share at the first value that is at least as large belongs to the
-            // smaller values.
+            // The points are sorted. The share of smaller values is stored with the first value that is not
+            // smaller.
             let smaller = match ecdf.points.iter().find(|point| point.value >= value.value) {
                 Some(point) => point.share,
                 None if ecdf.points.is_empty() => continue,
@@ -114,7 +114,7 @@ impl Others {
     }
 }
 
-/// The report on a result; with every figure if `all`.
+/// Returns the report of a result; with every figure if `all`.
 pub fn document(result: &Document, others: &Others, all: bool) -> Report {
     let tone =
         if matches!(result.capacity_check, CapacityCheck::Fake { .. }) { Tone::Bad } else { Tone::Plain };
@@ -147,7 +147,7 @@ pub fn document(result: &Document, others: &Others, all: bool) -> Report {
     }
 }
 
-/// The device in a few words.
+/// Returns a short description of the device.
 pub fn device_words(result: &Document) -> String {
     let device = &result.device;
     let size = output::bytes(ByteCount(device.capacity_bytes));
@@ -163,7 +163,7 @@ fn reasons(result: &Document) -> Vec<String> {
         CapacityCheck::Genuine { checked_bytes, complete } => {
             let where_ = if *complete { "across the complete device" } else { "in the free space" };
             format!(
-                "The capacity is genuine as far as checked: {} {where_} came back.",
+                "The capacity is genuine as far as checked: {} {where_} were read back correctly.",
                 output::bytes(ByteCount(*checked_bytes))
             )
         }
@@ -174,7 +174,8 @@ fn reasons(result: &Document) -> Vec<String> {
     let unstable = measured.iter().filter(|value| !value.stable && value.runs > 1).count();
     if unstable > 0 {
         reasons.push(format!(
-            "{unstable} of {} figures did not become stable; close what uses the device (bare `fonio` shows it), and repeat.",
+            "{unstable} of {} figures did not become stable; stop the programs that use the device (`fonio` \
+             lists them), and repeat.",
             measured.len()
         ));
     }
@@ -195,10 +196,10 @@ fn is_missing(result: &Document, part: Part) -> bool {
     of_part.all(|figure| result.value(&figure.name).is_none())
 }
 
-/// A value with half of its interval: `12.3 MB/s ± 3 %`.
+/// Formats a value with half of its confidence interval: `12.3 MB/s ± 3 %`.
 pub fn with_interval(value: &Value) -> String {
     let text = value.unit.format(value.value);
-    // The ends of a parameter's interval are integers.
+    // The bounds of a parameter's interval are integers.
     if value.unit == Unit::Count && value.high > value.value {
         return format!("{text} to {:.0}", value.high);
     }
@@ -217,7 +218,7 @@ pub fn with_interval(value: &Value) -> String {
 fn columns(others: &Others) -> Vec<Column> {
     vec![
         Column::new("Figure"),
-        Column::noted("Value", "Mean over the runs, with half of the interval of 95 %."),
+        Column::noted("Value", "Mean of the runs, with half of the 95 % confidence interval."),
         Column::noted("Runs", "A figure with ~ did not become stable."),
         Column { label: format!("Better than, of {}", others.words), ..Column::default() },
     ]
@@ -241,7 +242,7 @@ fn row(result: &Document, figure: &CatalogueFigure, others: &Others) -> Vec<Cell
     vec![Cell::words(figure.label.clone()), Cell::words(value), Cell::words(runs), standing]
 }
 
-/// Why figures were not measured: a sentence for each reason, with the figures.
+/// Returns a sentence for each reason why figures were not measured.
 fn missing(result: &Document, figures: &[CatalogueFigure]) -> Vec<String> {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for figure in figures {
@@ -264,8 +265,9 @@ fn leading(result: &Document, others: &Others) -> Section {
     let mut notes = missing(result, &shown);
     notes.extend(others.notes.iter().cloned());
     if others.words.ends_with("models") {
-        notes
-            .push("The models are of the profiles that come with fonio, not of measured devices.".to_owned());
+        notes.push(
+            "The models are of profiles that come with fonio; they are not measured devices.".to_owned(),
+        );
     }
     Section {
         id: "leading".to_owned(),
@@ -307,7 +309,7 @@ fn classes(result: &Document) -> Section {
         .collect();
     Section {
         id: "classes".to_owned(),
-        question: "Which SD classes do its figures reach?".to_owned(),
+        question: "SD classes".to_owned(),
         answer: "The tests of the classes have their own queue depth and a fresh card, so this is only a comparison.".to_owned(),
         tables: vec![Table {
             columns: vec![Column::new("Class"), Column::new("Figures"), Column::new("Because of")],
@@ -330,12 +332,16 @@ fn curve(result: &Document) -> Option<Section> {
     };
     Some(Section {
         id: "sustained".to_owned(),
-        question: "How does a long write go?".to_owned(),
-        answer: format!("It began at {} and ended at {}. {fell}", rate(first), rate(last)),
+        question: "Rate of a long write".to_owned(),
+        answer: format!(
+            "The rate was {} at the beginning and {} at the end. {fell}",
+            rate(first),
+            rate(last)
+        ),
         figures: vec![Chart {
             id: "sustained-curve".to_owned(),
             title: "Rate of one long sequential write".to_owned(),
-            caption: "A lasting drop shows the end of a cache of faster flash.".to_owned(),
+            caption: "A lasting drop means that a cache of faster flash is full.".to_owned(),
             plot: Plot::Line,
             x: Axis { label: "time".to_owned(), unit: Unit::S, scale: Scale::Linear, bounds: None },
             y: Axis { label: "rate".to_owned(), unit: Unit::BytesPerS, scale: Scale::Linear, bounds: None },
@@ -353,7 +359,6 @@ fn curve(result: &Document) -> Option<Section> {
     })
 }
 
-/// The slowest apps are named.
 const APPS_SHOWN: usize = 5;
 
 fn launches(result: &Document) -> Option<Section> {
@@ -376,9 +381,9 @@ fn launches(result: &Document) -> Option<Section> {
         .collect();
     Some(Section {
         id: "launches".to_owned(),
-        question: "How long do apps take to start?".to_owned(),
+        question: "App launch times".to_owned(),
         answer: format!(
-            "Forty apps took {} without cached files and {} with them.",
+            "Launching forty apps took {} without cached files and {} with them.",
             total("launch.cold.total"),
             total("launch.warm.total")
         ),

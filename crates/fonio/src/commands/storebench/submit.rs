@@ -12,7 +12,7 @@ use super::server::{Server, Submitted};
 use crate::exit::Exit;
 use crate::output;
 
-/// Shows every field that would be sent, asks, and sends.
+/// Shows every field to send, asks, and sends.
 pub fn submit(server: &str, yes: bool, file: &Path) -> Result<Exit> {
     let server = Server::at(server)?;
     let document = results::read(file)?;
@@ -25,38 +25,37 @@ pub fn submit(server: &str, yes: bool, file: &Path) -> Result<Exit> {
     write!(out, "{}", preview(&json)?)?;
     out.flush()?;
     say!(
-        "\nThese {} bytes would be sent to {}, and shown to everyone who can reach it. Serial numbers, host names and paths are not \
-         among them; the notes stay here, and the time is that of the day.",
+        "\nThese {} bytes will be sent to {}, and everyone who can reach it can read them. They contain no \
+         serial numbers, host names or paths. Notes are not sent, and the time is only the date.",
         json.len(),
         server.address()
     );
     if !yes && !confirmed(&server)? {
-        bail!("nothing was sent; repeat with --yes to send it without a question");
+        bail!("nothing was sent; repeat with --yes to send without confirmation");
     }
     let Submitted { id, state, reason, delete_token, page } = server.submit(&json)?;
     let page = if page.starts_with('/') { format!("{}{page}", server.address()) } else { page };
-    // The token comes first: without it, the result could not be deleted.
+    // Save the token first: without it, the result could not be deleted.
     let token_file = results::keep_token(server.address(), &id, &delete_token).with_context(|| {
-        format!("the result {id} was sent, and its delete token {delete_token} could not be kept")
+        format!("the result {id} was sent, but its delete token {delete_token} could not be saved")
     })?;
     match (state.as_str(), reason) {
         ("received", _) => writeln!(out, "Received: {page}")?,
         (_, reason) => writeln!(
             out,
             "Hidden, because {}\n{page}",
-            reason.as_deref().unwrap_or("the server did not say why")
+            reason.as_deref().unwrap_or("the server gave no reason")
         )?,
     }
     writeln!(
         out,
-        "To delete it: fonio storebench delete --server {} {id}\nThe token for that is in {}.",
+        "To delete it: fonio storebench delete --server {} {id}\nThe delete token is in {}.",
         server.address(),
         token_file.display()
     )?;
     Ok(Exit::Fine)
 }
 
-/// Every field on a line of its own, and every figure and app on one line.
 fn preview(json: &str) -> Result<String> {
     let mut text = String::new();
     let fields: serde_json::Map<String, serde_json::Value> = serde_json::from_str(json)?;
@@ -94,7 +93,7 @@ pub fn delete(server: &str, token: Option<&str>, id: &str) -> Result<Exit> {
     let server = Server::at(server)?;
     let kept = results::token(server.address(), id)?;
     let token = token.map(str::to_owned).or(kept).with_context(|| {
-        format!("no delete token of {id} on {} was kept here; give it with --token TOKEN", server.address())
+        format!("no delete token for {id} on {} is saved here; give it with --token TOKEN", server.address())
     })?;
     server.delete(id, &token)?;
     results::forget_token(server.address(), id)?;

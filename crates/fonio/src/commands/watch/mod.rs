@@ -34,7 +34,7 @@ fn need_root(what: &str) -> Result<()> {
 fn install(place: &Place) -> Result<Exit> {
     need_root("install")?;
     service::install(&place.paths())?;
-    writeln!(output::screen(), "The watch runs, and starts at each boot.\nNext: sudo fonio watch report")?;
+    writeln!(output::screen(), "The watch runs now and starts at each boot.\nNext: sudo fonio watch report")?;
     Ok(Exit::Fine)
 }
 
@@ -43,7 +43,9 @@ fn start(place: &Place) -> Result<Exit> {
         need_root("start")?;
     }
     match service::start(&place.paths())? {
-        Some(process) => writeln!(output::screen(), "The watch runs already (process {}).", process.pid)?,
+        Some(process) => {
+            writeln!(output::screen(), "The watch is already running (process {}).", process.pid)?
+        }
         None => writeln!(
             output::screen(),
             "The watch runs until it is stopped or the machine restarts.\nNext: sudo fonio watch report"
@@ -68,11 +70,10 @@ fn uninstall(purge: bool, place: &Place) -> Result<Exit> {
     need_root("uninstall")?;
     service::uninstall(&place.paths().folders()?, purge)?;
     let history = if purge { "Its history is removed." } else { "Its history stays; --purge removes it." };
-    writeln!(output::screen(), "The watch is not a service any more. {history}")?;
+    writeln!(output::screen(), "The watch is no longer a service. {history}")?;
     Ok(Exit::Fine)
 }
 
-/// Watches until a signal comes.
 fn watch(place: &Place) -> Result<Exit> {
     if !rustix::process::geteuid().is_root() && place.state.is_none() {
         bail!("watching needs root: run `sudo fonio watch run`");
@@ -89,9 +90,9 @@ fn watch(place: &Place) -> Result<Exit> {
     let ended = watch.run(&stop);
     drop(servers);
     if let Err(error) = ended {
-        // A signal asked the watch to end, but this is still worth a message.
+        // A signal ended the watch, but the user should still see this error.
         tell(&format!(
-            "{error}; the last minutes stay in memory, and the next watch before a reboot takes them up"
+            "{error}; the last minutes stay in memory, and the next watch before a reboot stores them"
         ));
         return Ok(Exit::Command(exit::usage(false)));
     }

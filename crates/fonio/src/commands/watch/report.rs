@@ -18,7 +18,6 @@ use crate::output;
 
 const ROWS_MAX: usize = 12;
 
-/// The JSON of a report.
 #[derive(Serialize)]
 struct Document {
     schema: &'static str,
@@ -35,13 +34,13 @@ struct Document {
 pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
     let folders = arguments.place.paths().folders()?;
     let mut history = history(&folders)?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is set to before 1970")?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970; set it")?;
     let is_empty = history_is_empty(&history);
     let before_now = |time| i64::try_from(now.saturating_sub(time).as_secs()).unwrap_or(0);
     let since = before_now(arguments.since);
     let until = arguments.until.map(before_now);
     if let Some(until) = until {
-        ensure!(since < until, "--until names an earlier time than --since: both are times before now");
+        ensure!(since < until, "--until is earlier than --since; both are times before now");
         history.end_at(until);
     }
     let wants = |what: What| arguments.what.is_none_or(|wanted| wanted == what);
@@ -56,7 +55,7 @@ pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
     let mut out = output::screen();
     if let Some(path) = &arguments.html {
         if is_empty {
-            bail!("the watch began less than a minute ago; ask again after its first minute");
+            bail!("the watch started less than a minute ago; run the report again after its first minute");
         }
         let mut page = page::document(&history, since, &settings);
         page.subtitle.extend(until.map(|until| format!(", until {}", times::shown(until))));
@@ -79,7 +78,7 @@ fn history_is_empty(history: &History) -> bool {
     history.minutes.is_empty() && history.hours.is_empty() && history.days.is_empty()
 }
 
-/// The history on the medium, and the minutes that are not written yet.
+/// The history on disk, and the minutes in memory that are not written yet.
 fn history(folders: &Folders) -> Result<History> {
     for folder in [&folders.state, &folders.run] {
         if let Err(error) = std::fs::read_dir(folder)
@@ -110,7 +109,8 @@ fn print(
     if !has_minutes {
         return writeln!(
             out,
-            "{bold}• The watch began less than a minute ago; ask again after its first minute.{plain}"
+            "{bold}• The watch started less than a minute ago; run the report again after its first \
+             minute.{plain}"
         );
     }
     let mut notes: Vec<&String> = Vec::new();
@@ -126,7 +126,7 @@ fn print(
         notes.extend(&wear.notes);
     }
     if let Some(until) = document.until {
-        writeln!(out, "• Only the time until {} counts (--until).", times::shown(until))?;
+        writeln!(out, "• The report ends at {} (--until).", times::shown(until))?;
     }
     if !runs {
         writeln!(out, "! No watch runs now; `sudo fonio watch start` starts one.")?;
@@ -158,7 +158,7 @@ fn print_stalls(
     if answer.stalls.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\n{bold}What stalled{plain} (the longest first)")?;
+    writeln!(out, "\n{bold}Stalls{plain} (longest first)")?;
     for told in answer.stalls.iter().take(ROWS_MAX) {
         writeln!(out, "  {}", told.sentence)?;
     }
@@ -169,7 +169,7 @@ fn print_stalls(
     if let Some(path) = kept {
         writeln!(
             out,
-            "Next: sudo fonio report {}   explains the minute before the longest kept one",
+            "Next: sudo fonio report {}   explains the minute before the longest recorded stall",
             path.display()
         )?;
     }
@@ -178,7 +178,7 @@ fn print_stalls(
 
 fn print_wear(answer: &WearAnswer, (bold, plain): (&str, &str), out: &mut impl Write) -> io::Result<()> {
     for device in &answer.devices {
-        // Without BPF, the writers are unknown.
+        // The writers are unknown without BPF.
         if !device.parties.is_empty() {
             writeln!(out, "\n{bold}Who writes to {}{plain}", device.name)?;
         }
@@ -186,7 +186,7 @@ fn print_wear(answer: &WearAnswer, (bold, plain): (&str, &str), out: &mut impl W
             writeln!(out, "  {:>10} {:>7}  {}", bytes(row.written), share(row.share), row.party)?;
         }
         if !device.files.is_empty() {
-            writeln!(out, "{bold}What is written to {}{plain}", device.name)?;
+            writeln!(out, "{bold}Writes to {}{plain}", device.name)?;
         }
         for row in device.files.iter().take(ROWS_MAX) {
             writeln!(
@@ -199,11 +199,7 @@ fn print_wear(answer: &WearAnswer, (bold, plain): (&str, &str), out: &mut impl W
             )?;
         }
         if device.file_system_share > 0.0 {
-            writeln!(
-                out,
-                "  {} are journal and metadata of the file system.",
-                share(device.file_system_share)
-            )?;
+            writeln!(out, "  {} are file-system journal and metadata.", share(device.file_system_share))?;
         }
         let facts = device.health.as_ref().map(answers::health_facts).unwrap_or_default();
         if !facts.is_empty() {
@@ -240,7 +236,7 @@ fn print_load(load: &Summary, (bold, plain): (&str, &str), out: &mut impl Write)
     let mut blocked: Vec<_> = load.blocked.iter().filter(|row| row.waits.total() > Nanos(0)).collect();
     blocked.sort_by_key(|row| std::cmp::Reverse(row.waits.total()));
     if !blocked.is_empty() {
-        writeln!(out, "{bold}Who waits for storage{plain} (all threads together)")?;
+        writeln!(out, "{bold}Programs that wait for storage{plain} (sum of all threads)")?;
         for row in blocked.iter().take(ROWS_MAX) {
             let on = row.device.as_ref().map(|device| format!(" on {device}")).unwrap_or_default();
             writeln!(
@@ -253,11 +249,11 @@ fn print_load(load: &Summary, (bold, plain): (&str, &str), out: &mut impl Write)
             )?;
         }
     }
-    // Times are in full seconds, too coarse for shares of less than a minute.
+    // Times are in whole seconds, too coarse for shares of less than a minute.
     if let Some(pressure) = load.pressure.filter(|_| load.watched_s >= 60) {
         writeln!(
             out,
-            "Some task stood still for I/O in {} of the time, for memory in {}, for a processor in {}.",
+            "Some task was stalled on I/O for {} of the time, on memory for {}, on a processor for {}.",
             share(pressure.io_some_ms as f64 / 1000.0 / watched),
             share(pressure.memory_some_ms as f64 / 1000.0 / watched),
             share(pressure.cpu_some_ms as f64 / 1000.0 / watched)
@@ -266,7 +262,7 @@ fn print_load(load: &Summary, (bold, plain): (&str, &str), out: &mut impl Write)
     Ok(())
 }
 
-/// The number of requests, their mean, and what 99 % do not exceed.
+/// Formats the number of requests, their mean response time and the 99th percentile.
 fn responses(histogram: &Histogram) -> String {
     match (histogram.mean(), histogram.quantile_at_most(990)) {
         (Some(mean), Some(most)) => {

@@ -1,4 +1,4 @@
-//! The sequence of a replay of calls: the calls of a recording by thread, and the files that they find.
+//! The sequence of a replay of calls: a recording's calls by thread, and the files that they use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,7 +14,7 @@ use super::super::{CHUNK, since};
 /// Maximum number of bytes that one call reads or writes (the kernel's `MAX_RW_COUNT`); a row with more is
 /// damaged.
 const TRANSFER_MAX: u64 = 0x7fff_f000;
-/// Folders whose files are the kernel's own.
+/// Folders with the kernel's own files.
 const KERNEL_FOLDERS: [&str; 2] = ["/proc/", "/sys/"];
 
 /// The effect of a call on its file.
@@ -31,7 +31,7 @@ pub enum Act {
     Read {
         /// From here.
         offset: u64,
-        /// The number of bytes that the recorded call got.
+        /// The number of bytes that the recorded call read.
         bytes: u64,
     },
     /// Writes.
@@ -59,7 +59,7 @@ pub enum Act {
     SetLength(u64),
     /// `unlink`.
     Remove,
-    /// `rename`, to a name of its own.
+    /// `rename`, to a unique name.
     Rename,
 }
 
@@ -70,11 +70,11 @@ pub struct Call {
     pub begins: Begins,
     /// Its effect.
     pub act: Act,
-    /// The place of its file in [`Sequence::files`].
+    /// The index of its file in [`Sequence::files`].
     pub file: usize,
     /// How its file was opened.
     pub flags: FileFlags,
-    /// The signal that it sets when it ends.
+    /// The signal that it sets when it completes.
     pub signal: Option<u32>,
 }
 
@@ -91,30 +91,30 @@ impl Waits for Call {
 /// A file of the recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Before {
-    /// Whether it is there before the replay.
+    /// Whether it exists before the replay.
     pub is_there: bool,
-    /// It is a folder: the replay uses its own.
+    /// Whether it is a folder; the replay uses its own folder instead.
     pub is_folder: bool,
     /// Its length before.
     pub bytes: u64,
-    /// Its accessed chunks, by number. The others are holes before.
+    /// The numbers of its accessed chunks; the other chunks are holes.
     pub chunks: BTreeSet<u64>,
-    /// The end of the last byte that is accessed or existed before.
+    /// The end of the last byte that is accessed or existed already.
     pub end: u64,
-    /// The bytes that `fallocate` asks for.
+    /// Bytes allocated by `fallocate`.
     pub allocated: u64,
 }
 
-/// Why calls are not replayed.
+/// Numbers of calls that are not replayed, by reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LeftOut {
     /// They failed.
     Failed,
-    /// They are on other file systems than most writes and syncs, or on files of the kernel.
+    /// Calls on kernel files, or on other file systems than most writes and syncs.
     Elsewhere,
-    /// The recording does not show their file or their place in it.
+    /// Calls for which the recording does not show the file or the offset.
     Unknown,
-    /// `msync`, `sync_file_range` and others that a replay does not make.
+    /// `msync`, `sync_file_range` and other calls that a replay does not execute.
     Kind,
 }
 
@@ -123,7 +123,7 @@ pub enum LeftOut {
 pub struct Sequence {
     /// The files.
     pub files: Vec<Before>,
-    /// The calls that follow each other, in the order of time: of a thread, or of several that did not overlap.
+    /// Lists of calls ordered by time; each holds a thread, or several threads that did not overlap.
     pub threads: Vec<Vec<Call>>,
     /// The number of signals.
     pub signals: u32,
@@ -137,12 +137,12 @@ impl Sequence {
         self.threads.iter().map(Vec::len).sum()
     }
 
-    /// Whether there is nothing to replay.
+    /// Returns whether there is nothing to replay.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The space that the files take, if none is removed.
+    /// Returns the space that the files take if none is removed.
     pub(in crate::replay) fn room(&self) -> ByteCount {
         let of_file = |file: &Before| -> u64 {
             let chunks = file.chunks.iter().map(|chunk| CHUNK.min(file.end.saturating_sub(chunk * CHUNK)));
@@ -152,7 +152,7 @@ impl Sequence {
     }
 }
 
-/// Collects the rows of a recording. Calls come in the order of time, files at any time.
+/// Collects the rows of a recording. Calls must come in time order; files may come at any time.
 #[derive(Debug, Default)]
 pub(in crate::replay) struct Collected {
     began: Option<Timestamp>,
@@ -238,7 +238,7 @@ impl Collected {
         }
     }
 
-    /// The file system with the most calls that change something; without any, the one with the most calls.
+    /// Returns the file system with the most calls that change data, or else with the most calls.
     fn place(&self) -> Option<DeviceId> {
         let mut counts: BTreeMap<DeviceId, (u64, u64)> = BTreeMap::new();
         for call in &self.calls {
@@ -251,8 +251,7 @@ impl Collected {
         counts.into_iter().max_by_key(|(_, count)| *count).map(|(device, _)| device)
     }
 
-    /// Returns the replay of a row: the act, and the file, which is `None` for a call on the complete file
-    /// system.
+    /// Returns how to replay a row: the action, and its file, `None` for a call on the complete file system.
     fn replayed(
         &self,
         row: &fonio_core::Call,
@@ -275,7 +274,7 @@ impl Collected {
     }
 }
 
-/// Whether calls of this name are replayed.
+/// Returns whether calls with this name are replayed.
 fn is_known(name: &str) -> bool {
     !matches!(name, "msync" | "sync_file_range" | "page_fault" | "unknown")
 }
@@ -306,7 +305,7 @@ fn act_of(row: &fonio_core::Call) -> Option<Act> {
 
 #[derive(Debug, Default)]
 struct Making {
-    /// The place of each file; a call on the whole file system has the folder of the replay.
+    /// The index of each file. A call on the complete file system uses the replay's folder.
     places: FxHashMap<Option<u32>, usize>,
     files: Vec<Following>,
     left_out: BTreeMap<LeftOut, u64>,
@@ -324,11 +323,11 @@ impl Making {
     }
 }
 
-/// A file while its calls are followed.
+/// The state of a file while its calls are processed.
 #[derive(Debug, Default)]
 struct Following {
     before: Before,
-    /// Whether the length before is known: from the first opening.
+    /// Whether the first open has shown the initial length.
     is_settled: bool,
     /// The end of the written data.
     written: u64,
@@ -338,7 +337,8 @@ impl Following {
     fn add(&mut self, act: Act) {
         let before = &mut self.before;
         match act {
-            // The first opening shows whether it was there. A program that used it earlier had opened it before the recording.
+            // The first open shows whether the file existed. A program that used it before had opened it
+            // before the recording.
             Act::Open { made: true, .. } => self.is_settled = true,
             Act::Open { made: false, length } if !self.is_settled => {
                 before.is_there = true;

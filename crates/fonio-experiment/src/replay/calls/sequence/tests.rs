@@ -60,7 +60,7 @@ fn files_are_there_before_if_the_calls_found_them() {
         open(1, true, 0, 30),
         row(1, "write", 1, 0, 100, 40),
         row(1, "read", 1, 0, 100, 50),
-        // Open before the recording: read, overwritten, appended to.
+        // Files opened before the recording: read, overwritten, appended to.
         row(1, "read", 2, 3 << 20, 10, 60),
         row(1, "pwrite64", 3, 500, 10, 70),
         row(1, "read", 3, 500, 10, 80),
@@ -86,7 +86,7 @@ fn what_is_left_out_is_counted_by_reason() {
         fonio_core::Call { file_id: None, ..row(1, "unlink", 0, 0, 0, 60) },
         fonio_core::Call { offset: None, ..row(1, "read", 0, 0, 1, 70) },
         fonio_core::Call { file_id: None, result: Some(0), ..row(1, "sync", 0, 0, 0, 80) },
-        // No call writes so much: the row is damaged.
+        // No call can write this much, so the row is damaged.
         row(1, "write", 0, 0, 1 << 62, 90),
     ]);
     let acts: Vec<Act> = sequence.threads.iter().flatten().map(|call| call.act).collect();
@@ -105,7 +105,7 @@ fn a_thread_goes_on_after_what_it_had_waited_for() {
         row(1, "write", 0, 0, 10, 100),
         // At the same time.
         row(2, "write", 1, 0, 10, 50),
-        // After both: nothing shows that it waited for them.
+        // It follows both, but the recording shows no wait for them.
         row(3, "write", 2, 0, 10, 200),
     ]);
     let us = |us: u64| Nanos(us * 1000);

@@ -1,13 +1,13 @@
-//! Makes one folder's content the same as another's. A kill or a power cut at any moment loses nothing.
+//! Mirrors the content of one folder to another. A kill or a power cut at any moment loses nothing.
 //!
-//! 1. Each object that differs is written under a temporary name in the same folder, synced, and renamed to
-//!    its own name. So each name has its old or its new content at any time.
-//! 2. When all objects are written, those that are gone from the source are removed. So a file that was moved
-//!    within the source is at its new place before it disappears from its old one.
+//! 1. Each object that differs is written under a temporary name in the same folder, synced, and renamed. So
+//!    each name has its old or its new content at any time.
+//! 2. When all objects are written, objects no longer in the source are removed. So a file that was moved
+//!    within the source appears under its new path before its old path disappears.
 //!
 //! Temporary names begin with [`BESIDE`]. A killed process leaves these objects; the next run removes them
-//! and never copies them. No link is followed out of the folder ([`super::copy`]). The copy of a file that
-//! changes meanwhile is a mixture of both states, as with any copying program; the next run copies it again.
+//! without copying them. No link is followed out of the folder ([`super::copy`]). If a file changes during
+//! the copy, the copy mixes both states; the next run copies it again.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -20,28 +20,28 @@ use rustix::io::{Errno, Result};
 use super::copy::{self, times};
 use crate::error::HostError;
 
-/// The beginning of the names of incomplete objects.
+/// Prefix of the names of incomplete objects.
 const BESIDE: &[u8] = b".fonio-write-out-";
-/// A file that is neither copied nor removed: it marks a folder whose files are only a copy (`kinds::folder_on`).
+/// Marks a folder whose files are only a copy (`kinds::folder_on`). It is neither copied nor removed.
 pub(in crate::settings) const COPY: &CStr = c".fonio-copy";
-/// Maximum number of failures that an error names.
 const FAILURES_MAX: usize = 5;
 
-/// The number of changes in the target.
+/// Changes made in the target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mirrored {
-    /// The number of objects that were written.
+    /// Number of objects written.
     pub written: u64,
-    /// The bytes of the files among them.
+    /// Total bytes of the written files.
     pub bytes: u64,
-    /// The number of objects that were removed.
+    /// Number of objects removed.
     pub removed: u64,
 }
 
-/// Makes the content of the folder `to` that of the folder `from`. `place` is the target's path for errors.
+/// Makes the content of the folder `to` equal to the content of `from`. `place` is the target's path for
+/// errors.
 ///
 /// # Errors
-/// [`HostError::NotCopied`] if a part could not be written. Everything else was, and nothing was removed.
+/// [`HostError::NotCopied`] if a part could not be written. The rest was written; nothing was removed.
 pub(in crate::settings) fn mirror(
     from: &OwnedFd,
     to: &OwnedFd,
@@ -74,7 +74,7 @@ pub(in crate::settings) fn mirror(
     Err(HostError::NotCopied { place: place.to_owned(), failures: run.failures })
 }
 
-/// The names in a folder, sorted.
+/// Returns the sorted names in a folder.
 pub(in crate::settings) fn names(dir: BorrowedFd<'_>) -> Result<Vec<CString>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(dir)? {
@@ -87,12 +87,12 @@ pub(in crate::settings) fn names(dir: BorrowedFd<'_>) -> Result<Vec<CString>> {
     Ok(names)
 }
 
-/// Whether an object is an incomplete copy with a temporary name.
+/// Returns whether a name is a temporary name of an incomplete copy.
 pub(in crate::settings) fn is_beside(name: &CStr) -> bool {
     name.to_bytes().starts_with(BESIDE)
 }
 
-/// Removes an object with everything in it. Returns how many were removed.
+/// Removes an object with its contents. Returns the number of objects removed.
 pub(in crate::settings) fn remove(dir: BorrowedFd<'_>, name: &CStr) -> Result<u64> {
     match rustix::fs::unlinkat(dir, name, AtFlags::empty()) {
         Ok(()) => return Ok(1),
@@ -113,9 +113,9 @@ struct Run<'r> {
     root: &'r OwnedFd,
     place: &'r Path,
     done: Mirrored,
-    /// Files of the source with several names: where the target has them.
+    /// Paths in the target of source files with several hard links.
     linked: BTreeMap<(u64, u64), Vec<CString>>,
-    /// Objects of the target that the source does not have.
+    /// Paths in the target that the source does not have.
     gone: Vec<Vec<CString>>,
     failures: Vec<String>,
     serial: u64,
@@ -129,7 +129,7 @@ impl Run<'_> {
         self.failures.push(format!("{}: {error}", path.display()));
     }
 
-    /// Copies the content of a folder; `path` leads to it from the root.
+    /// Copies the content of the folder at `path`, relative to the root.
     fn folder(&mut self, from: BorrowedFd<'_>, to: BorrowedFd<'_>, path: &mut Vec<CString>) {
         let before = self.done;
         let listed = names(from).and_then(|from| Ok((from, names(to)?)));
@@ -140,7 +140,7 @@ impl Run<'_> {
         for name in source.iter().filter(|name| !is_beside(name) && name.as_c_str() != COPY) {
             path.push(name.clone());
             match self.object(from, to, path) {
-                // A program has removed it, or another object has its name now: the next run handles this.
+                // It was removed or replaced during the copy: the next run handles this.
                 Ok(()) | Err(Errno::NOENT | Errno::LOOP) => {}
                 Err(error) => self.failed(path, error),
             }
@@ -192,7 +192,7 @@ impl Run<'_> {
         }
     }
 
-    /// Copies an object that is not a folder, under the first of its names.
+    /// Copies an object that is not a folder, under its first name.
     fn single(
         &mut self,
         from: BorrowedFd<'_>,
@@ -203,7 +203,7 @@ impl Run<'_> {
     ) -> Result<()> {
         let (name, kind) = (path.last().expect("it has a name").as_c_str(), copy::kind(source));
         let object = copy::open_object(from, name)?;
-        // Two names of one file here that are two files in the source are separated.
+        // Hard links in the target must be separated if they are two files in the source.
         let alike = now.filter(|now| {
             now.st_mode & libc::S_IFMT == source.st_mode & libc::S_IFMT
                 && (now.st_nlink == 1 || source.st_nlink > 1)
@@ -265,7 +265,7 @@ impl Run<'_> {
         self.put(to, &beside, path, source, now)
     }
 
-    /// Gives a copied file another of its names.
+    /// Adds another hard link to a copied file.
     fn link(
         &mut self,
         first: &[CString],
@@ -284,8 +284,8 @@ impl Run<'_> {
         self.put(to, &beside, path, source, now)
     }
 
-    /// Renames a complete object into its place. A folder and another object exchange their names; the old one is then removed
-    /// with what is gone.
+    /// Renames a complete object to its final name. If only one of the old and new object is a folder, they
+    /// exchange names; the old one is later removed with the other leftovers.
     fn put(
         &mut self,
         to: BorrowedFd<'_>,
@@ -307,7 +307,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The folder that holds an object of the target, and the object's name.
+    /// Returns the parent folder of an object in the target, and the object's name.
     fn find<'p>(&self, path: &'p [CString]) -> Result<(OwnedFd, &'p CStr)> {
         let (last, folders) = path.split_last().expect("it has a name");
         let mut holder = self.root.try_clone().map_err(|_| Errno::MFILE)?;
@@ -317,7 +317,7 @@ impl Run<'_> {
         Ok((holder, last))
     }
 
-    /// Makes an object under a free temporary name in its folder.
+    /// Creates an object under a free temporary name in its folder.
     fn beside(&mut self, mut make: impl FnMut(&CStr) -> Result<()>) -> Result<CString> {
         loop {
             self.serial += 1;
@@ -335,13 +335,13 @@ impl Run<'_> {
             let removed = self.find(&path).and_then(|(holder, name)| {
                 let times = times(&rustix::fs::fstat(&holder)?);
                 let removed = remove(holder.as_fd(), name)?;
-                // The folder has the times of its source already.
+                // Restore the folder's timestamps, which already equal the source's.
                 rustix::fs::futimens(&holder, &times)?;
                 Ok(removed)
             });
             match removed {
                 Ok(removed) => self.done.removed += removed,
-                // The folder that held it is gone as well.
+                // Its parent folder is gone as well.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
                 Err(error) => self.failed(&path, error),
             }
@@ -349,7 +349,6 @@ impl Run<'_> {
     }
 }
 
-/// The target of a symbolic link.
 fn target(dir: BorrowedFd<'_>, name: &CStr) -> Result<CString> {
     rustix::fs::readlinkat(dir, name, Vec::new())
 }

@@ -14,8 +14,8 @@ fn mirrored(from: &Path, to: &Path) -> Mirrored {
     mirror(&open(from), &open(to), to).expect("mirrored")
 }
 
-/// Describes the complete content of a folder in words: kind, mode, owner, time of change, attributes,
-/// content, and the other names of the file.
+/// Describes every object in a folder: kind, mode, owner, modification time, attributes, content, and the
+/// file's other names.
 fn described(dir: &Path) -> BTreeMap<PathBuf, String> {
     let mut found = BTreeMap::new();
     let mut names: BTreeMap<u64, PathBuf> = BTreeMap::new();
@@ -72,7 +72,8 @@ fn every_kind_of_object_is_brought_over_and_nothing_is_written_twice() {
     write(from.join("sub/deep/a"), "text");
     fs::set_permissions(from.join("sub/deep/a"), fs::Permissions::from_mode(0o4751)).expect("chmod");
     fs::hard_link(from.join("sub/deep/a"), from.join("b")).expect("link");
-    // Links to the outside are copied, not followed; where the target has one instead of a folder, it is replaced.
+    // Links to the outside are copied, not followed. A link in the target is replaced if the source has a
+    // folder.
     write(outside.join("theirs"), "theirs");
     symlink(&outside, from.join("link")).expect("symlink");
     fs::create_dir(from.join("not-a-link")).expect("mkdir");
@@ -87,13 +88,13 @@ fn every_kind_of_object_is_brought_over_and_nothing_is_written_twice() {
         rustix::fs::mknodat(open(&from), name, kind, Mode::RUSR, 0).expect("mknod");
     }
     let named = rustix::fs::fsetxattr(&sparse, c"user.note", b"x", rustix::fs::XattrFlags::empty());
-    // Objects that a killed run has left.
+    // Leftovers of a killed run.
     write(to.join(".fonio-write-out-1"), "half");
     fs::create_dir(to.join(".fonio-write-out-2")).expect("mkdir");
 
     let done = mirrored(&from, &to);
     assert_eq!(described(&from), described(&to), "attributes: {named:?}");
-    // Two that a killed run left, the folder with its file, and the link that is a folder now.
+    // Two leftovers, the folder with its file, and the link that is now a folder.
     assert_eq!(done.removed, 5);
     assert!(to.join("sparse").metadata().expect("it is there").blocks() * 512 < 1 << 20);
     assert_eq!(fs::read_to_string(outside.join("theirs")).expect("read"), "theirs");
@@ -102,11 +103,11 @@ fn every_kind_of_object_is_brought_over_and_nothing_is_written_twice() {
     let inode = |name: &str| to.join(name).symlink_metadata().expect("it is there").ino();
     let before = inode("sparse");
     assert_eq!(mirrored(&from, &to), Mirrored::default());
-    // Only what differs: a mode alone does not write the content.
+    // Only differences are copied: a new mode does not rewrite the content.
     fs::set_permissions(from.join("sparse"), fs::Permissions::from_mode(0o600)).expect("chmod");
     assert_eq!(mirrored(&from, &to), Mirrored { written: 1, ..Mirrored::default() });
     assert_eq!(inode("sparse"), before);
-    // A write through a mapping changes the content, and not the time.
+    // A write through a mapping changes the content, but not the timestamp.
     let times = from.join("sparse").metadata().expect("it is there").modified().expect("time");
     sparse.write_all_at(b"END", 8 << 20).expect("write");
     sparse.set_modified(times).expect("time");
@@ -114,7 +115,6 @@ fn every_kind_of_object_is_brought_over_and_nothing_is_written_twice() {
     assert_eq!(described(&from), described(&to));
 }
 
-/// A change of the source.
 #[derive(Clone, Debug)]
 enum Act {
     Write(u8, u16),
@@ -125,7 +125,7 @@ enum Act {
     Symlink(u8, u8),
     Folder(u8),
     Mode(u8, u32),
-    /// The run after this one is killed: its objects with temporary names stay.
+    /// A killed run leaves an object with a temporary name.
     Left(u8),
     Mirror,
 }
@@ -148,20 +148,20 @@ fn act() -> impl Strategy<Value = Act> {
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
-    /// After any history of the source, the target equals the source, whatever it was before.
+    /// After any history of changes, the target equals the source, whatever its content was before.
     #[test]
     fn any_history_is_brought_over(acts in prop::collection::vec(act(), 1..40)) {
         let dir = tempfile::tempdir().expect("dir");
         let (from, to) = (dir.path().join("from"), dir.path().join("to"));
         fs::create_dir(&from).expect("mkdir");
         fs::create_dir(&to).expect("mkdir");
-        // Three names at the top, and three in each of two of them.
+        // Three names at the top, and three in each of two folders.
         let place = |at: u8| match at {
             0..3 => PathBuf::from(at.to_string()),
             _ => PathBuf::from((at / 3 - 1).to_string()).join((at % 3).to_string()),
         };
         for act in acts {
-            // Acts that are not possible now do nothing.
+            // Impossible changes do nothing.
             match act {
                 Act::Write(at, length) => drop(fs::write(from.join(place(at)), vec![7; length.into()])),
                 Act::Append(at, length) => {

@@ -354,6 +354,7 @@ pub enum Loss {
 }
 
 impl Loss {
+    /// Returns the sentence for users.
     pub fn sentence(self) -> &'static str {
         match self {
             Loss::Nothing => "A power cut loses no more data than without the fix.",

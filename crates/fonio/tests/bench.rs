@@ -49,7 +49,7 @@ fn concurrency_says_the_bytes_of_its_rounds() {
 fn concurrency_is_not_measured_where_nothing_could_follow_from_it() {
     let shm = fs::read_to_string("/proc/self/mounts").is_ok_and(|text| text.contains(" /dev/shm tmpfs "));
     for (arguments, says) in [
-        (&[".", "--range", "1MiB"][..], "write at least 4MiB"),
+        (&[".", "--range", "1MiB"][..], "give at least 4MiB"),
         (&["ridata", "--apply"], "an emulated device, which is gone after the benchmark"),
         (&["ridata", "--apply", "--in", "lab:6.12"], "an emulated device, which is gone after the benchmark"),
         (&[".", "--apply", "--quick"], "leave out --quick"),

@@ -370,8 +370,8 @@ fn a_folder_gets_a_range_of_its_device() {
         echo all is back";
     let expected = [
         "name its size, such as hot-range=16MiB: `fonio bench address-range FOLDER` measures",
-        "write at least 10MiB",
-        "free, and the image takes 64MiB besides the folder",
+        "use at least 10MiB",
+        "free, but the image needs 64MiB, because the folder keeps its space",
         "it is a mount point already",
         "the system starts from it",
         "which needs a range of at least",

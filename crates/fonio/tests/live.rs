@@ -193,7 +193,7 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
     let said: Vec<String> =
         BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok).collect();
     assert_eq!(child.wait().unwrap().code(), Some(2));
-    assert!(said.last().unwrap().contains("somebody else has changed it to 64"), "{said:?}");
+    assert!(said.last().unwrap().contains("another program has since changed it to 64"), "{said:?}");
     assert_eq!(machine.read_ahead(), "64");
 }
 
@@ -206,7 +206,7 @@ fn what_cannot_be_tested_is_refused_with_the_reason() {
         (&["fix", "trial", "bfq"], "such as `fonio fix trial bfq /mnt/sd`"),
         (&["fix", "trial", "bfq", "--dry-run", "."], "unexpected argument"),
         (&["fix", "trial", "bfq", ".", "--slice", "1ms"], "write a time from 1s to 1h"),
-        (&["fix", "trial", "bfq", "--resume", "/no/such"], "/no/such holds no test"),
+        (&["fix", "trial", "bfq", "--resume", "/no/such"], "/no/such contains no test"),
         (&["fix", "trial"], "<NAME>"),
     ] {
         let out = cargo_bin_cmd!("fonio").args(arguments).output().unwrap();

@@ -465,7 +465,7 @@ mod tests {
             }]),
             "web on card took 10 s; no other setup was shown to be faster."
         );
-        assert!(of(vec![result("c", true, &[5.0])]).contains("--runs 3"));
+        assert!(of(vec![result("c", true, &[5.0])]).contains("(--runs auto)"));
     }
 
     #[test]

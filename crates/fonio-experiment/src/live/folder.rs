@@ -155,6 +155,6 @@ mod tests {
         assert!(error.to_string().contains(says), "{error}");
         fs::write(path.join("slice-004.json"), "{").expect("damaged");
         let error = again.slices().expect_err("damaged").to_string();
-        assert!(error.contains("slice-004.json is not a file"), "{error}");
+        assert!(error.contains("slice-004.json as a file of a live test"), "{error}");
     }
 }

@@ -173,7 +173,7 @@ mod tests {
         for (text, complaint) in [
             ("row", "`row` is not a parameter"),
             ("next:", "the name of the counter is missing"),
-            ("int:9..1", "runs backwards"),
+            ("int:9..1", "`9..1` is descending"),
             ("int:1", "is not a range"),
             ("spelled:0..9999999", "use numbers from 0"),
             ("uuid:4", "`uuid` is not a kind of parameter; use one of next:NAME"),

@@ -244,7 +244,7 @@ mod tests {
         let refused = plan(1 << 60).expect_err("refused").to_string();
         assert!(
             refused.contains("the device accepts at most ")
-                && refused.contains(" in one discard, and that is in force"),
+                && refused.contains(" in one discard, and that is already in force"),
             "{refused}"
         );
         let mut settings = Settings::open(&dir.path().join("state")).expect("settings");

@@ -2,10 +2,10 @@
 //! xtask demo results` run it. It connects only to 127.0.0.1.
 //!
 //! - `load seed DIR RESULTS [--check]`: fills an empty SQLite database with generated results; `--check`
-//! compares the tables with the tables that submissions create
+//!   compares the tables with the tables that submissions create
 //! - `load models DIR`: writes the results of the shipped models, one file per result
 //! - `load ranking PORT RATE SECONDS`: requests pages of rankings at a constant rate, even if replies are
-//! late
+//!   late
 //! - `load submit PORT RATE SECONDS FILE`: submits at a constant rate, and adds the id of each acknowledged result to FILE
 //! - `load check PORT FILE`: requests each result whose id is in FILE
 //! - `load query DIR SECONDS`: reads pages of rankings directly from the SQLite database

@@ -177,7 +177,7 @@ fn keep(done: &[Done], is_complete: bool) -> anyhow::Result<()> {
         "corrupt",
         "removed",
         "transactions lost at most",
-        "of a time of at most",
+        "longest span of lost transactions",
         "promise broken",
     ];
     let title = "losses of power cuts under a sync policy";

@@ -149,7 +149,7 @@ pub fn short_queue(target: &Path) -> Option<String> {
     let number: u32 = planned.old.parse().ok()?;
     let most = AT_ONCE.last().copied().filter(|most| number < *most)?;
     Some(format!(
-        "The queue of {} holds {number} requests (nr_requests), so with up to {most} concurrent requests some waited in the kernel.",
+        "The queue of {} has room for only {number} requests (nr_requests). The measurement issued up to {most} at once, so some waited in the kernel.",
         planned.target.path().display()
     ))
 }

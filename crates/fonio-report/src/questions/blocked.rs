@@ -278,7 +278,7 @@ fn notes(blocked: &Blocked) -> Vec<String> {
     }
     if blocked.threads_beyond_cap > 0 {
         notes.push(format!(
-            "{} waits of further threads are missing: fonio follows 65,536 threads.",
+            "At least {} waits are missing, because fonio follows at most 65,536 threads.",
             Unit::Count.format(blocked.threads_beyond_cap as f64)
         ));
     }

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use fonio_core::Random;
 
-/// A kind of content. It affects file systems and devices with compression, and the work of threads on the
-/// content.
+/// A kind of content. It affects file systems and devices that compress data, and the CPU time of threads
+/// that process the content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Content {

@@ -19,7 +19,8 @@ pub enum Content {
     Random,
     /// Words and markup; deflate reduces it to about a third.
     Text,
-    /// A sequence of zlib streams of this text, the last one truncated: a server's compressed response.
+    /// A sequence of zlib streams of such text, like a server's compressed response. The last stream is
+    /// truncated.
     Deflated,
 }
 

@@ -1,8 +1,8 @@
 //! Replays a trace of system calls. For each thread of the trace, the replay starts a thread that issues the
 //! same calls at the recorded times.
 //!
-//! Three phases: [`FilesBefore`] finds the files that must exist before the trace, [`Trace::prepare`] creates
-//! them, and one [`Replayer`] per thread issues the calls.
+//! A replay has three phases: [`FilesBefore`] finds the files that must exist before the replay starts,
+//! [`Trace::prepare`] creates these files, and one [`Replayer`] per thread issues the calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};

@@ -2,8 +2,8 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Returns `CLOCK_MONOTONIC` in nanoseconds, the clock of live recordings: marks and requests share one time
-/// axis.
+/// Returns `CLOCK_MONOTONIC` in nanoseconds. Live recordings use the same clock, so marks and requests share
+/// one time axis.
 #[must_use]
 pub fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use fonio_core::Random;
 
-/// A kind of content. It affects file systems and devices with compression, and the work of threads on the
-/// content.
+/// A kind of content. It affects file systems and devices that compress data, and the CPU time of threads
+/// that process the content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Content {
@@ -19,7 +19,8 @@ pub enum Content {
     Random,
     /// Words and markup; deflate reduces it to about a third.
     Text,
-    /// A sequence of zlib streams of this text, the last one truncated: a server's compressed response.
+    /// A sequence of zlib streams of such text, like a server's compressed response. The last stream is
+    /// truncated.
     Deflated,
 }
 

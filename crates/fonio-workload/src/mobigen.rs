@@ -10,7 +10,7 @@
 //! THREAD MICROSECONDS ftruncate DESCRIPTOR BYTES
 //! ```
 //!
-//! A path without quotes was unknown to the tool; the call is on an unnamed file.
+//! A path without quotes means that mobigen did not know the path: the call is on an unnamed file.
 
 use std::path::{Component, Path};
 
@@ -312,7 +312,7 @@ mod tests {
             assert_eq!((amounts.syncs, amounts.syncs_skipped), if no_sync { (0, 3) } else { (3, 0) });
             assert_eq!(amounts.file_bytes_written, 4 + 512 + 4 + 4096 + 1);
             assert_eq!(amounts.file_bytes_read, 30 + 4096 + 16);
-            // Not replayed: four calls on /proc and /dev, and the failed open.
+            // Four calls on /proc and /dev, and the failed open, are not replayed.
             assert_eq!((amounts.calls_replayed, amounts.calls_left_out), (24, 5));
             assert_eq!(amounts.files_deleted, 1);
             let data = directory.path().join("data/data/data/org.example.notes");

@@ -30,7 +30,7 @@ pub struct Progress {
     pub left_s: Option<f64>,
 }
 
-/// Observes a run. It is called from the run's threads, one at a time, so it should be fast.
+/// Observes a run. The run's threads call it one at a time, and wait for it, so its methods should be fast.
 pub trait Observer: Send {
     /// Called when a span has ended.
     fn mark(&mut self, mark: &Mark);

@@ -77,11 +77,13 @@ pub struct PhaseOutcome {
 /// A step's time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepOutcome {
-    /// Its path, such as `browse/ui/1.2`: phase, thread, then the step's number at each depth, from 1.
+    /// The path of the step, such as `browse/ui/1.2`: the phase, the thread, then the step's number at each
+    /// depth, from 1.
     pub key: String,
     /// The kind of step, such as `sql`.
     pub kind: String,
-    /// Operations done, in the unit of the step's `count`: files, requests, statements or objects.
+    /// Number of completed operations, in the unit of the step's `count`: files, requests, statements or
+    /// objects.
     pub count: u64,
     /// Total nanoseconds.
     pub total_ns: u64,

@@ -2,9 +2,9 @@
 //!
 //! A step's total is its *count* multiplied by the *rounds* of all enclosing repeats. At scale s, each total
 //! becomes `round(total × s)`, at least 1, so the ratio between any two steps stays the same except for
-//! rounding. Repeats are reduced first. If they cannot be reduced further (there is no tenth of a launch),
-//! the inner counts are reduced, spread evenly over the remaining rounds. Request sizes and batch sizes never
-//! change.
+//! rounding. Repeats are reduced first. If the number of repeats cannot be reduced further (there is no tenth
+//! of a launch), the inner counts are reduced, and spread evenly over the remaining rounds. Request sizes and
+//! batch sizes never change.
 
 use crate::definition::Step;
 
@@ -14,13 +14,13 @@ pub(crate) struct Planned<'a> {
     pub(crate) step: &'a Step,
     /// Its number at each depth, from 1, such as `2.1`.
     pub(crate) key: String,
-    /// For a repeat or a transaction: its rounds in each enclosing round.
+    /// For a repeat or a transaction: the number of its rounds in each enclosing round.
     pub(crate) times: u64,
     /// For any other step: operations in the complete run.
     pub(crate) total: u64,
     /// The rounds over which the total is spread.
     pub(crate) rounds: u64,
-    /// Index among all steps of the plan, including inner steps, for statistics.
+    /// Index of the step in the statistics, among all steps of the plan, inner steps included.
     pub(crate) index: usize,
     pub(crate) inner: Vec<Planned<'a>>,
 }

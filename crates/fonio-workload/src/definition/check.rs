@@ -36,7 +36,7 @@ struct Checker<'a> {
 #[derive(Clone, Copy)]
 struct Around<'a> {
     depth: usize,
-    /// The number of repeats of the step by all enclosing steps.
+    /// How many times the enclosing steps together repeat the step.
     repeats: u64,
     transaction: Option<&'a str>,
 }
@@ -44,8 +44,8 @@ struct Around<'a> {
 type Checked = Result<(), WorkloadError>;
 
 impl<'a> Checker<'a> {
-    /// Checks the names of the workload, its places, databases and files, and the paths of databases and
-    /// files.
+    /// Checks the names of the workload and of its places, databases and files, and the paths of the
+    /// databases and files.
     fn names_and_paths(&self) -> Checked {
         self.one_word("name", &self.workload.name)?;
         for place in self.workload.places.keys() {
@@ -105,7 +105,8 @@ impl<'a> Checker<'a> {
         )
     }
 
-    /// Checks that there are phases and threads, and that their names are valid.
+    /// Checks that there is at least one phase and one thread, and that the names of all phases and threads
+    /// are valid.
     fn phases(&self) -> Checked {
         let is_empty = self.workload.phases.is_empty();
         let nothing = "the workload has no phase; add [[phase]] with a [[phase.thread]]";

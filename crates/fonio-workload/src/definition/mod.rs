@@ -27,7 +27,7 @@ pub struct Workload {
     pub name: String,
     /// The title in lists.
     pub title: String,
-    /// A description of the modelled app, with the published and the assumed numbers.
+    /// A description of the modelled app. It says which numbers are published and which are assumed.
     #[serde(default)]
     pub about: String,
     /// Directories that the caller supplies, by name, each with a description of its contents.
@@ -189,8 +189,8 @@ pub struct Published {
     pub source: String,
     /// Figures by name; the last word of the name is the unit.
     pub figures: BTreeMap<String, f64>,
-    /// Figures that the definition was adjusted to, and sums of them (such as `write_mb`). A result close to
-    /// these figures proves nothing.
+    /// Figures that the definition was fitted to, and sums of these figures (such as `write_mb`). A result
+    /// close to these figures proves nothing.
     #[serde(default)]
     pub used_in_fit: Vec<String>,
 }

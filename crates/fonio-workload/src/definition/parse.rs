@@ -51,7 +51,7 @@ impl Workload {
         Workload::parse(&text, name_or_path, path.parent())
     }
 
-    /// Parses a definition. `origin` is its name in errors; paths of replayed traces are relative to
+    /// Parses a definition. Errors name the definition as `origin`. Paths of replayed traces are relative to
     /// `folder`.
     ///
     /// # Errors

@@ -1,13 +1,13 @@
 //! Row templates: `[[rows.apps]]` lists apps with their numbers. Every table with `each = "apps"` is repeated
-//! for each row, with `$name` replaced by the row's `name`. A step whose count comes from the row is omitted
-//! if this count is 0.
+//! for each row, with `$name` replaced by the row's `name`. A step that takes its count from the row is
+//! omitted if this count is 0.
 
 use toml::{Table, Value};
 
 /// Removes `rows` from the document and expands the tables that refer to it.
 ///
 /// # Errors
-/// A message with the reference to a missing row or key.
+/// A message that quotes a reference to a row or key that does not exist.
 pub(super) fn expand(mut document: Table) -> Result<Table, String> {
     let Some(rows) = document.remove("rows") else { return Ok(document) };
     let Value::Table(rows) = rows else {

@@ -188,7 +188,7 @@ pub enum Step {
     Work {
         /// The kind of work.
         kind: Work,
-        /// Bytes to process. If absent, the bytes that the thread last fetched or read.
+        /// Bytes to process. If absent, the step processes the bytes that the thread last fetched or read.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         bytes: Option<Bytes>,
         /// Number of repetitions.
@@ -220,7 +220,8 @@ pub enum SyncPolicy {
     /// Never; the kernel writes the data back later.
     #[default]
     None,
-    /// `fsync` after each written file; for calls on open files, after the last call of the step.
+    /// `fsync` after each file that the step writes. For calls on open files: `fsync` after the last call of
+    /// the step.
     End,
     /// `fsync` after each write call.
     Each,
@@ -236,8 +237,8 @@ pub enum SyncPolicy {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// Each call continues at the end of the group's last sequential call, file after file; after the last
-    /// file comes the first.
+    /// Each call starts where the group's last sequential call ended. Calls go through the files in order,
+    /// and start again at the first file after the last.
     #[default]
     Sequential,
     /// A random file, at a random offset.
@@ -290,7 +291,7 @@ impl Step {
         }
     }
 
-    /// Returns the number of executions of the step in a round of the enclosing step.
+    /// Returns how many times the step is executed in one round of the enclosing step.
     #[must_use]
     pub fn count(&self) -> u64 {
         match self {

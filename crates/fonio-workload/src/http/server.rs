@@ -10,11 +10,11 @@ use crate::content::Content;
 
 const OBJECT_BYTES_MAX: u64 = 1 << 30;
 
-/// Bytes generated and sent at a time; a multiple of 8, as [`Content::fill`] requires.
+/// Number of bytes generated and sent at a time: a multiple of 8, as [`Content::fill`] requires.
 const PIECE_BYTES: usize = 64 * 1024;
 
-/// An object server with a thread per connection. Dropping it stops the server; a connection ends when its
-/// client closes it.
+/// An object server with a thread per connection. Dropping this value stops the server. A connection stays
+/// open until its client closes it.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
@@ -74,7 +74,7 @@ fn accept(listener: &TcpListener, ended: &AtomicBool) {
                 // An error means that the client disconnected early.
                 let _ = thread::Builder::new().name("objects".to_owned()).spawn(move || serve(stream));
             }
-            // For example, no free file descriptors; open connections may close soon.
+            // For example, no file descriptor is free. Connections may close soon and free some.
             Err(_) => thread::sleep(Duration::from_millis(10)),
         }
     }

@@ -55,7 +55,8 @@ impl Group {
     /// Returns the next sequential call of at most `bytes` bytes within one file. `None` if all files are
     /// empty.
     pub(super) fn sequential(&mut self, bytes: u64) -> Option<Call> {
-        // At most one round, because files can be empty and the cursor can be at the end of a file.
+        // Tries each file at most once more, because files can be empty and the cursor can be at the end of a
+        // file.
         for _ in 0..=self.entries.len() {
             let (at, offset) = self.cursor;
             let Some(&entry) = self.entries.get(at) else {

@@ -1,7 +1,7 @@
-//! Runs a workload with real files, SQLite and HTTP, and measures its time.
+//! Runs a workload with real files, SQLite and HTTP, and measures its run time.
 //!
 //! Lifecycle: [`Runner::new`] checks the workload without touching a file. [`Runner::prepare`] creates the
-//! initial state and writes it back. [`Runner::run`] is timed. Before it, the caller may drop caches and
+//! initial state and writes it back. [`Runner::run`] is timed. Before `run`, the caller may drop caches and
 //! start a recording. Each run needs its own `prepare`.
 
 mod buffer;
@@ -42,7 +42,7 @@ pub struct Options {
     pub scale: f64,
     /// Seed of all content and choices.
     pub seed: u64,
-    /// Factor of think times: 1 is the user's pace, 0 means no pauses.
+    /// Factor by which think times are multiplied: 1 keeps the user's pace, 0 removes all pauses.
     pub pace: f64,
     /// The object server.
     pub http: Option<SocketAddr>,
@@ -183,7 +183,7 @@ impl Runner {
         Ok(amounts)
     }
 
-    /// Writes back the dirty pages of all places, and waits for completion.
+    /// Writes back the dirty pages of all places, and waits until they are on the device.
     ///
     /// # Errors
     /// If a place cannot be written back.
@@ -251,7 +251,7 @@ impl Runner {
     /// Checks every database with SQLite, after a run or a power cut.
     ///
     /// # Errors
-    /// [`WorkloadError::Damaged`] with SQLite's output, or an error if a database cannot be opened.
+    /// Returns [`WorkloadError::Damaged`] with SQLite's output, or an error if a database cannot be opened.
     pub fn verify(&self) -> Result<(), WorkloadError> {
         self.workload.databases.keys().try_for_each(|name| sql::verify(self, name))
     }
@@ -454,8 +454,7 @@ fn file_error(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Erro
     move |source| WorkloadError::File { operation, path, source }
 }
 
-/// Locks a mutex. Ignores poisoning: a panic has already ended the run, so incomplete values are not
-/// reported.
+/// Locks a mutex. Ignores poisoning: after a panic the run has failed, so no incomplete value is reported.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

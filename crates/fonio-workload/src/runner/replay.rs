@@ -1,8 +1,8 @@
-//! Replays a trace of system calls. Each thread of the trace becomes a thread that issues its calls at the
-//! recorded times.
+//! Replays a trace of system calls. For each thread of the trace, the replay starts a thread that issues the
+//! same calls at the recorded times.
 //!
-//! Three phases: [`FilesBefore`] finds the files that must exist before the trace, [`Trace::prepare`] creates
-//! them, and one [`Replayer`] per thread issues the calls.
+//! A replay has three phases: [`FilesBefore`] finds the files that must exist before the replay starts,
+//! [`Trace::prepare`] creates these files, and one [`Replayer`] per thread issues the calls.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -24,16 +24,16 @@ use crate::outcome::Amounts;
 pub(super) struct Trace {
     /// The calls of each thread, in time order.
     threads: BTreeMap<u64, Vec<Line>>,
-    /// Files that must exist before the trace, with their sizes in bytes.
+    /// Files that must exist before the replay starts, with their sizes in bytes.
     initial: BTreeMap<String, u64>,
     folders: BTreeSet<String>,
 }
 
-/// Folders of virtual file systems, which are not on a flash device.
+/// Folders where virtual file systems are mounted; their files are not on a flash device.
 const NOT_FILES: &[&str] = &["proc/", "dev/", "sys/", "acct/"];
 
 impl Trace {
-    /// Reads a trace and keeps the first `scale` of its calls, by time.
+    /// Reads a trace and keeps only the earliest calls: the share `scale` of all calls.
     pub(super) fn load(path: &Path, scale: f64) -> Result<Self, WorkloadError> {
         let text = fs::read_to_string(path)
             .map_err(|source| WorkloadError::Unreadable { path: path.to_owned(), source })?;
@@ -69,7 +69,7 @@ impl Trace {
         Ok(())
     }
 
-    /// Issues the calls of all threads, and returns their total amounts.
+    /// Issues the calls of all threads, and returns the amounts summed over the threads.
     pub(super) fn run(
         &self,
         runner: &Runner,
@@ -115,9 +115,9 @@ fn make_file(path: &Path, bytes: u64, seed: u64) -> Result<(), WorkloadError> {
     Ok(())
 }
 
-/// Returns the name of an opened file, relative to the place of the replay; `None` if it is not on the
-/// device. The name of an unnamed file consists of its thread, its descriptor, and the number of opens of the
-/// descriptor.
+/// Returns the name of an opened file, relative to the place of the replay; `None` if the file is not on the
+/// device. The name of an unnamed file consists of its thread, its descriptor, and how many times the
+/// descriptor was opened.
 fn file_name(target: &Target, thread: u64, descriptor: i64, openings: u64) -> Option<String> {
     match target {
         Target::Named(path) if path == "." || NOT_FILES.iter().any(|prefix| path.starts_with(prefix)) => None,
@@ -137,7 +137,8 @@ struct FilesBefore {
     initial: BTreeMap<String, u64>,
     /// Names that the trace creates before it uses them.
     created: BTreeSet<String>,
-    /// Name and position of each open file, by thread and descriptor; `None` if it is not on the device.
+    /// Name and position of each open file, by thread and descriptor; `None` if the file is not on the
+    /// device.
     open: BTreeMap<(u64, i64), Option<(String, u64)>>,
     openings: BTreeMap<(u64, i64), u64>,
     /// The end of the written data of each file, in bytes.
@@ -238,7 +239,7 @@ struct OpenFile {
     path: PathBuf,
     file: File,
     position: u64,
-    /// Whether it is a folder: folders only get sync and status calls.
+    /// Whether the descriptor is a folder: on folders, only sync and status calls are replayed.
     is_folder: bool,
 }
 
@@ -340,7 +341,8 @@ impl<'a> Replayer<'a> {
                 .truncate(truncate && !create_only)
                 .open(path)
         };
-        // Several threads can open a new file at the same time; only the creating thread counts it.
+        // Several threads can open a new file at the same time; only the thread that created the file counts
+        // it.
         match open(true) {
             Ok(file) => {
                 self.amounts.files_created += 1;
@@ -353,8 +355,8 @@ impl<'a> Replayer<'a> {
         }
     }
 
-    /// Returns the open file of a descriptor; `None` if it is not on the device. A descriptor that the trace
-    /// did not open becomes an unnamed file.
+    /// Returns the open file of a descriptor; `None` if the file is not on the device. A descriptor that the
+    /// trace did not open becomes an unnamed file.
     fn file(&mut self, descriptor: i64) -> Result<Option<&mut OpenFile>, WorkloadError> {
         if !self.open.contains_key(&descriptor) {
             self.open(&Target::Unnamed, descriptor, false)?;

@@ -1,5 +1,5 @@
-//! Steps on databases. Databases are opened with the settings of the workload and the fix; every setting is
-//! read back.
+//! Steps on databases. Opens databases with the settings of the workload and the fix, and reads every setting
+//! back to verify it.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::definition::{Param, spelled};
 use crate::error::WorkloadError;
 use crate::scale::scaled;
 
-/// Maximum time that a thread waits for a lock of another thread.
+/// Maximum time that a thread waits for a lock held by another thread.
 const BUSY: Duration = Duration::from_secs(30);
 
 /// Size of the prepared-statement cache; more than any workload needs per database.
@@ -86,7 +86,8 @@ fn open(runner: &Runner, name: &str) -> Result<Connection, WorkloadError> {
     Ok(connection)
 }
 
-/// Closes a database. This checkpoints the write-ahead log, which is part of the run time.
+/// Closes a database. SQLite then checkpoints the write-ahead log; the time of this checkpoint is part of the
+/// run time.
 pub(super) fn close(runner: &Runner, name: &str, connection: Connection) -> Result<(), WorkloadError> {
     connection.close().map_err(|(_, source)| failed(runner, name, "close it")(source))
 }

@@ -12,8 +12,7 @@ use crate::content::Content;
 use crate::definition::{Bytes, Work};
 use crate::error::WorkloadError;
 
-/// Executes CPU work: without `bytes`, on the data that the thread fetched or read last; with `bytes`, on new
-/// data.
+/// Executes CPU work: on the data that the thread fetched or read last, or, if `bytes` is given, on new data.
 pub(super) fn work(
     worker: &mut Worker<'_, '_>,
     kind: Work,
@@ -44,7 +43,7 @@ pub(super) fn work(
 }
 
 /// Inflates a sequence of streams and returns the inflated length. The last stream may be truncated, because
-/// objects have a given length.
+/// each object is cut off at its given length.
 fn inflate(mut input: &[u8]) -> io::Result<u64> {
     let mut out = vec![0; 64 * 1024];
     let mut total = 0;

@@ -1,4 +1,5 @@
-//! Places that are written or read repeatedly (the block-trace study's Figure 6 and section IV.C).
+//! Finds places on the device that are written or read repeatedly (the block-trace study's Figure 6 and
+//! section IV.C).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -65,7 +66,7 @@ use crate::question::seen::Seen;
 
 /// The size of a place: the page size, and the smallest unit that flash file systems write.
 const PLACE_SECTORS_SHIFT: u32 = 3;
-/// Places per chunk: 256 KiB, which keeps the places of sequential requests together.
+/// Number of places per chunk. A chunk has 256 KiB, so the places of sequential requests share a chunk.
 const CHUNK_PLACES_SHIFT: u32 = 6;
 const CHUNK_PLACES: usize = 1 << CHUNK_PLACES_SHIFT;
 /// Maximum number of chunks followed. They take 17 MiB and cover 32 GiB of addresses.
@@ -85,7 +86,8 @@ const RANKS: usize = 300;
 /// Maximum number of places counted per request (64 MiB), so that a corrupt size does not take forever.
 const PLACES_MAX: u64 = 1 << 14;
 
-/// Reads and writes of each place, modulo 256: two cache lines. The overflow is in `carried`.
+/// Number of reads and writes of each place, modulo 256. Both arrays together fill two cache lines. The
+/// overflow is in `carried`.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Chunk([[u8; CHUNK_PLACES]; 2]);
@@ -108,10 +110,10 @@ pub(crate) struct PlaceTally {
     /// Number of followed chunks.
     followed: usize,
     slabs: Vec<Box<[Chunk]>>,
-    /// By chunk number: reads and writes that cover the whole chunk. A separate count makes large requests
-    /// cheap.
+    /// For each chunk number: the number of reads and writes that cover the complete chunk. A separate count
+    /// makes large requests cheap.
     whole: Vec<[u64; 2]>,
-    /// Multiples of 256 touches. The key is chunk number, whether it is a write, and place.
+    /// Multiples of 256 touches. The key consists of the chunk number, a flag for writes, and the place.
     carried: FxHashMap<(u32, bool, u8), u64>,
     /// Numbers of dropped chunks, which can be used again.
     free: Vec<u32>,
@@ -172,7 +174,7 @@ impl PlaceTally {
                 self.number(touch.key).or_else(|| self.follow(touch.key)).unwrap_or(NOT_FOLLOWED)
             }));
         }
-        // Read each chunk once before use, so that the loads run in parallel.
+        // Read each chunk once before it is used, so that the CPU loads several chunks in parallel.
         let mut first_counts = 0;
         for (touch, number) in batch.iter().zip(&numbers) {
             if let Some(slab) = self.slabs.get(*number as usize / SLAB_CHUNKS) {
@@ -191,7 +193,8 @@ impl PlaceTally {
             }
             let chunk = &mut self.slabs[*number as usize / SLAB_CHUNKS][*number as usize % SLAB_CHUNKS];
             let counts = &mut chunk.0[usize::from(touch.write)];
-            // Update all places of the chunk, whatever the range: this compiles to a few vector instructions.
+            // Update all places of the chunk, even those outside the range: this compiles to a few vector
+            // instructions.
             let mut wrapped = false;
             for (count, one) in counts.iter_mut().zip(ones(range.clone())) {
                 *count = count.wrapping_add(one);
@@ -465,7 +468,7 @@ impl Ranking {
     }
 
     fn finish(&self, thinned: u32) -> PlaceCounts {
-        // The most touched places come first; places without touches are skipped.
+        // Returns the most touched places first, and skips places without touches.
         let small = self.small.iter().enumerate().skip(1).map(|(touches, places)| (touches as u64, *places));
         let small: Vec<(u64, u64)> = small.filter(|(_, places)| *places > 0).collect();
         let ranked = || {

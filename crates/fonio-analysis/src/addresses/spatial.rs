@@ -1,4 +1,4 @@
-//! A map of addresses against time for each device (the block-trace study's Figure 4).
+//! Maps the bytes read and written by address and time, for each device (the block-trace study's Figure 4).
 
 use fonio_core::{ByteCount, Request, Sector, Timestamp};
 use schemars::JsonSchema;

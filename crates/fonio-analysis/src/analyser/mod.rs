@@ -70,8 +70,8 @@ impl Analyser {
     }
 }
 
-/// The run time of the recorded command. `worked` is the duration of its launch or phases, if they were
-/// recorded.
+/// The run time of the recorded command. `worked` is the duration of the recording's launch or phases, if
+/// these were recorded.
 fn run_time(meta: &Meta, span: &Span, worked: Option<u64>) -> Option<u64> {
     meta.command.as_ref()?;
     let recorded =

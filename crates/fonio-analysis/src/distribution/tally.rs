@@ -21,8 +21,8 @@ const QUANTILES: [(u64, u64, u64); 7] = [
     (9_999, 10_000, 10_000),
 ];
 
-/// Bounds within this relative distance are reported as one value (our choice): about ten times the
-/// histogram's error, and less than the difference between identical runs.
+/// Bounds within this relative distance are reported as one value (our choice). It is about ten times the
+/// histogram's error, and smaller than the difference between identical runs.
 const AGREE: f64 = 0.05;
 
 #[derive(Debug, Clone)]
@@ -167,8 +167,8 @@ impl<const STEP_BITS: u32> Tally<STEP_BITS> {
     /// Returns the bounds of the quantile `part / all` if up to `missing` values were not seen.
     fn bounds(&self, part: u64, all: u64, missing: u64, scale: u64) -> Bounds {
         let rank = |count: u128| (count * u128::from(part)).div_ceil(u128::from(all));
-        // Missing values below the quantile move it down, missing values above move it up. The maximum number
-        // is therefore the worst case in both directions.
+        // Missing values below the quantile lower it, and missing values above it raise it. The maximum
+        // number of missing values is therefore the worst case in both directions.
         let count = u128::from(self.count) + u128::from(missing);
         Bounds {
             low: rank(count)

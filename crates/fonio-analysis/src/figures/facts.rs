@@ -1,4 +1,4 @@
-//! Collects the figures of an analysis, and the words that sentences mention.
+//! Collects the figures of an analysis, and the words that are inserted into sentences.
 //!
 //! Each question declares its figures here: name, label, unit, direction and value.
 
@@ -61,7 +61,7 @@ impl Facts {
         self.put(name, label, Unit::Share, value);
     }
 
-    /// Adds an amount in bytes, nanoseconds or another unit without a direction.
+    /// Adds a figure without a direction, in bytes, nanoseconds or another unit.
     pub(crate) fn amount(
         &mut self,
         name: impl Into<String>,

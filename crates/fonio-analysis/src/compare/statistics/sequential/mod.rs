@@ -12,9 +12,9 @@
 //! continued for any reason (Ramdas, Ruf, Larsson, Koolen, *Admissible anytime-valid sequential inference
 //! must rely on nonnegative martingales*, 2020, section 5.1 on symmetric values; Waudby-Smith and Ramdas,
 //! *Estimating means of bounded random variables by betting*, 2024, for the intervals). The stake is
-//! `tanh(boldness × value / scale)`, with the mean magnitude so far as the scale. It depends only on
-//! magnitudes, and an outlier stakes at most the complete capital. Several gamblers with different boldness
-//! share the capital; half of it bets on each sign.
+//! `tanh(boldness × value / scale)`, with the mean magnitude so far as the scale. The stake depends only on
+//! magnitudes, and even for an outlier it is at most the complete capital. Several gamblers with different
+//! boldness share the capital; half of it bets on each sign.
 //!
 //! The interval contains every ratio that no gambler has refuted.
 
@@ -64,16 +64,16 @@ impl Capital {
     }
 }
 
-/// The capital after bets against `centre` as the middle of the values.
+/// Returns the capital after bets that `centre` is not the centre of the values.
 fn against(values: &[f64], centre: f64) -> f64 {
     let mut capital = Capital::new();
     values.iter().for_each(|value| capital.bet(value - centre));
     capital.total()
 }
 
-/// Returns the interval of the centre of `values` at `level`, which is valid for every number of values
-/// simultaneously. An unbounded end is infinite. The estimate is the median of all pairwise averages (Hodges
-/// and Lehmann 1963).
+/// Returns the interval of the centre of `values` at `level`. The intervals after each number of values are
+/// simultaneously valid. An unbounded end is infinite. The estimate is the median of all pairwise averages
+/// (Hodges and Lehmann 1963).
 ///
 /// # Panics
 ///

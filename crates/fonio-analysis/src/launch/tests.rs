@@ -33,7 +33,7 @@ fn launch(until: u64, waits: &str) -> Option<Launch> {
     tally.finish(&mut context.end(&meta))
 }
 
-/// The parts of the path in milliseconds, in the order of the struct; they sum to the launch.
+/// Returns the parts of the path in milliseconds, in the order of the struct. The parts sum to the launch.
 fn parts(launch: &Launch) -> [u64; 8] {
     let path = &launch.path;
     assert_eq!(path.sum_ns(), launch.duration_ns);
@@ -71,7 +71,8 @@ fn one_thread_is_what_it_did() {
 
 #[test]
 fn who_waits_for_another_thread_waits_for_what_that_does() {
-    // 1 creates 2 and waits for its end; 2 waits for storage, then for a lock that a thread outside the launch holds.
+    // Thread 1 creates thread 2 and waits for its end. Thread 2 waits for storage, and then for a lock that
+    // is held by a thread outside the launch.
     let found = launch(
         101,
         "1 1..1 cpu by 9
@@ -110,7 +111,8 @@ fn a_launch_that_became_quiet_ends_with_its_last_activity() {
 
 #[test]
 fn a_thread_that_has_ended_does_not_run_to_the_quiet_end() {
-    // 2 ended after 21. 3 runs at the end of the launch and waits later, when it ends.
+    // 2 ended after 21. Thread 3 still runs at the end of the launch. Its last wait comes later, when the
+    // thread ends.
     let quiet = "1 1..2 cpu by 9
          1 10..50 thread by 2
          2 11..11 cpu by 1

@@ -29,8 +29,8 @@ impl FlushFinder {
         FlushFinder { fua_counts, last_requests: Vec::new() }
     }
 
-    /// Returns the kind of flush, if the request is one. `time` is its time in the table, `queued` its queue
-    /// time.
+    /// Returns the kind of flush, if the request is one. `time` is the request's time in the table; `queued`
+    /// is its queue time.
     #[inline]
     pub(crate) fn find(
         &mut self,

@@ -30,7 +30,7 @@ impl Default for ServiceTally {
 }
 
 fn size_class(bytes: ByteCount) -> usize {
-    // The bit length of the number of pages minus one is the number of doublings from one page.
+    // The number of doublings from one page is the bit length of (number of pages - 1).
     let pages = bytes.0.div_ceil(BOUNDS[0]);
     ((u64::BITS - pages.saturating_sub(1).leading_zeros()) as usize).min(SIZES - 1)
 }

@@ -85,8 +85,8 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Takes an event of the finder, with thread and time of the call. Returns whether a slot was used. If
-    /// `has_room` is false, none is used.
+    /// Processes an event of the finder; `tid` and `at` are the thread and the time of the call. Returns
+    /// whether a slot was used. If `has_room` is false, none is used.
     pub(super) fn event(&mut self, event: Event, (tid, at): (u32, Timestamp), has_room: bool) -> bool {
         match event {
             Event::Begin => {

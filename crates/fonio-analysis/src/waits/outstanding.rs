@@ -1,8 +1,8 @@
-//! Time for which programs may have waited for storage: time with outstanding requests, and single long
-//! responses.
+//! Computes the time for which programs may have waited for storage: time with outstanding requests, and
+//! single long responses.
 //!
-//! The verdict uses this figure. It includes only requests for which a program may wait, from queueing to
-//! completion, and counts overlapping time once. A sum of service times would count overlaps several times
+//! The verdict uses this figure. The time includes only requests for which a program may wait, from queueing
+//! to completion. Overlapping time is counted once. A sum of service times would count overlaps several times
 //! and include write-back, which makes light loads look heavy.
 
 use fonio_core::{Nanos, Request, Timestamp, Unit};
@@ -126,7 +126,7 @@ pub(crate) struct OutstandingTally {
     reads: Union,
     waited: Union,
     processes: Vec<ProcessUnion>,
-    /// Service times of requests for which a program may wait and whose queueing is not shown.
+    /// Service times of requests for which a program may wait, if the source does not show their queueing.
     service: Tally,
     queue_sum: Nanos,
     response_sum: Nanos,
@@ -146,7 +146,7 @@ struct ProcessUnion {
     longest: Nanos,
 }
 
-/// The union of intervals, which come in order of issue and may begin before earlier ones.
+/// The union of intervals. They come in order of issue, so an interval may begin before previous ones.
 #[derive(Debug, Default)]
 struct Union {
     total: Nanos,
@@ -444,7 +444,8 @@ mod tests {
         assert_eq!(named, [(3, Some(200_000_000)), (4, Some(100_000_000))]);
         assert_eq!((found.requests, found.timed, found.counted_from_issue), (5, 5, 0));
         assert_eq!(found.processes.iter().map(|process| process.long).collect::<Vec<_>>(), [1, 1]);
-        // 4 of 12 ms were queued, and none of 10, 200 and 100 ms.
+        // The first request was queued for 4 of its 12 ms; the requests of 10, 200 and 100 ms were not
+        // queued.
         assert_eq!(found.queue_share, Some(4.0 / 322.0));
     }
 

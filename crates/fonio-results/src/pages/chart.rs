@@ -59,7 +59,7 @@ pub struct Texts {
     pub id: &'static str,
     /// The title: the figure that the chart shows.
     pub title: String,
-    /// A text with the chart's numbers, for readers who cannot see it.
+    /// A text with the chart's numbers, for readers who cannot see the chart.
     pub description: String,
     /// The line below it.
     pub caption: String,
@@ -139,7 +139,7 @@ impl Scale {
             || curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.value)).chain(mark);
         let low = values().fold(f64::INFINITY, f64::min);
         let high = values().fold(0.0, f64::max);
-        // If the range is less than a factor of ten, a linear axis has better ticks.
+        // If the values span less than a factor of ten, a linear axis has better ticks.
         let is_log = unit != Unit::Percent && low > 0.0 && high / low > 10.0;
         if is_log {
             return Scale { low: libm::log10(low), high: libm::log10(high), is_log };

@@ -66,8 +66,8 @@ mod tests {
 
     #[test]
     fn ranks_are_those_of_published_tables() {
-        // Medians (Conover, Practical Nonparametric Statistics): for 10 values, the 95 % interval is from the
-        // 2nd to the 9th.
+        // Intervals of the median (Conover, Practical Nonparametric Statistics): for 10 values, the 95 %
+        // interval is from the 2nd to the 9th value.
         for (count, expected) in
             [(5, None), (6, Some((1, 6))), (10, Some((2, 9))), (20, Some((6, 15))), (100, Some((40, 61)))]
         {
@@ -86,7 +86,8 @@ mod tests {
 
     #[test]
     fn intervals_contain_the_quantile_as_often_as_they_say() {
-        // Values are uniform, so the quantile equals the share; 2000 draws from a fixed sequence.
+        // The values are uniform, so the quantile equals the share. The test makes 2000 draws from a fixed
+        // sequence.
         let mut state = 1u64;
         let mut uniform = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

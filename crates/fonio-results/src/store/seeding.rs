@@ -1,6 +1,6 @@
-//! Fills an empty database with many entries, for benchmarks. It writes the rows of the large tables in table
-//! order, which is many times faster than submissions. `examples/load/seed.rs` checks that submissions create
-//! the same tables.
+//! Fills an empty database with many entries, for benchmarks. The rows of the large tables are written in
+//! table order, which is many times faster than submitting the results. `examples/load/seed.rs` checks that
+//! submissions create the same tables.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +29,7 @@ pub const TABLES: [&str; 8] = [
 /// Maximum number of rows per statement, to keep arrays small.
 const ROWS: usize = 100_000;
 
-/// A rank in memory; it needs 16 bytes for each figure of each result.
+/// A row of the table `ranks`, in memory. It needs 16 bytes for each figure of each result.
 #[derive(Clone, Copy)]
 struct Rank {
     score: f64,

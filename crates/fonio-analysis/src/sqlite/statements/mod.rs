@@ -75,7 +75,7 @@ pub(super) struct Statements {
     pub(super) beyond: u64,
 }
 
-/// The statements of a transaction: text numbers in order, and run times.
+/// The statements of a transaction: the numbers of their texts, in order, and their run times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Made {
     is_explicit: bool,

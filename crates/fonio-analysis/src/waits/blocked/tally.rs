@@ -52,7 +52,7 @@ pub(crate) struct BlockedTally {
     is_filtered: bool,
 }
 
-/// Waits for a file; and time, name and unit of the program that waited longest for it.
+/// The waits for a file, and the waiting time, name and unit of the program that waited longest for it.
 type OfFile = (FileCount, (Nanos, u32, Option<u32>));
 
 impl Question for BlockedTally {
@@ -289,7 +289,8 @@ impl BlockedTally {
         }
     }
 
-    /// Selects the waits during which requests are counted: the waits of the longest blocked threads.
+    /// Selects the waits during which outstanding requests are counted: waits of the threads that were
+    /// blocked longest.
     fn begin_watch(&mut self) {
         self.end_chains(Timestamp::MAX);
         let mut most: Vec<(&Key, &Count)> =
@@ -312,7 +313,7 @@ impl BlockedTally {
                 return Some(true);
             }
             pid = match self.parents.get(&pid) {
-                // The first process, and the first thread of the kernel, have no parent.
+                // The first process and the first kernel thread have no parent.
                 Some(0) => return Some(false),
                 Some(&parent) => parent,
                 None => return None,

@@ -44,7 +44,7 @@ impl Task {
         self.dir.join(name)
     }
 
-    /// Returns its name: up to 15 bytes of the program or thread name.
+    /// Returns the name of the process or thread, cut to 15 bytes.
     pub fn name(&self) -> Option<String> {
         Some(self.read("comm")?.trim_end().to_owned())
     }

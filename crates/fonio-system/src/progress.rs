@@ -157,7 +157,7 @@ fn follow(shared: &Shared, is_terminal: bool) {
 }
 
 impl Work {
-    /// Returns the line: phase, progress, and remaining time at the present speed.
+    /// Returns the line to show: the phase, the progress, and the remaining time at the present speed.
     fn line(&self, now: Instant) -> String {
         let took = now.saturating_duration_since(self.began);
         let bytes = |count: u64| Unit::Bytes.format(count as f64);

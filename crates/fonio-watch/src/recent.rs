@@ -135,7 +135,7 @@ impl Recent {
         }
     }
 
-    /// Returns the earliest time since which every request was observed and is still held.
+    /// Returns the earliest time after which no request is missing: all were observed and are still held.
     pub fn complete_since(&self, now: Timestamp) -> Timestamp {
         self.began.max(Timestamp(now.0.saturating_sub(HELD.0)))
     }

@@ -167,7 +167,8 @@ impl PlaceTally {
         let mut numbers = std::mem::take(&mut self.numbers);
         let mut thinned = u32::MAX;
         while thinned != self.thinned {
-            // Thinning may have dropped chunks found so far: look them up again.
+            // Thinning may have dropped chunks that this batch has already looked up, so look up all of them
+            // again.
             thinned = self.thinned;
             numbers.clear();
             numbers.extend(batch.iter().map(|touch| {

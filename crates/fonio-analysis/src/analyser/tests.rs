@@ -307,7 +307,8 @@ fn damaged_times_are_counted_and_harm_nothing() {
     assert_eq!(analysis.totals.requests, 6);
 }
 
-/// The definition reproduces a published table: percent is the sum of latencies over the duration.
+/// The definition reproduces a published table: the percentage is the sum of latencies divided by the
+/// duration.
 #[test]
 fn io_share_is_the_studys() {
     // Table III, Angry Birds: 846 requests in 7414.26 ms, 19.8508 percent. Each request here takes the mean

@@ -82,7 +82,7 @@ impl Context {
         }
     }
 
-    /// Sets when the recording began; returns the start of the span.
+    /// Sets the time at which the recording began, and returns the start of the span.
     pub(crate) fn begin_at(&mut self, at: Timestamp) -> Timestamp {
         self.began = Some(at);
         let (from, until) = match &self.filter {

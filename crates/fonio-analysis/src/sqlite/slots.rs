@@ -86,7 +86,7 @@ pub(super) struct Slots {
 
 impl Slots {
     /// Processes an event of the finder; `tid` and `at` are the thread and the time of the call. Returns
-    /// whether a slot was used. If `has_room` is false, none is used.
+    /// whether a slot was used. If `has_room` is false, no slot is used.
     pub(super) fn event(&mut self, event: Event, (tid, at): (u32, Timestamp), has_room: bool) -> bool {
         match event {
             Event::Begin => {

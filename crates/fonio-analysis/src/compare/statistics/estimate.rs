@@ -174,7 +174,8 @@ mod tests {
 
     #[test]
     fn a_quantile_of_independent_values() {
-        // 100 slices of 100 values each, evenly spread over 1..=100, so half of each slice lies below.
+        // Each of 100 slices has 100 values, which are evenly spread over 1..=100. So half of the values in
+        // each slice lie below the median.
         let steps: Vec<(u64, u64)> = (1..=100).map(|value| (value, 100)).collect();
         let mut below = vec![50.0; 100];
         // Binomial variation of the slices: 5 up, 5 down.

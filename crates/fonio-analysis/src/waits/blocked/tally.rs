@@ -28,11 +28,11 @@ const PROGRAMS_MAX: usize = 1024;
 const FILES_LISTED: usize = 1024;
 const LONG_LISTED: usize = 10;
 const INTERVALS_MAX: usize = 4096;
-/// Bulk work: requests of at least this size on average, …
+/// Minimum average size of the requests of a thread that does bulk work.
 const BULK_SIZE: u64 = 128 * 1024;
-/// … at least this much in total (more than programs and libraries read at start-up), …
+/// Minimum number of bytes in total for bulk work. This is more than programs and libraries read at start-up.
 const BULK_BYTES: ByteCount = ByteCount(64 << 20);
-/// … and at least this much in each second of the span. All three thresholds are our choice.
+/// Minimum number of bytes per second of the span for bulk work. All three thresholds are our choice.
 const BULK_BYTES_PER_S: u64 = 1 << 20;
 
 #[derive(Debug, Default)]

@@ -22,9 +22,10 @@ use fonio_core::statistics::sample::median;
 use fonio_core::statistics::welch::Interval;
 
 /// Boldness of the gamblers, and their shares of the capital. At a level of 5 percent, a bold gambler needs
-/// only six pairs of the same sign, the minimum for any sign test. A careful one wins with effects smaller
-/// than the variation. We chose the shares by simulation with normal values. For effects of 0.5 to 4 times
-/// the variation, they need about 10 percent more pairs than the best single gambler.
+/// only six pairs of the same sign, the minimum for any sign test. A careful gambler wins with effects that
+/// are smaller than the variation. We chose the shares by simulation with normal values. For effects of 0.5
+/// to 4 times the variation, the gamblers together need about 10 percent more pairs than the best single
+/// gambler.
 const GAMBLERS: [(f64, f64); 3] = [(0.3, 0.15), (0.7, 0.2), (4.0, 0.65)];
 
 /// Steps of the coarse search for the interval.

@@ -56,7 +56,7 @@ fn compose(real: &[u8], mut description: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Panics if a reader keeps asking for bytes after the end.
+/// Panics if a reader keeps reading after the end of the input.
 struct Once(Cursor<Vec<u8>>, u32);
 
 impl Read for Once {

@@ -184,7 +184,7 @@ pub(crate) struct MachineTally {
     samples: u64,
     keys: FxHashMap<(Metric, Option<String>), usize>,
     readings: Vec<Reading>,
-    /// One value per reading; a bin grows when new metrics appear.
+    /// One value per metric and subject; a bin grows when new metrics appear.
     bins: Bins<Bin, BINS>,
     processors: ProcessorTally,
 }

@@ -1,5 +1,5 @@
-//! The figures that the service ranks, a selection from StoreBench's catalogue. Only a result's page shows
-//! the others, because each ranked figure needs a database row per result.
+//! The figures that the service ranks, a selection from StoreBench's catalogue. The other figures appear only
+//! on a result's page, because each ranked figure needs a database row per result.
 
 use std::sync::LazyLock;
 

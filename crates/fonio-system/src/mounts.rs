@@ -77,7 +77,7 @@ impl MountTable {
         self.mounts.iter()
     }
 
-    /// Returns the visible mount at `dir`: the newest one, which hides the others.
+    /// Returns the visible mount at `dir`. This is the newest mount there, which hides the others.
     pub fn at(&self, dir: &Path) -> Option<&MountPoint> {
         self.iter().rfind(|mount| mount.dir == dir)
     }

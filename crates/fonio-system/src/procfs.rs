@@ -81,7 +81,7 @@ impl Task {
     }
 
     fn read(&self, name: &str) -> Option<String> {
-        // A program may give itself a name that is not UTF-8.
+        // A program can give itself a name that is not valid UTF-8.
         fs::read(self.dir.join(name)).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 }
@@ -125,7 +125,7 @@ impl Stat {
 pub struct Schedule {
     /// Run time.
     pub ran: Duration,
-    /// Time for which it was runnable and waited for a processor.
+    /// Time for which the process was runnable and waited for a processor.
     pub waited: Duration,
 }
 

@@ -15,7 +15,7 @@ use signal_hook::{SigId, flag, low_level};
 use crate::procfs;
 use crate::procfs::Task;
 
-/// Signals by which users, shells and service managers ask a program to end.
+/// Signals with which users, shells and service managers ask a program to end.
 pub const ENDING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 
 /// Returns a flag. From now on, each of the signals sets the flag instead of ending the process.

@@ -23,7 +23,7 @@ use crate::error::WatchError;
 use crate::rings::{decode, encode};
 use crate::summary::Summary;
 
-/// Maximum bytes of kept stalls in each of the two folders.
+/// Maximum number of bytes of kept stalls in each of the two folders.
 const KEPT_BYTES_MAX: u64 = 4 << 20;
 
 /// The folders of the watch's files.

@@ -450,7 +450,7 @@ impl<'a> Curves<'a> {
         }
     }
 
-    /// Returns a curve for each of the first parties, and one for the sum of the others.
+    /// Returns a curve for each of the first parties, and a curve for the sum of the other parties.
     fn stacked(
         &self,
         id: &str,

@@ -15,7 +15,7 @@ use crate::compact::Codec;
 const HELD: Nanos = Nanos(60_000_000_000);
 /// Maximum number of waits, and of counts. Each of them needs about 100 bytes.
 const WAITS_MAX: usize = 8192;
-/// Maximum number of chunks: 3 MiB, which hold about 100,000 requests.
+/// Maximum number of chunks. They take 3 MiB, and hold about 100,000 requests.
 const CHUNKS_MAX: usize = 48;
 /// Size of a chunk, and the space reserved for its last request.
 const CHUNK_BYTES: usize = 64 << 10;

@@ -210,7 +210,7 @@ fn request_in(request: ObservedRequest, files: &Files) -> Request {
 }
 
 /// Stores a stall with the requests of the minute before in a folder. Returns the file name, which starts
-/// with the stall's time, so names sort by age.
+/// with the stall's time, so that names sort by age.
 ///
 /// # Errors
 /// Errors of the file system; no file is left then.

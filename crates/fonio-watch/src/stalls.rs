@@ -1,8 +1,8 @@
 //! Finds stalls in completed waits: spans in which program threads were blocked on storage for at least a
 //! threshold.
 //!
-//! A thread in one fsync is blocked many times, each time for a page or a request. These waits count as one
-//! if the thread runs only briefly in between.
+//! A thread in one fsync is blocked many times, each time for a page or a request. These waits are counted as
+//! one wait if the thread runs only briefly in between.
 
 use std::time::Duration;
 

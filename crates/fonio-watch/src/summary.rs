@@ -82,7 +82,7 @@ pub struct DeviceFigures {
 /// The wear that a device reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HealthReading {
-    /// Used life in percent: the upper end of a range of 10 %; 110 means "exceeded".
+    /// Used life in percent, as the upper end of a step of 10 %; 110 means that the rated life is exceeded.
     pub life_used_percent: Option<u32>,
     /// The same for the second type of memory.
     pub life_used_b_percent: Option<u32>,
@@ -122,7 +122,7 @@ pub struct BlockedFigures {
     pub waits: Histogram,
 }
 
-/// The target of written data: a file, or the kind of data if it is not a named file.
+/// The target of written data: a file, or the kind of data if the target is not a named file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Target {
     /// A file.

@@ -2,8 +2,8 @@
 //! every minute, and writes to the medium at longer intervals.
 //!
 //! Lifecycle: [`Watch::begin`] locks out other watches and reads the files of the previous watch.
-//! [`Watch::run`] continues until stopped, then writes and syncs the remaining minutes. Memory is bounded: 8
-//! MiB for the last minute, and a few hundred KiB for the minutes between two writes.
+//! [`Watch::run`] continues until it is stopped, and then writes and syncs the remaining minutes. Memory is
+//! bounded: 8 MiB for the last minute, and a few hundred KiB for the minutes between two writes.
 //!
 //! A failed write does not stop the watch: the minutes stay in memory, the failure becomes an event, and the
 //! next write tries again.

@@ -64,15 +64,15 @@ use crate::question::Question;
 use crate::question::context::Ending;
 use crate::question::seen::Seen;
 
-/// The size of a place: the page size, and the smallest unit that flash file systems write.
+/// The size of a place. It is the page size, and also the smallest unit that flash file systems write.
 const PLACE_SECTORS_SHIFT: u32 = 3;
 /// Number of places per chunk. A chunk has 256 KiB, so the places of sequential requests share a chunk.
 const CHUNK_PLACES_SHIFT: u32 = 6;
 const CHUNK_PLACES: usize = 1 << CHUNK_PLACES_SHIFT;
 /// Maximum number of chunks followed. They take 17 MiB and cover 32 GiB of addresses.
 const CHUNKS_MAX: usize = 1 << 17;
-/// Size of a region (16 MiB), by which chunks are looked up. Few regions are active at a time, so their index
-/// stays in the cache.
+/// Size of a region (16 MiB), by which chunks are looked up. Few regions are active at a time, so the index
+/// of the active regions stays in the CPU cache.
 const REGION_CHUNKS_SHIFT: u32 = 6;
 const REGION_CHUNKS: usize = 1 << REGION_CHUNKS_SHIFT;
 /// Chunks per slab. Slabs let the storage grow without copying.
@@ -83,7 +83,8 @@ const HASH_BITS: u32 = 32;
 const BATCH: usize = 256;
 /// Number of ranks in the study's Figure 6.
 const RANKS: usize = 300;
-/// Maximum number of places counted per request (64 MiB), so that a corrupt size does not take forever.
+/// Maximum number of places counted per request (64 MiB), so that a request with a corrupt size does not take
+/// forever.
 const PLACES_MAX: u64 = 1 << 14;
 
 /// Number of reads and writes of each place, modulo 256. Both arrays together fill two cache lines. The
@@ -100,7 +101,7 @@ const UNTOUCHED: Chunk = Chunk([[0; CHUNK_PLACES]; 2]);
 #[derive(Debug)]
 pub(crate) struct PlaceTally {
     batch: Vec<Touch>,
-    /// The number of the chunk of each touch in the batch, or [`NOT_FOLLOWED`].
+    /// For each touch in the batch: the number of its chunk, or [`NOT_FOLLOWED`].
     numbers: Vec<u32>,
     chunks_max: usize,
     /// Index into `tables` for each region. The upper bits of a region's key hold the device.
@@ -318,7 +319,8 @@ impl Question for PlaceTally {
         let end = sector.after(seen.bytes);
         let mut place = sector.0 >> PLACE_SECTORS_SHIFT;
         let last = ((end.0 - 1) >> PLACE_SECTORS_SHIFT).min(place + (PLACES_MAX - 1));
-        // No device is this large, and the upper bits of the key hold the device's number.
+        // Ignore a request beyond the end of any real device, because the upper bits of the key hold the
+        // device's number.
         if last >> CHUNK_PLACES_SHIFT >> DEVICE_SHIFT != 0 {
             return;
         }
@@ -608,7 +610,8 @@ mod tests {
     fn thinned_counts_are_exact_for_what_is_followed_and_near_in_all() {
         let chunks = 5000u64;
         let mut tally = PlaceTally::with_chunks_max(512);
-        // Touches every chunk twice, in two passes, so that the tally must drop chunks with counts.
+        // Touches every chunk twice, in two passes, so that the tally must drop chunks that already have
+        // counts.
         for pass in 0..2 {
             for chunk in 0..chunks {
                 touch(&mut tally, 0, chunk * 512, if pass == 0 { 8 } else { 16 }, true);
@@ -618,7 +621,7 @@ mod tests {
         assert!(locality.sampled_share <= 512.0 / chunks as f64 * 2.0);
         let near = |found: u64, exact: u64| found.abs_diff(exact) < exact / 5;
         assert!(near(locality.written.places, 2 * chunks), "{}", locality.written.places);
-        // A chunk that is followed was never dropped, so both of its writes were counted.
+        // A chunk that is still followed was never dropped, so both writes to it were counted.
         assert_eq!(locality.written.again_places * 2, locality.written.places);
         assert_eq!(locality.written.most, 2);
     }

@@ -44,7 +44,7 @@ impl Analyser {
     /// Finishes and returns the analysis of all rows.
     ///
     /// # Panics
-    /// If the embedded rules cannot be parsed; a test checks that they can.
+    /// If the embedded rules cannot be parsed; a test checks that this does not happen.
     pub fn finish(self, meta: &Meta) -> Analysis {
         let mut end = self.context.end(meta);
         let answers = self.questions.finish(&mut end);

@@ -1,7 +1,7 @@
 //! Lists the questions of the analysis, one per line: the field, the tally, and the type of the answer.
 //!
-//! To add a question, add a file with a tally that implements [`Question`], and a line here. The lines are in
-//! the order of the JSON document.
+//! To add a question, add a file with a tally that implements [`Question`], and a line to this table. The
+//! lines are in the order of the JSON document.
 
 use fonio_core::{Request, Timestamp};
 use schemars::JsonSchema;

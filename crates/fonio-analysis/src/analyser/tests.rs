@@ -311,8 +311,8 @@ fn damaged_times_are_counted_and_harm_nothing() {
 /// duration.
 #[test]
 fn io_share_is_the_studys() {
-    // Table III, Angry Birds: 846 requests in 7414.26 ms, 19.8508 percent. Each request here takes the mean
-    // that follows.
+    // Table III, Angry Birds: 846 requests in 7414.26 ms, with an I/O share of 19.8508 percent. Each request
+    // here takes the mean that follows.
     let (requests, duration_us, percent) = (846u64, 7_414_260u64, 19.8508);
     let mean_us = duration_us as f64 * percent / 100.0 / requests as f64;
     let rows: Vec<Request> = (0..requests)

@@ -152,7 +152,7 @@ impl Question for FileTally {
 
     fn request(&mut self, row: &Request, seen: &Seen) {
         let (file, content) = (row.file_id, row.content);
-        // Use only a known cause: the thread that queued the request may be a worker.
+        // Use only a known cause, because the thread that queued the request may be a kernel worker.
         let cause = row.cause_tid.map(|_| (seen.process, seen.unit));
         self.is_shown |= file.is_some() || content != Content::Unknown;
         let bytes = if seen.has_data() { seen.bytes } else { ByteCount(0) };

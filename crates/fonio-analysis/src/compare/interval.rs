@@ -115,21 +115,21 @@ impl Change {
     }
 }
 
-/// Returns the geometric mean; `None` if there are no values or one is not positive.
+/// Returns the geometric mean; `None` if there are no values or if a value is not positive.
 pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     let possible = !values.is_empty() && values.iter().all(|value| *value > 0.0);
     possible.then(|| libm::exp(mean(&values.iter().map(|value| libm::log(*value)).collect::<Vec<f64>>())))
 }
 
-/// Compares runs with each of several fixes to runs without, and tests all fixes together (Holm).
+/// Compares runs with each of several fixes with runs without a fix, and tests all fixes together (Holm).
 ///
-/// Run `r` with a fix is compared with run `r` without the fix. Both belong to round `r`, with the same seed
-/// and machine state. The interval is Student's t of the logarithms of the rounds' ratios. A ratio below 1
-/// means that the fix is faster.
+/// Run `r` with a fix is compared with run `r` without the fix. Both runs belong to round `r`, and have the
+/// same seed and machine state. The interval is Student's t of the logarithms of the rounds' ratios. A ratio
+/// below 1 means that the fix is faster.
 ///
 /// # Panics
 ///
-/// If a fix has a different number of rounds from its base, or a run time is not positive.
+/// If a fix and its base have different numbers of rounds, or if a run time is not positive.
 pub fn compare_rounds(pairs: &[(&[f64], &[f64])]) -> Vec<Change> {
     let ratios: Vec<Vec<f64>> = pairs
         .iter()
@@ -196,8 +196,8 @@ fn chi_squared_lower_fifth(freedom: f64) -> f64 {
     freedom * root * root * root
 }
 
-/// Compares unpaired runs of two sides with Welch's t on the logarithms, or on the values themselves if one
-/// is 0.
+/// Compares unpaired runs of two sides with Welch's t on the logarithms, or on the values themselves if a
+/// value is 0.
 pub(crate) fn compare_runs(first: &[f64], other: &[f64], level: f64) -> Change {
     let ratio = geometric_mean(first).zip(geometric_mean(other)).map(|(first, other)| other / first);
     if first.len() < RUNS_MIN || other.len() < RUNS_MIN {

@@ -146,7 +146,7 @@ impl Facts {
         self.figures.get(name)?.value
     }
 
-    /// Returns a figure with its unit, or a word, if known.
+    /// Returns a figure with its unit, or a word; `None` if it is not known.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         let figure = self.figures.get(name).filter(|figure| figure.value.is_some());
         figure.map(|figure| figure.text.as_str()).or_else(|| self.words.get(name).map(String::as_str))

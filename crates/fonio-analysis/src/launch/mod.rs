@@ -265,7 +265,7 @@ impl LaunchTally {
             let intervals = self.threads.get(&tid).map_or(&[][..], Vec::as_slice);
             let place = intervals.partition_point(|interval| interval.began < at);
             let Some(interval) = place.checked_sub(1).map(|place| intervals[place]) else {
-                // This is the thread's start, or nothing is known about the thread.
+                // The path has reached the thread's start, or nothing is known about the thread.
                 match intervals.first().and_then(|first| first.waker) {
                     Some(maker) if jumps <= self.threads.len() && self.threads.contains_key(&maker) => {
                         tid = maker;

@@ -20,7 +20,8 @@ pub(crate) enum Flush {
 #[derive(Debug, Default)]
 pub(crate) struct FlushFinder {
     fua_counts: bool,
-    /// For each device, the time of the last flush request that no write with preflush has claimed.
+    /// For each device, the time of the last flush request, if no write with preflush has been matched with
+    /// it.
     last_requests: Vec<Option<Timestamp>>,
 }
 

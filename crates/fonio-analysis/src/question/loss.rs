@@ -1,6 +1,6 @@
 //! Finds the gaps in which events were lost, and the number of values that may be missing as a result.
 //!
-//! A lost event can be the completion of a known request, or the only event of an unknown one. Every lost
+//! A lost event can be the completion of a known request, or the only event of an unknown request. Every lost
 //! event therefore hides at most one latency. These may be the slowest requests of any group. If any event
 //! was lost, known requests without a value are also counted as missing values, because their completions may
 //! have been lost.

@@ -1,4 +1,4 @@
-//! A request with the values that several questions need, computed once.
+//! A request with the values that several questions need. These values are computed once.
 
 use fonio_core::{ByteCount, Flags, Nanos, Op, Sector, Timestamp};
 

@@ -30,7 +30,7 @@ use crate::question::seen::Seen;
 const SLOWEST: usize = 1000;
 
 /// Keeps the requests with the smallest hashes (a uniform sample without random numbers), and the slowest
-/// ones.
+/// requests.
 #[derive(Debug, Default)]
 pub(crate) struct PointTally {
     sample_max: usize,

@@ -100,7 +100,7 @@ impl Databases {
     }
 }
 
-/// Returns the path of the database to which a file belongs, and the file's role, by the file's name.
+/// Derives from a file's name the path of the database to which the file belongs, and the file's role.
 fn by_suffix(path: &str) -> Option<(&str, Role)> {
     SUFFIXES.iter().find_map(|(suffix, role)| Some((path.strip_suffix(suffix)?, *role)))
 }

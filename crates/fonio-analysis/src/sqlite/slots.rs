@@ -126,7 +126,8 @@ impl Slots {
         }
     }
 
-    /// Returns the costs of the transaction at `time`; `None` after the last transaction with a slot.
+    /// Returns the costs of the transaction to which `time` is charged; `None` after the last transaction
+    /// with a slot.
     pub(super) fn at(&mut self, time: Timestamp) -> Option<&mut Cost> {
         if self.full_at.is_some_and(|full| time >= full) {
             return None;

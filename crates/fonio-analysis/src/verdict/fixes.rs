@@ -12,7 +12,7 @@ const PREFER_READS: [&str; 3] = ["bfq", "mq-deadline", "kyber"];
 /// A scheduler that prefers reads and also delays writes briefly after a read, because another read often
 /// follows. It is not part of Linux, so it is offered only if the recorded machine has it.
 const ISOLATES_READS: &str = "smartio";
-/// Schedulers that use the I/O class of a unit, and the one that uses its weight.
+/// Schedulers that use the I/O class of a unit, and the scheduler that uses a unit's weight.
 const HEED_CLASSES: [&str; 3] = ["bfq", "mq-deadline", ISOLATES_READS];
 const HEEDS_WEIGHTS: &str = "bfq";
 /// The advice if the scheduler is not known.
@@ -20,8 +20,8 @@ const HEEDED: &str = "`ionice -c idle`, which the schedulers bfq and mq-deadline
 /// Maximum read-ahead offered: more hardly helps.
 const READ_AHEAD_KB: u32 = 512;
 const SECOND_NS: u64 = 1_000_000_000;
-/// Dirty-page limit in MiB if the device's write rate is unknown, and its bounds. With a lower limit,
-/// write-back cannot combine writes; a higher limit does not help with 1 GiB of memory.
+/// Dirty-page limit in MiB if the device's write rate is unknown, and the bounds of the limit. With a lower
+/// limit, write-back cannot combine writes; a higher limit does not help with 1 GiB of memory.
 const DIRTY_MIB_DEFAULT: u64 = 32;
 const DIRTY_MIB: (u64, u64) = (8, 256);
 /// File name suffix of SQLite's rollback journal.

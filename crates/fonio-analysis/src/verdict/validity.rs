@@ -306,7 +306,7 @@ impl Validity {
     }
 
     /// Returns the number of lost events as the subject of a sentence: `3,012 events`, `at least 12 events`,
-    /// `an unknown number of events`; `no event` if none is known to be lost.
+    /// `an unknown number of events`; `no event` if no event is known to be lost.
     pub fn lost_in_words(&self) -> String {
         lost_in_words(self.lost_events, self.lost_uncounted)
     }

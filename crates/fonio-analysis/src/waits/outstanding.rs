@@ -13,8 +13,8 @@ use crate::distribution::Distribution;
 use crate::requests::class::Group;
 use crate::requests::point::Point;
 
-/// Minimum response of a long wait: people notice a delay of a tenth of a second (Card, Moran and Newell
-/// 1983).
+/// Minimum response time of a long wait, because people notice a delay of a tenth of a second (Card, Moran
+/// and Newell 1983).
 pub(crate) const LONG: Nanos = Nanos(100_000_000);
 
 /// Time with outstanding requests: queued (or issued, if the source shows no queueing) and not yet completed.
@@ -376,7 +376,7 @@ impl LongResponses {
     }
 }
 
-/// Adds the delays of each process, and the figures of the first one with a name.
+/// Adds the delays of each process, and the figures of the first process with a name.
 fn of_processes(delays: &[OutstandingProcess], frame: &Frame, facts: &mut Facts) {
     let process = |delay: &OutstandingProcess| frame.processes.processes.get(delay.process as usize);
     let first = delays.iter().filter_map(|delay| Some((delay, process(delay)?)));
@@ -392,7 +392,7 @@ fn of_processes(delays: &[OutstandingProcess], frame: &Frame, facts: &mut Facts)
         let bytes = first.write_bytes;
         facts.amount("process.write_bytes", "bytes written by the first process", Unit::Bytes, bytes);
     }
-    // If several processes share a name, the last one in the table gives the figures.
+    // If several processes share a name, the last of them in the table gives the figures.
     let mut delays: Vec<&OutstandingProcess> = delays.iter().collect();
     delays.sort_by_key(|delay| delay.process);
     for delay in delays {

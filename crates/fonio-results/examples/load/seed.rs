@@ -16,7 +16,7 @@ use fonio_storebench_document::Submission;
 use fonio_storebench_document::document::{Document, Measure};
 use fonio_storebench_document::sample;
 
-/// Comparison keys with their percentage of the results; most results have one of a few keys.
+/// Comparison keys, each with its percentage of the results. Most results share a few keys.
 const SHARES: [(&str, u32, u32); 8] = [
     ("ext4", 32, 40),
     ("ext4", 64, 20),

@@ -162,7 +162,8 @@ impl Scale {
         values.into_iter().map(|value| Tick { at: number(self.x(value)), label: label(value) }).collect()
     }
 
-    /// Ticks at 1, 2 and 5 times powers of ten; over many decades, only at powers of ten.
+    /// Returns ticks at 1, 2 and 5 times the powers of ten; if the axis covers many decades, only at powers
+    /// of ten.
     fn decades(&self) -> Vec<f64> {
         let (first, last) = (self.low.floor() as i32, self.high.ceil() as i32);
         let factors: &[f64] = if last - first > 3 { &[1.0] } else { &[1.0, 2.0, 5.0] };

@@ -47,7 +47,7 @@ impl Summaries {
         self.inside().summaries.get(&scope).cloned()
     }
 
-    /// The current generation; called before a summary is read from the database.
+    /// Returns the current generation. Call this before a summary is read from the database.
     pub fn generation(&self) -> u64 {
         self.inside().generation
     }

@@ -1,4 +1,4 @@
-//! Confidence intervals: of quantiles by order statistics, and of shares by Wilson's method.
+//! Confidence intervals: for quantiles by order statistics, and for shares by Wilson's method.
 
 /// The normal distribution's 97.5 % quantile.
 const Z: f64 = 1.959_963_984_540_054;
@@ -108,7 +108,8 @@ mod tests {
 
     #[test]
     fn wilson_is_the_textbooks() {
-        // Newcombe 1998, table 1: 81 of 263 gives 0.2553 to 0.3662; 0 of 20 gives 0 to 0.1611.
+        // Newcombe 1998, table 1: the interval for 81 of 263 is 0.2553 to 0.3662, and for 0 of 20 it is 0 to
+        // 0.1611.
         let (low, high) = wilson(81, 263);
         assert!((low - 0.2553).abs() < 1e-4 && (high - 0.3662).abs() < 1e-4, "{low} {high}");
         let (low, high) = wilson(0, 20);

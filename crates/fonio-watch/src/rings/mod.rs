@@ -9,8 +9,8 @@
 //! | week | the sum of these minutes | 170 | 4 KiB |
 //! | year | the sum of 24 hours | 367 | 4 KiB |
 //!
-//! Each write overwrites one slot of the day and one of the week, in place. So the file system writes only
-//! these 8 to 20 KiB, the inode and its journal record. A new file is synced once. Later writes are not
+//! Each write overwrites one slot of the day and one slot of the week, in place. So the file system writes
+//! only these 8 to 20 KiB, the inode and its journal record. A new file is synced once. Later writes are not
 //! synced, because the loss of two hours of figures is less harmful than regular flushes. A torn slot fails
 //! its checksum and is skipped; the other slots stay valid.
 //!

@@ -50,7 +50,7 @@ pub(crate) fn decode(slot: &[u8]) -> Option<(u64, Vec<Summary>)> {
     Some((number, postcard::from_bytes(&plain).ok()?))
 }
 
-/// Encodes summaries in at most `bytes`: first drops rows, then merges neighbours until they fit.
+/// Encodes summaries in at most `bytes`: first drops rows, then merges neighbouring summaries until they fit.
 pub(super) fn fitting(summaries: &[Summary], bounds: Bounds, bytes: u64, number: u64) -> Vec<u8> {
     let mut summaries = summaries.to_vec();
     let mut bounds = bounds;

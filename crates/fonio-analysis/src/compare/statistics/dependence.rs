@@ -138,7 +138,7 @@ mod tests {
     fn independent_and_dependent_slices_have_their_variance() {
         let (independent, dependent) = (ratio(0.0), ratio(0.6));
         assert!((0.9..1.1).contains(&independent), "{independent}");
-        // If slices were independent, this would be 0.4 * 0.4 / 0.64: a quarter.
+        // If slices were independent, this variance would be 0.4 * 0.4 / 0.64, which is a quarter.
         assert!((0.75..1.1).contains(&dependent), "{dependent}");
     }
 

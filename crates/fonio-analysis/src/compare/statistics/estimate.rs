@@ -159,9 +159,9 @@ mod tests {
 
     #[test]
     fn slices_that_vary_alike_leave_few_values() {
-        // Each slice's share below the quantile varies like a single cosine, the twelfth. The greatest
-        // residual of a slice is 0.1 / 100. The square of the cosine transform is 100 / 2 times the square of
-        // this residual. The variance is 100 times the mean square of the cosines used.
+        // The share of values below the quantile varies over the slices like a single cosine, the twelfth.
+        // The greatest residual of a slice is 0.1 / 100. The square of the cosine transform is 100 / 2 times
+        // the square of this residual. The variance is 100 times the mean square of the cosines used.
         let wave = |at: usize| libm::cos(std::f64::consts::PI * 12.0 * (at as f64 + 0.5) / 100.0);
         let below: Vec<f64> = (0..100).map(|at| 50.0 + 10.0 * wave(at)).collect();
         let steps = [(10, 5_000), (20, 5_000)];

@@ -101,7 +101,8 @@ use crate::question::seen::Seen;
 /// Maximum number of slices. A long recording has at least half as many.
 const SLICES: usize = 32;
 /// Maximum number of requests held back to sort them by arrival, since rows come in the order of issue. A
-/// request overtaken by more than this many is not compared. Block-layer queues hold 256.
+/// request that more than this number of requests have overtaken is not compared. Block-layer queues hold
+/// 256.
 const HELD: usize = 512;
 /// Requests at this depth or deeper are not compared.
 const DEEP: u64 = 256;

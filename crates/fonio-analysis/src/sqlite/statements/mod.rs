@@ -119,7 +119,7 @@ impl Statements {
         Some(number)
     }
 
-    /// Returns the statements of the transaction that a thread committed at `at`; `None` if unknown.
+    /// Returns the statements of the transaction that a thread committed at `at`; `None` if they are unknown.
     fn made(&self, tid: u32, at: Timestamp) -> Option<Made> {
         let of_thread = self.by_thread.get(&tid)?;
         let runs = &self.runs;

@@ -216,7 +216,8 @@ fn many_statements_are_bounded() {
 }
 
 proptest! {
-    /// Transactions of several threads, each with its connection, whose statements are known beforehand.
+    /// Generates transactions of several threads, each with its own connection. Their statements are known
+    /// beforehand.
     #[test]
     fn each_commit_finds_the_statements_that_made_it(
         plan in prop::collection::vec((0u32..3, any::<bool>(), prop::collection::vec(0usize..6, 1..5)), 1..30)

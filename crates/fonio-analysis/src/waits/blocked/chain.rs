@@ -1,7 +1,7 @@
 //! Finds waits for a thread that was blocked on storage: waits for a lock that the thread held, or for its
 //! reply.
 //!
-//! Only the part of the wait during which the other thread was blocked is counted. That thread may have
+//! Only the part of the wait during which the other thread was blocked is counted. That other thread may have
 //! waited for a third thread, and so on. Waits arrive in order of their begin times, so a wait stays open
 //! until another wait begins after its end.
 
@@ -288,7 +288,7 @@ mod tests {
         }
     }
 
-    /// A wait that a filter drops still explains waits for its thread, but is not reported.
+    /// A wait that a filter drops still explains waits of other threads for its thread, but is not reported.
     #[test]
     fn a_link_that_is_not_counted_holds_the_chain() {
         let wait =

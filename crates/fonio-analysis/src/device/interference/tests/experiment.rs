@@ -271,7 +271,7 @@ fn loads() -> Vec<Load> {
     loads
 }
 
-/// Returns sustainable loads of reads and writes in which the effect is visible.
+/// Returns loads of reads and writes that the device can sustain and in which the effect is visible.
 fn mixed_loads(effect: Effect) -> Vec<(Load, Labels)> {
     use Source::{Bursts, Closed, Poisson};
     let sources = [

@@ -1,4 +1,4 @@
-//! Reads any blkparse text: no panic, no endless loop, no invented events.
+//! Reads arbitrary blkparse text, and checks for panics, endless loops and invented events.
 #![no_main]
 
 use std::io::Cursor;

@@ -1,4 +1,5 @@
-//! Reads any blktrace binaries, as one file or two: no panic, no endless loop, no invented events.
+//! Reads arbitrary blktrace binaries, as one file or two, and checks for panics, endless loops and invented
+//! events.
 #![no_main]
 
 use std::io::Cursor;
@@ -11,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 /// The size of the shorter header.
 const RECORD_BYTES: usize = 48;
 
-// The first byte chooses where the input is split into two files; 0 keeps it in one.
+// The first byte selects where the input is split into two files; if it is 0, the input stays one file.
 fuzz_target!(|input: &[u8]| {
     let Some((&cut, bytes)) = input.split_first() else { return };
     recognise(bytes);

@@ -1,5 +1,6 @@
-//! Reads a mapping in the first line and a table in the others: no panic, no endless loop, no more requests
-//! than lines, and an exported CSV reads back the same.
+//! Reads a mapping from the first line of the input and a table from the other lines. Checks that there is no
+//! panic, no endless loop and at most one request per line, and that an exported CSV file reads back the
+//! same.
 #![no_main]
 
 use std::io::Cursor;

@@ -1,4 +1,5 @@
-//! Reads any ftrace text, at once or in small reads: no panic, no endless loop, and the same events.
+//! Reads arbitrary ftrace text, at once and in small reads. Checks that there is no panic and no endless
+//! loop, and that the events are the same.
 #![no_main]
 
 use std::io::{self, Read};

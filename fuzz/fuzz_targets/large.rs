@@ -1,5 +1,6 @@
 //! Reads inputs larger than every buffer, generated from a short description: splices of real traces, long
-//! runs of one byte, repeated short patterns. No panic, no endless loop, and every batch consumes input.
+//! runs of one byte, repeated short patterns. Checks that there is no panic and no endless loop, and that
+//! every batch consumes input.
 #![no_main]
 
 use std::io::{Cursor, Read, Write};
@@ -19,7 +20,8 @@ const FORMATS: [(Format, &[u8]); 5] = [
     (Format::DiskSim, include_bytes!("../../crates/fonio-trace/tests/data/mqsim-tpcc-200.trace")),
 ];
 
-/// Lengths near limits: a record's header, a line, a record, the bytes that a reader keeps, its buffer.
+/// Lengths near limits of the readers: a record header, a line, a record, the bytes that a reader keeps, and
+/// the buffer of a reader.
 const LENGTHS: [usize; 8] =
     [48, 4096, 64 * 1024, 64 + 65_535 + 64, 200 * 1024, 256 * 1024, 512 * 1024, 1 << 20];
 const BYTES_MAX: usize = 4 << 20;
@@ -54,7 +56,7 @@ fn compose(real: &[u8], mut description: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Panics if a reader keeps asking for bytes after the end.
+/// Panics if a reader keeps reading after the end of the input.
 struct Once(Cursor<Vec<u8>>, u32);
 
 impl Read for Once {
@@ -93,7 +95,7 @@ fuzz_target!(|input: &[u8]| {
         if !more {
             break;
         }
-        // The smallest input that fills a batch has some thousand lines of two bytes.
+        // The smallest input that fills a batch has several thousand lines of two bytes each.
         assert!(batches <= 8 + length / 4096, "{batches} batches from {length} bytes");
     }
     assert!(rows <= 1 + length / 2 && diagnostics < 200, "{rows} rows, {diagnostics} diagnostics");

@@ -1,4 +1,5 @@
-//! Reads any ring-buffer pages, `header_page` and `format` texts: no panic, no endless loop, no lost event.
+//! Reads arbitrary ring-buffer pages, `header_page` texts and `format` texts, and checks for panics, endless
+//! loops and lost events.
 #![no_main]
 
 use std::io;
@@ -30,8 +31,8 @@ fn formats(text: &str) -> Vec<EventFormat> {
     text.split("name: ").filter_map(|part| EventFormat::parse(&format!("name: {part}")).ok()).collect()
 }
 
-// The first byte chooses the byte order, the number of processors, and the layouts: a real kernel's, or from
-// the input, before the pages and terminated by a NUL.
+// The first byte selects the byte order, the number of processors, and the layouts. The layouts are those of
+// a real kernel, or come from the input, where they precede the pages and end with a NUL.
 fuzz_target!(|input: &[u8]| {
     let Some((&choice, mut rest)) = input.split_first() else { return };
     let order = if choice & 1 == 0 { ByteOrder::Little } else { ByteOrder::Big };

@@ -1,5 +1,6 @@
-//! Checks submissions to the results service: no panic, an accepted document is stored unchanged, and a
-//! refused one has a sentence. The input is a document, or lines that change one: a path and its new JSON.
+//! Tests submissions to the results service: there is no panic, an accepted document is stored unchanged, and
+//! a refusal has a sentence. The input is a document, or lines that change the sample document: each line has
+//! a path and the new JSON value.
 #![no_main]
 
 use std::sync::LazyLock;

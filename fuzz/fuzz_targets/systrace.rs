@@ -1,5 +1,5 @@
-//! Reads any HTML, atrace output and JSON, with compressed data in them: no panic, no endless loop. The same
-//! bytes also go to the recogniser and the reader that it chooses.
+//! Reads arbitrary HTML, atrace output and JSON, which may contain compressed data, and checks for panics and
+//! endless loops. The same bytes also go to the recogniser, and to the reader that the recogniser selects.
 #![no_main]
 
 use std::io::Cursor;

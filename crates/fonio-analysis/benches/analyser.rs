@@ -54,7 +54,7 @@ const SHAPES: [Shape; 3] = [
     },
 ];
 
-/// Creates the requests one by one, so only the analyser's memory is touched.
+/// Creates the requests one by one, so that the benchmark touches no memory but the analyser's.
 struct Maker {
     shape: Shape,
     random: Random,
@@ -121,7 +121,7 @@ fn analyse(shape: Shape) -> Analysis {
     analyser.finish(&Meta::default())
 }
 
-/// The cost of creating the requests, to subtract from the other results.
+/// Measures the cost of creating the requests, which must be subtracted from the other results.
 #[divan::bench(args = SHAPES, sample_count = 3, sample_size = 1)]
 fn making(bencher: Bencher, shape: Shape) {
     bencher.counter(ItemsCount::new(REQUESTS)).bench_local(|| {

@@ -184,7 +184,7 @@ pub(crate) struct MachineTally {
     samples: u64,
     keys: FxHashMap<(Metric, Option<String>), usize>,
     readings: Vec<Reading>,
-    /// One value per reading; a bin grows when new metrics appear.
+    /// One value per metric and subject; a bin grows when new metrics appear.
     bins: Bins<Bin, BINS>,
     processors: ProcessorTally,
 }
@@ -192,7 +192,7 @@ pub(crate) struct MachineTally {
 /// Finds the busiest processor in each interval between samples.
 #[derive(Debug, Default)]
 struct ProcessorTally {
-    /// Start and end of the current interval, and the active ticks of its busiest processor.
+    /// Start and end of the current interval, and the active ticks of the busiest processor in that interval.
     interval: Option<(Timestamp, Timestamp, u64)>,
     active: Nanos,
     sampled: Nanos,
@@ -237,7 +237,7 @@ struct Reading {
     sum: i128,
 }
 
-/// For each reading: sum of increases or values, and number of samples.
+/// For each metric and subject: the sum of the increases or values, and the number of samples.
 #[derive(Debug, Default)]
 struct Bin(Vec<(f64, u64)>);
 
@@ -447,7 +447,8 @@ impl MachineTally {
         self.of(metric).find(|reading| reading.subject == *subject)
     }
 
-    /// Returns the increase of a counter without subject; `None` if not sampled at least twice.
+    /// Returns the increase of a counter without a subject; `None` if the counter was not sampled at least
+    /// twice.
     fn rise(&self, metric: Metric) -> Option<u64> {
         let readings = || self.of(metric).filter(|reading| reading.samples > 1);
         readings().next().map(|_| readings().map(|reading| reading.rise).fold(0, u64::saturating_add))
@@ -501,7 +502,7 @@ impl MachineTally {
     }
 
     fn pressure(&self) -> Vec<Pressure> {
-        // The kernel adds to its counters every two seconds, so a reading can include time from before its
+        // The kernel updates the counters every two seconds, so a reading can include time from before its
         // interval.
         let share = |reading: &Reading| {
             let share = ratio(Nanos(reading.rise.saturating_mul(1000)), reading.sampled());
@@ -569,7 +570,7 @@ impl MachineTally {
     }
 
     fn series(&mut self, began_ns: u64) -> MachineSeries {
-        // Bins are no finer than the samples, or most bins of a gauge would be empty.
+        // Bins are not shorter than the sampling interval; otherwise, most bins of a gauge would be empty.
         let most_samples = self.readings.iter().map(|reading| reading.samples).max().unwrap_or(0);
         while self.bins.bins().len() as u64 > most_samples.max(1) {
             self.bins.halve();
@@ -607,7 +608,7 @@ impl Reading {
         self.last_time - self.first_time
     }
 
-    /// The increase of a counter; `None` if it was sampled once.
+    /// The increase of a counter; `None` if the counter was sampled only once.
     fn known_rise(&self) -> Option<u64> {
         (self.samples > 1).then_some(self.rise)
     }

@@ -16,12 +16,12 @@ const DICTIONARY_1: &[u8] = include_bytes!("dictionary-1.json");
 /// This level is fast enough for thousands of documents per second.
 const LEVEL: i32 = 3;
 
-/// The prepared dictionary; preparing it takes longer than compressing a document.
+/// The prepared dictionary. It is kept, because preparing it takes longer than compressing a document.
 static PREPARED_1: LazyLock<EncoderDictionary<'static>> =
     LazyLock::new(|| EncoderDictionary::copy(DICTIONARY_1, LEVEL));
 
 thread_local! {
-    /// One compressor per thread. It has a megabyte of tables, and creating one takes longer than compressing
+    /// One compressor per thread. It has a megabyte of tables, and its creation takes longer than compressing
     /// a document.
     static COMPRESSOR: RefCell<Compressor<'static>> = RefCell::new(
         Compressor::with_prepared_dictionary(&PREPARED_1).expect("the dictionary is valid"),
@@ -40,7 +40,7 @@ pub fn compress(json: &[u8]) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// If the bytes are damaged, or were written by a newer version.
+/// If the bytes are damaged or were written by a newer version of the service.
 pub fn decompress(bytes: &[u8], bytes_max: usize) -> io::Result<Vec<u8>> {
     let Some((1, compressed)) = bytes.split_first().map(|(first, rest)| (*first, rest)) else {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "the document has an unknown dictionary"));

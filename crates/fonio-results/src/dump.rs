@@ -139,7 +139,7 @@ impl Format for Csv {
     }
 
     fn end(self) -> io::Result<Vec<u8>> {
-        // If there were no results, the header line is still unsent.
+        // If there were no results, the header line has not been sent yet.
         Ok(self.head)
     }
 }

@@ -1,13 +1,13 @@
-//! The figures that the service ranks, a selection from StoreBench's catalogue. Only a result's page shows
-//! the others, because each ranked figure needs a database row per result.
+//! The figures that the service ranks, a selection from StoreBench's catalogue. The other figures appear only
+//! on a result's page, because each ranked figure needs a database row per result.
 
 use std::sync::LazyLock;
 
 use fonio_core::{Better, Figure, Unit};
 use fonio_storebench_document::figures as catalogue;
 
-/// The ranked figures in the order of pages. First come the study's four bandwidths, their sum, and its
-/// response times; then one figure of each other part of a run.
+/// The ranked figures in the order of pages. First come the study's four bandwidths, the sum of these
+/// bandwidths, and the study's response times. Then comes one figure for each other part of a run.
 const NAMES: [&str; 18] = [
     "bandwidth.total",
     "bandwidth.seq_read",

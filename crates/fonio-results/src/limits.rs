@@ -1,12 +1,12 @@
-//! Limits client requests with a token bucket per address, which fills at a constant rate.
+//! Limits client requests with one token bucket per address; each bucket fills at a constant rate.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Maximum number of addresses. Beyond it, addresses with full buckets are dropped; if no bucket is full, new
-/// addresses are refused. An entry needs about 50 bytes.
+/// Maximum number of addresses. If there are more, addresses with full buckets are dropped; if no bucket is
+/// full, new addresses are refused. An entry needs about 50 bytes.
 const ADDRESSES_MAX: usize = 100_000;
 
 /// A rate limit with a burst size.
@@ -71,7 +71,7 @@ impl Rate {
     }
 }
 
-/// The network of an address: an IPv6 host usually has its own /64 network.
+/// The network of a client address. For IPv6, it is the /64 network, because a host usually has its own.
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => {

@@ -136,8 +136,8 @@ fn run(arguments: Serve) -> Result<()> {
         serve::serve(listener, serve::router(service), serve::Times::default(), stop).await;
         anyhow::Ok(())
     });
-    // Ends the handlers and drops the last queue of the writer thread, which finishes the accepted
-    // submissions.
+    // Ends the handlers and drops the last sender of the writer thread's queue. The writer thread then
+    // finishes the accepted submissions.
     drop(runtime);
     if writer.join().is_err() {
         bail!("the writer thread has failed");

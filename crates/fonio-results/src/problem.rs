@@ -1,5 +1,5 @@
-//! Errors of a request or of the service: a status and a sentence. The API reports them as JSON, pages as
-//! HTML.
+//! Errors of a request or of the service, each with an HTTP status and a sentence. The API reports them as
+//! JSON, pages as HTML.
 
 use std::time::Duration;
 

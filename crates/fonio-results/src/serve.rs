@@ -40,7 +40,8 @@ pub struct Times {
 }
 
 impl Default for Times {
-    /// Long enough for slow links, and for a browser that keeps its connection between two clicks.
+    /// The time is long enough for slow links, and for a browser that keeps its connection open between two
+    /// clicks.
     fn default() -> Times {
         Times { head: Duration::from_secs(10), stall: Duration::from_secs(20), stop: Duration::from_secs(20) }
     }
@@ -150,7 +151,7 @@ pub async fn serve(listener: TcpListener, router: Router, times: Times, stop: im
                 }
             },
             Err(error) => {
-                // Usually too many files are open; retry when connections have ended.
+                // The usual reason is that too many files are open. Retry after some connections have ended.
                 eprintln!("fonio-results: cannot accept a connection: {error}");
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
@@ -181,7 +182,7 @@ fn connect(
         builder.serve_connection(TokioIo::new(Box::pin(stream)), TowerToHyperService::new(router));
     let connection = graceful.watch(connection);
     tokio::spawn(async move {
-        // Errors are caused by the client: it disconnected, or was too slow.
+        // Ignore errors, because their cause is the client: it disconnected, or was too slow.
         let _ = connection.await;
         drop(place);
     });

@@ -75,7 +75,7 @@ impl Service {
         query: impl FnOnce(&mut dyn Connection, &Lookup) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
         let lookup = Lookup { summaries: self.summaries.clone(), figure_ids: Arc::clone(&self.figure_ids) };
-        // The inner result comes from the query, the outer one from the thread.
+        // The inner result comes from the query, the outer result from the thread.
         self.reads.run(move |connection| Ok(query(connection, &lookup))).await?
     }
 

@@ -1,4 +1,5 @@
-//! Public ids and secret delete tokens: 128 and 256 random bits in hexadecimal digits.
+//! Public ids with 128 random bits, and secret delete tokens with 256 random bits, both in hexadecimal
+//! digits.
 
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
@@ -30,8 +31,8 @@ pub fn is_id(text: &str) -> bool {
     text.len() == ID_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
-/// The hash of a token. Only the hash is stored; a token has 256 random bits, so a plain hash cannot be
-/// reversed.
+/// The hash of a token. Only the hash is stored. A token has 256 random bits, so even a hash without salt
+/// cannot be reversed.
 pub fn hash(token: &str) -> Vec<u8> {
     Sha256::digest(token.as_bytes()).to_vec()
 }

@@ -1,5 +1,5 @@
-//! Tests the pages in a browser: wide and narrow, light and dark, and the accessibility tree for screen
-//! readers.
+//! Tests the pages in a browser: in wide and narrow windows, in light and dark colours, and their
+//! accessibility tree for screen readers.
 
 #![allow(clippy::unwrap_used)] // Tests may.
 

@@ -1,4 +1,4 @@
-//! Bad requests: the service refuses them with a sentence and keeps running.
+//! Tests that the service refuses bad requests with a sentence and keeps running.
 
 #![allow(clippy::unwrap_used)] // Tests may.
 

@@ -3,7 +3,8 @@
 /// The control groups of a process, one per hierarchy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cgroups {
-    /// Names of a hierarchy, separated by commas (empty for the unified one), and the group's path in it.
+    /// For each hierarchy: its names, separated by commas (empty for the unified hierarchy), and the group's
+    /// path in it.
     groups: Vec<(String, String)>,
 }
 
@@ -14,8 +15,9 @@ impl Cgroups {
         Cgroups { groups: groups.map(|(names, path)| (names.to_owned(), path.to_owned())).collect() }
     }
 
-    /// Returns the path that best distinguishes the process: the path in the unified hierarchy. If that is
-    /// the root, as with version 1, returns systemd's path or the first path that is not the root.
+    /// Returns the path that best distinguishes the process. This is the path in the unified hierarchy. If
+    /// that path is the root, as with version 1, returns the path in systemd's hierarchy or the first path
+    /// that is not the root.
     pub fn telling(&self) -> Option<&str> {
         let (mut unified, mut systemd, mut any) = (None, None, None);
         for (names, path) in self.groups.iter().filter(|(_, path)| path != "/") {

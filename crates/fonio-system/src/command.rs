@@ -21,7 +21,7 @@ pub struct NotStarted {
 }
 
 impl NotStarted {
-    /// Returns the exit code as in shells: 126 if the program was found, otherwise 127.
+    /// Returns the exit code that a shell would return: 126 if the program was found, otherwise 127.
     pub fn exit_code(&self) -> u8 {
         if self.is_there || self.source.kind() != io::ErrorKind::NotFound { 126 } else { 127 }
     }
@@ -39,7 +39,8 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Returns the failure of a command with this exit code or signal; `None` if it succeeded or still runs.
+    /// Returns the failure of a command with this exit code or signal; `None` if the command succeeded or
+    /// still runs.
     pub fn of(code: Option<i32>, signal: Option<i32>) -> Option<Failure> {
         match (code, signal) {
             (Some(0), _) | (None, None) => None,
@@ -97,8 +98,8 @@ fn find(program: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|dir| dir.join(program)).find(is_program)
 }
 
-/// Returns whether a file looks like text, by the rule of shells: a program for another processor is not a
-/// script.
+/// Returns whether a file looks like text, by the rule of shells. A program for another CPU architecture is
+/// not taken for a script.
 fn is_text(file: &Path) -> bool {
     let mut start = [0; 128];
     let read = File::open(file).and_then(|mut file| file.read(&mut start));

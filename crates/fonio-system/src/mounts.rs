@@ -22,7 +22,7 @@ pub struct MountPoint {
     pub device: DeviceId,
     /// Name of the file system driver in the kernel: `ext4`, `fuse.sshfs`.
     pub filesystem: String,
-    /// A device path, or a name chosen by the file system.
+    /// The mounted device path, or a name chosen by the file system.
     pub source: String,
     /// Options of this mount: `rw`, `noatime`.
     pub options: Vec<String>,
@@ -77,19 +77,20 @@ impl MountTable {
         self.mounts.iter()
     }
 
-    /// Returns the visible mount at `dir`: the newest one, which hides the others.
+    /// Returns the visible mount at `dir`. This is the newest mount there, which hides the others.
     pub fn at(&self, dir: &Path) -> Option<&MountPoint> {
         self.iter().rfind(|mount| mount.dir == dir)
     }
 
     /// Returns the mount that contains `path`, which must be absolute and without symbolic links. This is the
-    /// deepest mount whose folder contains the path or, of several at the same depth, the newest.
+    /// deepest mount whose folder contains the path. If several mounts have the same depth, it is the newest
+    /// of them.
     pub fn holding(&self, path: &Path) -> Option<&MountPoint> {
         let holding = self.iter().filter(|mount| path.starts_with(&mount.dir));
         holding.max_by_key(|mount| mount.dir.components().count())
     }
 
-    /// Returns the mounts of one kind of file system, newest last.
+    /// Returns the mounts with one type of file system, newest last.
     pub fn of_kind<'t>(&'t self, filesystem: &'t str) -> impl DoubleEndedIterator<Item = &'t MountPoint> {
         self.iter().filter(move |mount| mount.filesystem == filesystem)
     }
@@ -113,8 +114,8 @@ impl IntoIterator for MountTable {
     }
 }
 
-/// Parses id, parent, device, root, folder, options, any number of optional fields, `-`, file system, source, and the
-/// options of the file system.
+/// Parses a line with these fields: id, parent, device, root, folder, options, any number of optional fields,
+/// `-`, file system, source, and the options of the file system.
 fn parse_line(line: &[u8]) -> Option<MountPoint> {
     let fields: Vec<&[u8]> = line.split(|byte| *byte == b' ').collect();
     let dash = 6 + fields.get(6..)?.iter().position(|field| *field == b"-")?;

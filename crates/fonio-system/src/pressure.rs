@@ -1,4 +1,4 @@
-//! Reads pressure stall information: the time in which tasks waited because a resource was unavailable
+//! Reads pressure stall information (PSI): the time in which tasks waited because a resource was unavailable
 //! (`/proc/pressure/io`, and `io.pressure` of a control group).
 
 use std::path::Path;
@@ -14,8 +14,8 @@ pub struct Pressure {
 }
 
 impl Pressure {
-    /// Reads the file; `None` if it does not exist, or pressure information is disabled (the boot option
-    /// `psi=1` enables it).
+    /// Reads the file. Returns `None` if the file does not exist, or if pressure information is disabled (the
+    /// boot option `psi=1` enables it).
     pub fn read(path: &Path) -> Option<Pressure> {
         Some(Pressure::parse(&std::fs::read_to_string(path).ok()?))
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::procfs::Task;
 
-/// A process: its id and its start time, because the kernel reuses ids.
+/// A process, identified by its id and its start time, because the kernel reuses ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessId {
     /// The process id.
@@ -22,7 +22,8 @@ impl ProcessId {
         ProcessId::of(std::process::id()).expect("/proc shows this process")
     }
 
-    /// Returns the process that now has the id `pid`; `None` if there is none or only a zombie.
+    /// Returns the process that now has the id `pid`; `None` if there is no such process, or if it is a
+    /// zombie.
     pub fn of(pid: u32) -> Option<ProcessId> {
         let stat = Task::of(pid).stat().filter(|stat| !stat.is_dead())?;
         Some(ProcessId { pid, started_ticks: stat.started_ticks })

@@ -1,6 +1,6 @@
 //! Reads facts about processes, threads and memory from `/proc`.
 //!
-//! A process may end at any moment, so unreadable facts are `None`, not errors.
+//! A process may end at any moment, so a fact that cannot be read is `None`, not an error.
 
 use std::fs;
 use std::io;
@@ -44,7 +44,7 @@ impl Task {
         self.dir.join(name)
     }
 
-    /// Returns its name: up to 15 bytes of the program or thread name.
+    /// Returns the name of the process or thread, cut to 15 bytes.
     pub fn name(&self) -> Option<String> {
         Some(self.read("comm")?.trim_end().to_owned())
     }
@@ -54,7 +54,8 @@ impl Task {
         Stat::parse(&self.read("stat")?)
     }
 
-    /// Returns its run time and its wait time for a processor; `None` also if the kernel does not count them.
+    /// Returns the time for which the process ran, and the time for which it waited for a processor. The
+    /// result is also `None` if the kernel does not count these times.
     pub fn schedule(&self) -> Option<Schedule> {
         Schedule::parse(&self.read("schedstat")?)
     }
@@ -69,18 +70,18 @@ impl Task {
         Some(Cgroups::parse(&self.read("cgroup")?))
     }
 
-    /// Returns the bytes that it caused to be written to storage: dirtied pages minus pages dropped before
-    /// write-back.
+    /// Returns the number of bytes that the process caused to be written to storage: pages that it dirtied,
+    /// minus pages dropped before write-back.
     ///
     /// # Errors
-    /// `PermissionDenied` if only root may read it; `NotFound` if the process has ended or the kernel does
-    /// not count them.
+    /// `PermissionDenied` if only root may read the number; `NotFound` if the process has ended or the kernel
+    /// does not count these bytes.
     pub fn written_bytes(&self) -> io::Result<ByteCount> {
         Ok(written_bytes(&fs::read_to_string(self.dir.join("io"))?))
     }
 
     fn read(&self, name: &str) -> Option<String> {
-        // A program may give itself a name that is not UTF-8.
+        // A program can give itself a name that is not valid UTF-8.
         fs::read(self.dir.join(name)).ok().map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
     }
 }
@@ -113,7 +114,7 @@ impl Stat {
         })
     }
 
-    /// Returns whether it has ended and only its entry in the process table remains.
+    /// Returns whether the process has ended and only its entry in the process table remains.
     pub fn is_dead(&self) -> bool {
         matches!(self.state, 'Z' | 'X')
     }
@@ -124,7 +125,7 @@ impl Stat {
 pub struct Schedule {
     /// Run time.
     pub ran: Duration,
-    /// Time for which it was runnable and waited for a processor.
+    /// Time for which the process was runnable and waited for a processor.
     pub waited: Duration,
 }
 
@@ -137,14 +138,14 @@ impl Schedule {
     }
 }
 
-/// Facts about a process, or the process of a thread, from `/proc/PID/status`.
+/// Facts about a process, or about the process to which a thread belongs, from `/proc/PID/status`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
     /// The process id, even if the file is a thread's.
     pub pid: Option<u32>,
     /// Its real user id.
     pub user: Option<u32>,
-    /// The id of its parent, or of the process that adopted it.
+    /// The id of the parent process, or of the process that adopted this process.
     pub parent: Option<u32>,
 }
 

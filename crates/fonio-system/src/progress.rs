@@ -1,5 +1,5 @@
-//! Reports the progress of long work on standard error: on a terminal, in a line that is updated; otherwise,
-//! with a line every ten seconds, so a log shows that the work continues.
+//! Reports the progress of long work on standard error. On a terminal, it updates a single line. Otherwise,
+//! it writes a line every ten seconds, so that a log shows that the work continues.
 //!
 //! [`say!`](crate::say) prints a sentence without disturbing the progress line.
 
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use fonio_core::Unit;
 
-/// Time before a terminal shows progress: a line that appears briefly only distracts.
+/// Delay before progress is shown on a terminal, because a line that appears only briefly distracts.
 const SILENCE: Duration = Duration::from_secs(2);
 /// Time between two updates of the line on a terminal.
 const REDRAW: Duration = Duration::from_millis(500);
@@ -46,7 +46,8 @@ fn draw(line: &str) {
         return;
     }
     *is_drawn = !line.is_empty();
-    // A wrapped line could not be replaced by the next one.
+    // Cut the line to the width of the terminal, because a wrapped line could not be overwritten by the next
+    // line.
     let columns = terminal_size::terminal_size_of(io::stderr()).map_or(80, |(width, _)| usize::from(width.0));
     let shown: String = line.chars().take(columns.saturating_sub(1)).collect();
     let mut err = io::stderr().lock();
@@ -107,7 +108,8 @@ impl Progress {
         Progress::of(phase, Done::Unknown)
     }
 
-    /// Shows the next state. If its kind of progress differs from the last one, time restarts.
+    /// Shows the next state. If the kind of progress differs from that of the last state, the measured time
+    /// restarts.
     pub fn set(&self, phase: impl Into<String>, done: Done) {
         let mut work = lock(&self.shared.work);
         if std::mem::discriminant(&work.done) != std::mem::discriminant(&done) {
@@ -155,7 +157,7 @@ fn follow(shared: &Shared, is_terminal: bool) {
 }
 
 impl Work {
-    /// Returns the line: phase, progress, and remaining time at the present speed.
+    /// Returns the line to show: the phase, the progress, and the remaining time at the present speed.
     fn line(&self, now: Instant) -> String {
         let took = now.saturating_duration_since(self.began);
         let bytes = |count: u64| Unit::Bytes.format(count as f64);
@@ -196,7 +198,7 @@ fn whole_seconds(time: Duration) -> String {
     Unit::S.format(time.as_secs_f64().round())
 }
 
-/// Rounds to minutes from two minutes on, otherwise to tens of seconds.
+/// Rounds to full minutes if the time is at least two minutes, otherwise to tens of seconds.
 pub fn rounded(seconds: f64) -> String {
     if seconds >= 120.0 {
         format!("{:.0} min", seconds / 60.0)

@@ -1,8 +1,8 @@
 //! Handles signals that end a program: they set a flag, wake a socket, or are counted by a listener.
 //!
-//! [`watch`] and [`wake_on`] take over a signal until the process ends, a [`Listener`] until it is dropped.
-//! Afterwards, the signal has its old effect: it ends the process, unless the process has ignored it from the
-//! start (`nohup`) or handles it itself.
+//! [`watch`] and [`wake_on`] take over a signal until the process ends; a [`Listener`] takes over a signal
+//! until the listener is dropped. Afterwards, the signal has its previous effect: it ends the process, unless
+//! the process has ignored the signal from the start (`nohup`) or has its own handler.
 
 use std::io::{self, Read};
 use std::os::unix::net::UnixStream;
@@ -15,7 +15,7 @@ use signal_hook::{SigId, flag, low_level};
 use crate::procfs;
 use crate::procfs::Task;
 
-/// Signals by which users, shells and service managers ask a program to end.
+/// Signals with which users, shells and service managers ask a program to end.
 pub const ENDING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 
 /// Returns a flag. From now on, each of the signals sets the flag instead of ending the process.
@@ -33,7 +33,7 @@ pub fn watch(signals: &[Signal]) -> io::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Number of the last received signal of [`ENDING`]; 0 before the first.
+/// Number of the last received signal of [`ENDING`]; 0 if none was received.
 static LAST: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 /// A bit for each signal of [`ENDING`] that sets [`LAST`].
 static REMEMBERED: AtomicUsize = AtomicUsize::new(0);
@@ -87,8 +87,8 @@ struct Heard {
 }
 
 impl Listener {
-    /// Begins to count these signals. Until the listener is dropped, only the program's own handlers have
-    /// another effect.
+    /// Begins to count these signals. Until the listener is dropped, the signals have no other effect, except
+    /// through the program's own handlers.
     ///
     /// # Errors
     /// Errors of the kernel.

@@ -1,12 +1,12 @@
-//! Finds the state folders, for ledgers, the record of settings, sockets of mounts, and results.
+//! Finds the state folders, which hold ledgers, the record of settings, sockets of mounts, and results.
 
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Returns this user's state folder: `/run/fonio` for root, otherwise `fonio` in `$XDG_RUNTIME_DIR`, or
-/// `fonio-UID` in the temporary folder. A reboot empties all of these, and leaves nothing to undo. The folder
-/// may not exist yet.
+/// `fonio-UID` in the temporary folder. A reboot empties each of these folders, and also reverts the changes
+/// that they record. The folder may not exist yet.
 pub fn folder() -> PathBuf {
     let user = rustix::process::geteuid();
     let runtime = std::env::var_os("XDG_RUNTIME_DIR");

@@ -1,4 +1,4 @@
-//! A small read-only HTTP server for texts: figures for Prometheus and for sensors.
+//! A small read-only HTTP server for texts, such as figures for Prometheus and for sensors.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};

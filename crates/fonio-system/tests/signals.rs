@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 use fonio_system::signals::{ENDING, Listener, Signal, exit_code, wake_on, watch};
 use signal_hook::low_level::raise;
 
-/// Helper process of the tests below, which plays one of these parts.
+/// The helper process of the tests below. The environment variable selects which of these parts it plays.
 #[test]
 fn as_a_process() {
     let Ok(part) = std::env::var("FONIO_TEST_PART") else { return };
-    // `raise` targets this thread, so the handler has run when it returns.
+    // `raise` sends the signal to this thread, so the handler has run when `raise` returns.
     let send = |signal: Signal| raise(signal.as_raw()).expect("it is sent");
     let listen = || Listener::begin(&[Signal::INT, Signal::TERM]).expect("it listens");
     match part.as_str() {

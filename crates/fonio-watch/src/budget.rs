@@ -22,8 +22,8 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// Allows at most `at_most` in 24 hours, starting at `began`. The history needs a write of about
-    /// `history_write` of this every `write_every`.
+    /// Allows at most `at_most` in 24 hours, starting at `began`. Of these bytes, the history needs about
+    /// `history_write` at each write, once every `write_every`.
     pub fn new(
         began: Duration,
         at_most: ByteCount,
@@ -51,13 +51,14 @@ impl Budget {
     /// writes.
     ///
     /// On its first day, a watch may write only the part of `at_most` that is proportional to its run time,
-    /// so many short watches write no more than one long one.
+    /// so that many short watches together write no more than one long watch.
     pub fn allows(&mut self, now: Duration, bytes: ByteCount) -> bool {
         self.forget(now);
         let spent: u64 = self.writes.iter().map(|(_, bytes)| bytes).sum();
         let part = (now.saturating_sub(self.began).as_secs_f64() / DAY.as_secs_f64()).min(1.0);
         let of_part = |bytes: u64| (bytes as f64 * part) as u64;
-        // The spent bytes include the history's writes, so take the larger of both instead of the sum.
+        // The spent bytes include writes of the history, so use the larger of the two values instead of their
+        // sum.
         let needed = spent.max(of_part(self.history)).saturating_add(bytes.0 + FILE_SYSTEM.0);
         needed <= of_part(self.at_most)
     }

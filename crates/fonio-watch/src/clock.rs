@@ -6,7 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::summary::UnixSeconds;
 
-/// A jump of at least this many seconds is reported; smaller ones are corrections.
+/// A jump of at least this many seconds is reported; smaller jumps are normal corrections.
 const JUMP_S: i64 = 2;
 
 /// The relation of the wall clock to the monotonic clock.
@@ -38,7 +38,7 @@ impl WallClock {
         self.unix_ns_at_zero
     }
 
-    /// Returns by how many seconds the clock was set since `before`; `None` if it was not set.
+    /// Returns the number of seconds by which the clock was set since `before`; `None` if it was not set.
     pub fn set_since(self, before: WallClock) -> Option<i64> {
         let by = (self.unix_ns_at_zero - before.unix_ns_at_zero) / 1_000_000_000;
         (by.abs() >= JUMP_S).then_some(by)

@@ -1,8 +1,9 @@
 //! Compact encoding of completed requests, in the memory of a watch and in the file of a kept stall. A
 //! request takes 15 to 25 bytes.
 //!
-//! The columns that a watch sees are encoded with postcard; times and sectors are differences to the previous
-//! request. The columns and their order belong to version 1 of the file format, so they must not change.
+//! The columns that a watch observes are encoded with postcard. Times and sectors are stored as differences
+//! from the previous request. The columns and their order belong to version 1 of the file format, so they
+//! must not change.
 
 use fonio_core::{ByteCount, Content, DeviceId, Flags, Op, Request, Sector, Timestamp};
 use serde::{Deserialize, Serialize};

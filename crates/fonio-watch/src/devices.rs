@@ -31,8 +31,9 @@ struct Counters {
 }
 
 impl Devices {
-    /// Watches the devices with these names, or all disks if there are none. In that case, devices backed by
-    /// files, memory or other devices are excluded: their I/O is seen on the underlying disks.
+    /// Watches the devices with these names, or all disks if no names are given. All disks do not include
+    /// devices backed by files, memory or other devices, because their I/O is counted on the underlying
+    /// disks.
     pub fn new(chosen: &[String]) -> Devices {
         let chosen = chosen.iter().map(|name| name.trim_start_matches("/dev/").to_owned()).collect();
         Devices { chosen, ..Devices::default() }
@@ -43,8 +44,8 @@ impl Devices {
         self.known.get(&id).map(|known| known.name.as_str())
     }
 
-    /// Reads the devices' counters. Returns their increase since the last call, and the devices that appeared
-    /// or were removed.
+    /// Reads the devices' counters. Returns the increase of the counters since the last call, and the devices
+    /// that appeared or were removed.
     pub fn look(&mut self, at: UnixSeconds) -> (Vec<DeviceFigures>, Vec<Event>) {
         self.take(storage_devices(), at)
     }
@@ -77,8 +78,8 @@ impl Devices {
             if before.is_none() && self.looked {
                 events.push(Event::Added { at, device: known.name.clone() });
             }
-            // Count a device that appeared during the watch from zero, but not one that existed before the
-            // watch.
+            // For a device that appeared during the watch, count from zero. For a device that existed before
+            // the watch, count from the present values.
             let from = match before {
                 Some(old) => old.counters,
                 None if self.looked => Counters::default(),

@@ -9,7 +9,7 @@
 //! | `RUN/kept/*.stall` | kept stalls not yet on the medium, 4 MiB at most |
 //!
 //! `STATE` is `/var/lib/fonio/watch` and `RUN` is `/run/fonio/watch`, which is in memory. After `kill -9`,
-//! the next watch reads `unwritten` and continues with it.
+//! the next watch reads `unwritten` and continues with its minutes.
 
 use std::fs::{self, File};
 use std::io;
@@ -23,7 +23,7 @@ use crate::error::WatchError;
 use crate::rings::{decode, encode};
 use crate::summary::Summary;
 
-/// Maximum bytes of kept stalls in each of the two folders.
+/// Maximum number of bytes of kept stalls in each of the two folders.
 const KEPT_BYTES_MAX: u64 = 4 << 20;
 
 /// The folders of the watch's files.
@@ -49,7 +49,7 @@ struct Process {
     is_ready: bool,
 }
 
-/// Lock that prevents other watches with these folders, until it is dropped or the process ends.
+/// Lock that prevents other watches from using these folders, until it is dropped or the process ends.
 #[derive(Debug)]
 pub struct Running {
     file: File,
@@ -97,7 +97,7 @@ impl Folders {
         Some(self.process()?.process)
     }
 
-    /// Returns the process of the watch, once it has started completely.
+    /// Returns the process of the watch, once the watch has started completely.
     pub fn is_ready(&self) -> Option<ProcessId> {
         Some(self.process().filter(|process| process.is_ready)?.process)
     }
@@ -124,7 +124,7 @@ impl Folders {
         decode(&bytes).map(|(_, minutes)| minutes).unwrap_or_default()
     }
 
-    /// Makes room for `bytes` in a folder of kept stalls by removing the oldest.
+    /// Makes room for `bytes` in a folder of kept stalls by removing the oldest stalls.
     pub fn make_room(folder: &Path, bytes: u64) {
         let mut files: Vec<(PathBuf, u64)> = kept_in(folder);
         let mut total: u64 = files.iter().map(|(_, length)| length).sum();

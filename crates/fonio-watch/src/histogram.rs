@@ -1,5 +1,5 @@
-//! A histogram of durations in power-of-two classes: small, exactly mergeable, and precise enough to show
-//! slow operations.
+//! A histogram of durations in power-of-two classes. It is small, can be merged exactly, and is precise
+//! enough to show slow operations.
 
 use fonio_core::Nanos;
 use fonio_core::statistics::doublings::{Doublings, class_of};
@@ -10,7 +10,8 @@ const CLASSES: usize = 32;
 
 /// Number of durations in each class, their sum, and the longest duration.
 ///
-/// Class 0 is below 1 µs; class *k* is from 2ᵏ⁻¹ to 2ᵏ µs. The last class has no upper end.
+/// Class 0 holds durations below 1 µs; class *k* holds durations from 2ᵏ⁻¹ to 2ᵏ µs. The last class has no
+/// upper end.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histogram {
     counts: Doublings,
@@ -27,8 +28,8 @@ impl Histogram {
         self.longest_us = self.longest_us.max(us);
     }
 
-    /// Adds `count` durations of one class: each at least half of `below`, which is a power of two in
-    /// microseconds, and shorter than `below`.
+    /// Adds `count` durations of one class. Each duration is shorter than `below` and at least half of it;
+    /// `below` is a power of two in microseconds.
     pub fn add_counted(&mut self, below: Nanos, count: u64, total: Nanos) {
         let us = (below.0 / 1000).max(1);
         self.add_to(us.ilog2() as usize, count);
@@ -58,8 +59,8 @@ impl Histogram {
         Nanos(self.total_us.saturating_mul(1000))
     }
 
-    /// Returns the longest duration, to the microsecond. Durations that were only counted contribute their
-    /// mean, a lower bound.
+    /// Returns the longest duration, to the microsecond. Of durations that were only counted, it considers
+    /// their mean, which is a lower bound of the longest.
     pub fn longest(&self) -> Nanos {
         Nanos(self.longest_us.saturating_mul(1000))
     }
@@ -69,8 +70,8 @@ impl Histogram {
         self.total().0.checked_div(self.count()).map(Nanos)
     }
 
-    /// Returns an upper bound of the quantile `thousandths` / 1000: the end of its class or the longest
-    /// duration, whichever is less. `None` if there are no durations.
+    /// Returns an upper bound of the quantile `thousandths` / 1000: the upper end of the quantile's class, or
+    /// the longest duration if that is shorter. `None` if there are no durations.
     pub fn quantile_at_most(&self, thousandths: u64) -> Option<Nanos> {
         let class = self.counts.class_of_quantile(thousandths)?;
         Some(end_of(class).min(self.longest().max(Nanos(1000))))

@@ -1,8 +1,8 @@
 //! Watches storage continuously, in bounded memory and with few writes: blocked threads, written bytes per
 //! party, device wear, and stalls.
 //!
-//! [`Watch`] is the running process, [`Rings`] its history on the medium, and [`Kept`] the minute before a
-//! stall.
+//! [`Watch`] is the running process, [`Rings`] is its history on the medium, and [`Kept`] is a kept stall
+//! with the minute before it.
 
 pub mod answers;
 mod budget;

@@ -450,7 +450,7 @@ impl<'a> Curves<'a> {
         }
     }
 
-    /// Returns a curve for each of the first parties, and one for the sum of the others.
+    /// Returns a curve for each of the first parties, and a curve for the sum of the other parties.
     fn stacked(
         &self,
         id: &str,
@@ -460,7 +460,7 @@ impl<'a> Curves<'a> {
         parties: &[String],
         value: &Value<'_>,
     ) -> Chart {
-        // The history itself may have an "others" row, for parties that did not fit.
+        // The history itself can have an "others" row, for parties that did not fit into the history.
         let (rest, named): (Vec<&String>, Vec<&String>) = parties.iter().partition(|party| *party == OTHERS);
         let (own, others) = named.split_at(named.len().min(CURVES_MAX));
         let others: Vec<&String> = others.iter().copied().chain(rest).collect();
@@ -513,7 +513,7 @@ mod tests {
     use super::*;
     use crate::summary::BlockedFigures;
 
-    /// Returns a minute in which each of these parties was blocked for the given seconds.
+    /// Returns a minute in which each of these parties was blocked for the given number of seconds.
     fn minute(began: i64, blocked: &[(&str, u64)]) -> Summary {
         let row = |(name, seconds): &(&str, u64)| {
             let mut waits = Histogram::default();

@@ -1,7 +1,8 @@
-//! Holds the last minute, as far as it fits in memory: requests, long waits, and counts of short waits.
+//! Holds the requests, long waits and counts of short waits of the last minute, as far as they fit into the
+//! memory limit.
 //!
 //! Requests are encoded in chunks that can be decoded separately. A chunk is dropped once all its requests
-//! are too old.
+//! are older than a minute.
 
 use std::collections::VecDeque;
 
@@ -12,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use crate::compact::Codec;
 
 const HELD: Nanos = Nanos(60_000_000_000);
-/// Maximum number of waits and of counts, with about 100 bytes each.
+/// Maximum number of waits, and of counts. Each of them needs about 100 bytes.
 const WAITS_MAX: usize = 8192;
-/// Maximum number of chunks: 3 MiB, which hold about 100,000 requests.
+/// Maximum number of chunks. They take 3 MiB, and hold about 100,000 requests.
 const CHUNKS_MAX: usize = 48;
 /// Size of a chunk, and the space reserved for its last request.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -134,7 +135,7 @@ impl Recent {
         }
     }
 
-    /// Returns the earliest time since which every request was observed and is still held.
+    /// Returns the earliest time after which no request is missing: all were observed and are still held.
     pub fn complete_since(&self, now: Timestamp) -> Timestamp {
         self.began.max(Timestamp(now.0.saturating_sub(HELD.0)))
     }

@@ -22,7 +22,7 @@ const INSTALLED: &str = "/etc/systemd/system/fonio-watch.service";
 const TEXT: &str = include_str!("../fonio-watch.service");
 /// The program in the packaged unit.
 const PROGRAM: &str = "/usr/bin/fonio";
-/// Time limits for starting and for stopping, which includes writing the last minutes.
+/// Time limits for the start and for the stop; the stop includes the write of the last minutes.
 const BEGINS: Duration = Duration::from_secs(10);
 const ENDS: Duration = Duration::from_secs(30);
 
@@ -95,8 +95,8 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// Returns the chosen or default folders. The paths are absolute, because the watch has another working
-    /// directory.
+    /// Returns the chosen or default folders. The paths are absolute, because the watch runs in another
+    /// working directory.
     ///
     /// # Errors
     ///
@@ -294,7 +294,7 @@ pub fn uninstall(folders: &Folders, purge: bool) -> Result<(), ServiceError> {
     Ok(())
 }
 
-/// Removes the files of a watch from a folder, and the folder if it is then empty.
+/// Removes the files of a watch from a folder, and removes the folder if it is then empty.
 fn remove(folder: &Path) -> Result<(), ServiceError> {
     for name in ["rings", "running", "unwritten", "unwritten.new", "log"] {
         remove_file(&folder.join(name))?;

@@ -29,7 +29,7 @@ pub struct Settings {
     /// Maximum number of bytes written in 24 hours, including kept stalls.
     #[serde(deserialize_with = "bytes")]
     pub write_at_most: ByteCount,
-    /// Address on which figures are served over HTTP; `None` for no server.
+    /// Address on which figures are served over HTTP; `None` means no server.
     pub listen: Option<SocketAddr>,
     /// Broker to which figures are published; `None` for none.
     pub mqtt: Option<Mqtt>,

@@ -53,7 +53,7 @@ impl Shared {
         self.lock().clone()
     }
 
-    /// Waits until there are more than `minutes` minutes, for at most `longest`.
+    /// Waits until the watch has completed more than `minutes` minutes, but at most for `longest`.
     pub fn wait(&self, minutes: u64, longest: Duration) -> Figures {
         let waited =
             self.renewed.wait_timeout_while(self.lock(), longest, |figures| figures.minutes <= minutes);

@@ -1,9 +1,9 @@
 //! The file of a kept stall: a compact record of the minute before it, for later analysis.
 //!
-//! A Parquet recording would have ten files and take more memory to write than the watch may use. A kept
-//! stall is one file: a magic number and a version, then, compressed with gzip, the head ([`Head`]) and the
-//! requests in the compact encoding. A request takes about 15 bytes. [`Kept::pour`] converts it to the rows
-//! of a recording.
+//! A Parquet recording would have ten files, and writing it would take more memory than the watch may use. A
+//! kept stall is one file. It begins with a magic number and a version. The rest is compressed with gzip: the
+//! head ([`Head`]) and the requests in the compact encoding. A request takes about 15 bytes. [`Kept::pour`]
+//! converts it to the rows of a recording.
 
 use std::io::{self, Read, Write};
 use std::path::Path;

@@ -20,9 +20,9 @@ use crate::summary::{Stall, Why};
 use crate::tally::{Tally, shortened};
 use crate::why::{busiest, why};
 
-/// Maximum number of paths looked up for a kept stall, for the files with most bytes.
+/// Maximum number of paths that are looked up for a kept stall. The files with the most bytes are chosen.
 const PATHS_MAX: usize = 200;
-/// Maximum number of requests, with 150 bytes each, that are searched for a reason.
+/// Maximum number of requests that are searched for a reason. Each request needs 150 bytes of memory.
 const REASONS_MAX: usize = 10_000;
 
 /// A stall, with its data to keep except the requests.
@@ -182,7 +182,7 @@ fn head(
     }
 }
 
-/// Returns the name of a device, even if it is not watched, such as a loop device.
+/// Returns the name of a device, even if the device is not watched (such as a loop device).
 fn device_name(device: DeviceId, devices: &Devices) -> Option<String> {
     devices.name(device).map(str::to_owned).or_else(|| Machine::here().device(device)?.name)
 }
@@ -210,7 +210,7 @@ fn request_in(request: ObservedRequest, files: &Files) -> Request {
 }
 
 /// Stores a stall with the requests of the minute before in a folder. Returns the file name, which starts
-/// with the stall's time, so names sort by age.
+/// with the stall's time, so that names sort by age.
 ///
 /// # Errors
 /// Errors of the file system; no file is left then.

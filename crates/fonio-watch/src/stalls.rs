@@ -1,8 +1,8 @@
 //! Finds stalls in completed waits: spans in which program threads were blocked on storage for at least a
 //! threshold.
 //!
-//! A thread in one fsync is blocked many times, each time for a page or a request. These waits count as one
-//! if the thread runs only briefly in between.
+//! A thread in one fsync is blocked many times, each time for a page or a request. These waits are counted as
+//! one wait if the thread runs only briefly in between.
 
 use std::time::Duration;
 
@@ -10,15 +10,16 @@ use fonio_core::{Nanos, Timestamp};
 use fonio_record::observer::{ObservedWait, PartyId};
 use rustc_hash::FxHashMap;
 
-/// Maximum pause between waits of a thread that count as one, if the thread is blocked most of the time.
+/// Maximum pause between two waits of a thread that are counted as one wait, if the thread is blocked most of
+/// the time.
 const PAUSE: Nanos = Nanos(20_000_000);
 const BLOCKED_PERCENT: u64 = 80;
 /// Maximum number of threads whose last waits are held.
 const THREADS_MAX: usize = 1024;
-/// Maximum pause between long waits that count as one stall.
+/// Maximum pause between two long waits that are counted as one stall.
 const GAP: Nanos = Nanos(5_000_000_000);
-/// Delay between the end of a stall and its report: waits that began in it can end later, and requests arrive
-/// about once a second.
+/// Delay between the end of a stall and its report. Waits that began during the stall can end later, and the
+/// watch receives requests only about once a second.
 const SETTLED: Nanos = Nanos(6_000_000_000);
 /// Time after which a continuing stall is reported.
 const GOES_ON: Nanos = Nanos(60_000_000_000);
@@ -29,7 +30,7 @@ const PARTIES_MAX: usize = 8;
 pub struct FoundStall {
     /// Start of the first long wait.
     pub began: Timestamp,
-    /// End of the last long wait, or the last time it was observed.
+    /// End of the last long wait; if the wait has not ended, the last time at which it was observed.
     pub ended: Timestamp,
     /// The longest wait.
     pub worst: ObservedWait,
@@ -149,7 +150,7 @@ impl StallFinder {
         }
     }
 
-    /// Returns the ended stall, once no more waits can be added to it.
+    /// Returns the ended stall, once no further wait can be added to it.
     pub fn ripe(&mut self, now: Timestamp) -> Option<FoundStall> {
         let is_ripe = self.open.as_ref().is_some_and(|open| now.0 > open.ended.0 + SETTLED.0 || open.goes_on);
         if is_ripe { self.open.take() } else { None }
@@ -209,9 +210,9 @@ pub(crate) mod tests {
     fn waits_of_one_thread_with_short_pauses_are_one() {
         let mut finder = StallFinder::new(Duration::from_secs(1));
         (0..10).for_each(|n| assert_eq!(finder.see(&wait(1, n * 310, n * 310 + 300)), None));
-        // It ran half of the time, so it was slow but did not stall.
+        // This thread ran half of the time, so it was slow but did not stall.
         (0..100).for_each(|n| assert_eq!(finder.see(&wait(2, n * 30, n * 30 + 15)), None));
-        // Another thread of the party, whose pauses are too long.
+        // Another thread of the same party pauses too long between its waits.
         (0..10).for_each(|n| assert_eq!(finder.see(&wait(3, n * 400, n * 400 + 300)), None));
         let stall = finder.ripe(at(30_000)).unwrap();
         assert_eq!(

@@ -1,5 +1,5 @@
-//! Figures of a span of time. They are the same for a minute and a day, so spans can be merged into longer
-//! ones.
+//! Figures of a span of time. A minute and a day have the same figures, so spans can be merged into longer
+//! spans.
 
 use fonio_core::{BlockedIn, ByteCount, Content, Op};
 use fonio_record::observer::{Party, PartyKind};
@@ -31,7 +31,7 @@ pub struct Summary {
     pub pressure: Option<PressureFigures>,
     /// Number of requests and waits that were not recorded, because the buffers were full.
     pub unobserved: u64,
-    /// Seconds in which only long waits were observed and no requests.
+    /// Number of seconds in which only long waits, and no requests, were observed.
     pub limited_s: u64,
     /// Stalls, in time order.
     pub stalls: Vec<Stall>,
@@ -68,7 +68,7 @@ impl Traffic {
 #[allow(missing_docs)]
 pub struct DeviceFigures {
     pub name: String,
-    /// Model, which distinguishes a card from the previous one in the slot.
+    /// Model, which distinguishes a card from the previous card in the slot.
     pub model: Option<String>,
     pub size: Option<ByteCount>,
     /// The bytes come from the kernel's counters, which miss nothing.
@@ -82,7 +82,7 @@ pub struct DeviceFigures {
 /// The wear that a device reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HealthReading {
-    /// Used life in percent: the upper end of a range of 10 %; 110 means "exceeded".
+    /// Used life in percent, as the upper end of a step of 10 %; 110 means that the rated life is exceeded.
     pub life_used_percent: Option<u32>,
     /// The same for the second type of memory.
     pub life_used_b_percent: Option<u32>,
@@ -95,7 +95,7 @@ pub struct HealthReading {
 }
 
 impl HealthReading {
-    /// Returns the used life in percent of the more worn type of memory.
+    /// Returns the used life in percent of the type of memory that is more worn.
     pub fn used_percent(&self) -> Option<u32> {
         self.life_used_percent.max(self.life_used_b_percent)
     }
@@ -122,7 +122,7 @@ pub struct BlockedFigures {
     pub waits: Histogram,
 }
 
-/// The target of written data: a file, or the kind of data if it is not a named file.
+/// The target of written data: a file, or the kind of data if the target is not a named file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Target {
     /// A file.
@@ -222,8 +222,8 @@ pub struct Bounds {
     pub events: usize,
 }
 
-/// A wall clock before this time, 2025-01-01, was not set yet. A machine without a real-time clock boots with
-/// 1970, its build time, or its last shutdown time.
+/// If the wall clock shows a time before 2025-01-01, the clock has not been set yet. A machine without a
+/// real-time clock boots with a clock time in 1970, with its build time, or with its last shutdown time.
 const CLOCK_IS_SET: UnixSeconds = 1_735_689_600;
 
 /// Name of the row that sums up all rows that did not fit.
@@ -309,7 +309,8 @@ impl Summary {
     }
 
     /// Shifts the times of a span that ended before the clock was first set, by `by_s` seconds. `before` is
-    /// the clock's time just before that. If the clock had been set before, times stay as the user saw them.
+    /// the clock's time just before it was set. If the clock was already correct, the times stay as the user
+    /// saw them.
     pub fn clock_was_set(&mut self, before: UnixSeconds, by_s: i64) {
         if before >= CLOCK_IS_SET || by_s <= 0 || self.began >= CLOCK_IS_SET {
             return;

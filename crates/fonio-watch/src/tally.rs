@@ -1,4 +1,4 @@
-//! Sums up the events of a minute by id; names are looked up at its end.
+//! Sums up the events of a minute by id; names are looked up at the end of the minute.
 
 use fonio_core::{ByteCount, Content, DeviceId, Op};
 use fonio_record::observer::{Inode, Observed, ObservedRequest, Observer, PartyId};
@@ -8,7 +8,7 @@ use crate::devices::Devices;
 use crate::histogram::Histogram;
 use crate::summary::{BlockedFigures, DeviceFigures, FileFigures, PartyFigures, Summary, Target, Traffic};
 
-/// Maximum number of files in a minute, and of files whose paths are looked up.
+/// Maximum number of files in a minute, and maximum number of files whose paths are looked up.
 const FILES_MAX: usize = 4096;
 const PATHS_MAX: usize = 20;
 /// Maximum length of a kept path, in bytes. The middle of longer paths is cut.
@@ -96,7 +96,7 @@ impl Tally {
         }
     }
 
-    /// Returns the disk of a file, if a request has shown it.
+    /// Returns the disk that holds a file, if it is known from a request.
     pub fn disk_of(&self, file: Inode) -> Option<DeviceId> {
         self.disks.get(&file.fs).copied()
     }
@@ -123,7 +123,7 @@ impl Tally {
             summary.party(&PartyFigures { party: observer.party(party).clone(), device, traffic });
         }
         for ((party, device), waits) in std::mem::take(&mut self.blocked) {
-            // A party that used only one device waited for that device.
+            // If a party used only one device, it waited for that device.
             let only = disks_of.get(&party).filter(|disks| disks.len() == 1).map(|disks| disks[0]);
             let device = device.or(only).and_then(name);
             let party = observer.party(party).clone();

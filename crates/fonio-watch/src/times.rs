@@ -20,7 +20,7 @@ pub fn rfc3339(at: UnixSeconds) -> String {
     formatted(at, TimeZone::UTC, "%Y-%m-%dT%H:%M:%SZ")
 }
 
-/// Returns the machine's local time in seconds since 1970, as if its time zone were UTC.
+/// Returns the machine's local time in seconds since 1970, computed as if the local time were UTC.
 pub fn on_clock(at: UnixSeconds) -> i64 {
     let offset = Timestamp::from_second(at).map(|instant| TimeZone::system().to_offset(instant).seconds());
     at.saturating_add(offset.unwrap_or(0).into())

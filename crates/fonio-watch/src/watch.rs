@@ -1,9 +1,9 @@
-//! The watch itself: one loop. About once a second, it reads the observer's rows. It sums them up every
-//! minute, and writes to the medium at longer intervals.
+//! The watch itself: one loop. About once a second, it reads the observer's rows. The loop sums up these rows
+//! every minute, and writes to the medium at longer intervals.
 //!
-//! Lifecycle: [`Watch::begin`] locks out other watches and reads the files of an earlier one. [`Watch::run`]
-//! continues until stopped, then writes and syncs the remaining minutes. Memory is bounded: 8 MiB for the
-//! last minute, and a few hundred KiB for the minutes between two writes.
+//! Lifecycle: [`Watch::begin`] locks out other watches and reads the files of the previous watch.
+//! [`Watch::run`] continues until it is stopped, and then writes and syncs the remaining minutes. Memory is
+//! bounded: 8 MiB for the last minute, and a few hundred KiB for the minutes between two writes.
 //!
 //! A failed write does not stop the watch: the minutes stay in memory, the failure becomes an event, and the
 //! next write tries again.
@@ -39,9 +39,10 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Time between two searches for unfinished waits.
 const LOOK_FOR_OPEN: Duration = Duration::from_secs(30);
 const BOUNDS: Bounds = Bounds { parties: 40, files: 30, stalls: 20, events: 20 };
-/// Maximum number of unwritten minutes. Beyond it, they are merged, so memory stays bounded on a full disk.
+/// Maximum number of unwritten minutes. If there are more, minutes are merged, so that memory use stays
+/// bounded on a full disk.
 const UNWRITTEN_MAX: usize = 360;
-/// Size of a history write in the budget: a slot of the day and one of the week.
+/// Size of a history write in the budget: a typical slot of the day and a slot of the week.
 const HISTORY_WRITE: ByteCount = ByteCount(12 << 10);
 const KEPT_PER_HOUR: usize = 12;
 
@@ -87,7 +88,7 @@ impl Watch {
         let now = monotonic();
         let at = wall.of(now);
         let path = folders.rings();
-        // A new file is created at the first write, so the journal has both in one transaction.
+        // A new file is created only at the first write, so that one journal transaction contains both.
         let rings = match path.exists().then(|| Rings::open(&path)) {
             None | Some(Err(WatchError::File { .. })) => None,
             Some(opened) => Some(opened?),
@@ -215,7 +216,8 @@ impl Watch {
         self.minute.stalls.push(told.stall);
     }
 
-    /// Checks whether the wall clock was set. Corrects the times of minutes from before it was first set.
+    /// Checks whether the wall clock was set. If it was set for the first time, corrects the times of earlier
+    /// minutes.
     fn look_at_clock(&mut self, now: Timestamp) {
         let wall = WallClock::now();
         let Some(by_s) = wall.set_since(self.wall) else {
@@ -267,7 +269,7 @@ impl Watch {
         }
     }
 
-    /// Writes the minutes so far to the medium, then kept stalls within the budget.
+    /// Writes the minutes so far to the medium, and then the kept stalls that fit into the budget.
     fn write(&mut self, now: Timestamp) {
         self.written_at = now;
         match self.write_history(now) {
@@ -291,7 +293,8 @@ impl Watch {
             self.rings = Some(Rings::open(&self.folders.rings())?);
         }
         if let Some(rings) = &mut self.rings {
-            // After an error, reopen the file next time: the card or the file may have been removed.
+            // After an error, reopen the file at the next write, because the card or the file may have been
+            // removed.
             let written = rings.append(&self.unwritten);
             if written.is_err() || !self.folders.rings().exists() {
                 self.rings = None;

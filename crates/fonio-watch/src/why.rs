@@ -43,7 +43,7 @@ pub fn why(
     if in_flight(&met, began, ended) * 100 < span * IN_FLIGHT_PERCENT {
         return Why::NoRequest;
     }
-    // Count only the time in the device, not in a queue before it.
+    // Count only the time in the device, not the time in a queue before the device.
     let in_device = |request: &ObservedRequest| {
         let (queued, completed) = request.span();
         let from = request.row.issued.unwrap_or(queued).max(began);
@@ -150,7 +150,7 @@ mod tests {
                 r#"OneRequest { op: Write, bytes: ByteCount(4096), took_ms: 1890, party: Some(Party { name: "unit1", kind: Unit }) }"#
             ]],
         );
-        // It was in the queue for most of the time, so it is not the reason.
+        // This request was in the queue for most of the time, so it is not the reason.
         let copy: Vec<_> =
             (0..40).map(|n| one(2, Op::Write, 512, 1000, 1000 + n * 50, 1050 + n * 50)).collect();
         let behind = [&copy[..], &[one(1, Op::Write, 4, 1000, 2950, 3000)]].concat();

@@ -1,4 +1,5 @@
-//! Places that are written or read repeatedly (the block-trace study's Figure 6 and section IV.C).
+//! Finds places on the device that are written or read repeatedly (the block-trace study's Figure 6 and
+//! section IV.C).
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -63,15 +64,15 @@ use crate::question::Question;
 use crate::question::context::Ending;
 use crate::question::seen::Seen;
 
-/// The size of a place: the page size, and the smallest unit that flash file systems write.
+/// The size of a place. It is the page size, and also the smallest unit that flash file systems write.
 const PLACE_SECTORS_SHIFT: u32 = 3;
-/// Places per chunk: 256 KiB, which keeps the places of sequential requests together.
+/// Number of places per chunk. A chunk has 256 KiB, so the places of sequential requests share a chunk.
 const CHUNK_PLACES_SHIFT: u32 = 6;
 const CHUNK_PLACES: usize = 1 << CHUNK_PLACES_SHIFT;
 /// Maximum number of chunks followed. They take 17 MiB and cover 32 GiB of addresses.
 const CHUNKS_MAX: usize = 1 << 17;
-/// Size of a region (16 MiB), by which chunks are looked up. Few regions are active at a time, so their index
-/// stays in the cache.
+/// Size of a region (16 MiB), by which chunks are looked up. Few regions are active at a time, so the index
+/// of the active regions stays in the CPU cache.
 const REGION_CHUNKS_SHIFT: u32 = 6;
 const REGION_CHUNKS: usize = 1 << REGION_CHUNKS_SHIFT;
 /// Chunks per slab. Slabs let the storage grow without copying.
@@ -82,10 +83,12 @@ const HASH_BITS: u32 = 32;
 const BATCH: usize = 256;
 /// Number of ranks in the study's Figure 6.
 const RANKS: usize = 300;
-/// Maximum number of places counted per request (64 MiB), so that a corrupt size does not take forever.
+/// Maximum number of places counted per request (64 MiB), so that a request with a corrupt size does not take
+/// forever.
 const PLACES_MAX: u64 = 1 << 14;
 
-/// Reads and writes of each place, modulo 256: two cache lines. The overflow is in `carried`.
+/// Number of reads and writes of each place, modulo 256. Both arrays together fill two cache lines. The
+/// overflow is in `carried`.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Chunk([[u8; CHUNK_PLACES]; 2]);
@@ -98,7 +101,7 @@ const UNTOUCHED: Chunk = Chunk([[0; CHUNK_PLACES]; 2]);
 #[derive(Debug)]
 pub(crate) struct PlaceTally {
     batch: Vec<Touch>,
-    /// The number of the chunk of each touch in the batch, or [`NOT_FOLLOWED`].
+    /// For each touch in the batch: the number of its chunk, or [`NOT_FOLLOWED`].
     numbers: Vec<u32>,
     chunks_max: usize,
     /// Index into `tables` for each region. The upper bits of a region's key hold the device.
@@ -108,10 +111,10 @@ pub(crate) struct PlaceTally {
     /// Number of followed chunks.
     followed: usize,
     slabs: Vec<Box<[Chunk]>>,
-    /// By chunk number: reads and writes that cover the whole chunk. A separate count makes large requests
-    /// cheap.
+    /// For each chunk number: the number of reads and writes that cover the complete chunk. A separate count
+    /// makes large requests cheap.
     whole: Vec<[u64; 2]>,
-    /// Multiples of 256 touches. The key is chunk number, whether it is a write, and place.
+    /// Multiples of 256 touches. The key consists of the chunk number, a flag for writes, and the place.
     carried: FxHashMap<(u32, bool, u8), u64>,
     /// Numbers of dropped chunks, which can be used again.
     free: Vec<u32>,
@@ -165,14 +168,15 @@ impl PlaceTally {
         let mut numbers = std::mem::take(&mut self.numbers);
         let mut thinned = u32::MAX;
         while thinned != self.thinned {
-            // Thinning may have dropped chunks found so far: look them up again.
+            // Thinning may have dropped chunks that this batch has already looked up, so look up all of them
+            // again.
             thinned = self.thinned;
             numbers.clear();
             numbers.extend(batch.iter().map(|touch| {
                 self.number(touch.key).or_else(|| self.follow(touch.key)).unwrap_or(NOT_FOLLOWED)
             }));
         }
-        // Read each chunk once before use, so that the loads run in parallel.
+        // Read each chunk once before it is used, so that the CPU loads several chunks in parallel.
         let mut first_counts = 0;
         for (touch, number) in batch.iter().zip(&numbers) {
             if let Some(slab) = self.slabs.get(*number as usize / SLAB_CHUNKS) {
@@ -191,7 +195,8 @@ impl PlaceTally {
             }
             let chunk = &mut self.slabs[*number as usize / SLAB_CHUNKS][*number as usize % SLAB_CHUNKS];
             let counts = &mut chunk.0[usize::from(touch.write)];
-            // Update all places of the chunk, whatever the range: this compiles to a few vector instructions.
+            // Update all places of the chunk, even those outside the range: this compiles to a few vector
+            // instructions.
             let mut wrapped = false;
             for (count, one) in counts.iter_mut().zip(ones(range.clone())) {
                 *count = count.wrapping_add(one);
@@ -314,7 +319,8 @@ impl Question for PlaceTally {
         let end = sector.after(seen.bytes);
         let mut place = sector.0 >> PLACE_SECTORS_SHIFT;
         let last = ((end.0 - 1) >> PLACE_SECTORS_SHIFT).min(place + (PLACES_MAX - 1));
-        // No device is this large, and the upper bits of the key hold the device's number.
+        // Ignore a request beyond the end of any real device, because the upper bits of the key hold the
+        // device's number.
         if last >> CHUNK_PLACES_SHIFT >> DEVICE_SHIFT != 0 {
             return;
         }
@@ -465,7 +471,7 @@ impl Ranking {
     }
 
     fn finish(&self, thinned: u32) -> PlaceCounts {
-        // The most touched places come first; places without touches are skipped.
+        // Returns the most touched places first, and skips places without touches.
         let small = self.small.iter().enumerate().skip(1).map(|(touches, places)| (touches as u64, *places));
         let small: Vec<(u64, u64)> = small.filter(|(_, places)| *places > 0).collect();
         let ranked = || {
@@ -604,7 +610,8 @@ mod tests {
     fn thinned_counts_are_exact_for_what_is_followed_and_near_in_all() {
         let chunks = 5000u64;
         let mut tally = PlaceTally::with_chunks_max(512);
-        // Touches every chunk twice, in two passes, so that the tally must drop chunks with counts.
+        // Touches every chunk twice, in two passes, so that the tally must drop chunks that already have
+        // counts.
         for pass in 0..2 {
             for chunk in 0..chunks {
                 touch(&mut tally, 0, chunk * 512, if pass == 0 { 8 } else { 16 }, true);
@@ -614,7 +621,7 @@ mod tests {
         assert!(locality.sampled_share <= 512.0 / chunks as f64 * 2.0);
         let near = |found: u64, exact: u64| found.abs_diff(exact) < exact / 5;
         assert!(near(locality.written.places, 2 * chunks), "{}", locality.written.places);
-        // A chunk that is followed was never dropped, so both of its writes were counted.
+        // A chunk that is still followed was never dropped, so both writes to it were counted.
         assert_eq!(locality.written.again_places * 2, locality.written.places);
         assert_eq!(locality.written.most, 2);
     }

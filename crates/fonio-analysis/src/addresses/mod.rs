@@ -1,4 +1,4 @@
-//! The addresses of requests on the device: over time, in sequence, and repeated.
+//! Analyses the device addresses of requests: over time, sequential, and repeated.
 
 pub mod locality;
 pub mod sequentiality;

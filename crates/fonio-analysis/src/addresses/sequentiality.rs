@@ -1,4 +1,4 @@
-//! Sequential and random bytes, in total and over time (Kim et al., Table V and Figure 6).
+//! Counts sequential and random bytes, in total and over time (Kim et al., Table V and Figure 6).
 
 use fonio_core::{ByteCount, Request, Sector, Timestamp, Unit};
 use schemars::JsonSchema;
@@ -67,7 +67,7 @@ const BINS: usize = 512;
 #[derive(Debug, Default)]
 pub(crate) struct SequentialTally {
     window: usize,
-    /// For each device, the last ends of reads and of writes.
+    /// For each device, the end addresses of its last reads and of its last writes.
     devices: Vec<[Ends; 2]>,
     read: SequentialShare,
     write: SequentialShare,
@@ -96,7 +96,7 @@ impl Fold for Bin {
 }
 
 impl Ends {
-    /// Returns whether `start` is one of the last ends, and stores `end`.
+    /// Returns whether `start` is one of the last end addresses, and stores `end` as the newest.
     #[inline]
     fn follows(&mut self, start: Sector, end: Sector, window: usize) -> bool {
         assert!(self.next < window && self.known <= window, "the ends lie in the window");

@@ -1,4 +1,4 @@
-//! A map of addresses against time for each device (the block-trace study's Figure 4).
+//! Maps the bytes read and written by address and time, for each device (the block-trace study's Figure 4).
 
 use fonio_core::{ByteCount, Request, Sector, Timestamp};
 use schemars::JsonSchema;
@@ -182,7 +182,7 @@ mod tests {
             ["W 0+8 d0 c1", "R 2047+8 d1000 c1001", "W 2048+8 d2000 c2001", "W 1000000+8 d900000 c900001"];
         let analysis = analyse(&lines);
         let map = &analysis.spatial.devices[0];
-        // 900 ms in columns of 2^24 ns, a million sectors in rows of 2^14.
+        // The map covers 900 ms in columns of 2^24 ns, and a million sectors in rows of 2^14 sectors.
         assert_eq!((map.column_ns, map.row_sectors), (1 << 24, 1 << 14));
         assert_eq!((map.columns, map.rows), (54, 62));
         assert_eq!((map.first_sector, map.end_sector), (Some(0), Some(1_000_008)));

@@ -44,7 +44,7 @@ impl Analyser {
     /// Finishes and returns the analysis of all rows.
     ///
     /// # Panics
-    /// If the embedded rules cannot be parsed; a test checks that they can.
+    /// If the embedded rules cannot be parsed; a test checks that this does not happen.
     pub fn finish(self, meta: &Meta) -> Analysis {
         let mut end = self.context.end(meta);
         let answers = self.questions.finish(&mut end);
@@ -70,8 +70,8 @@ impl Analyser {
     }
 }
 
-/// The run time of the recorded command. `worked` is the duration of its launch or phases, if they were
-/// recorded.
+/// The run time of the recorded command. `worked` is the duration of the recording's launch or phases, if
+/// these were recorded.
 fn run_time(meta: &Meta, span: &Span, worked: Option<u64>) -> Option<u64> {
     meta.command.as_ref()?;
     let recorded =

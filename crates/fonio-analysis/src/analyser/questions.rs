@@ -1,7 +1,7 @@
-//! The questions of the analysis, one line each: field, tally and type of the answer.
+//! Lists the questions of the analysis, one per line: the field, the tally, and the type of the answer.
 //!
-//! To add a question, add a file with a tally that implements [`Question`], and a line here. The lines are in
-//! the order of the JSON document.
+//! To add a question, add a file with a tally that implements [`Question`], and a line to this table. The
+//! lines are in the order of the JSON document.
 
 use fonio_core::{Request, Timestamp};
 use schemars::JsonSchema;
@@ -47,8 +47,8 @@ macro_rules! each {
     }};
 }
 
-/// Registers the questions. Fields of the analysis that are not questions stand between the first ones and
-/// the others.
+/// Registers the questions. Fields of the analysis that are not questions follow the first questions and
+/// precede the others.
 macro_rules! questions {
     (
         $($(#[$first_attribute:meta])* $first:ident: $first_tally:ty => $first_answer:ty,)*

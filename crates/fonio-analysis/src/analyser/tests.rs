@@ -9,8 +9,8 @@ use super::*;
 use crate::filter::{Filter, FilterOptions};
 use crate::requests::class::Group;
 
-/// A request from `rwbs sector+sectors q.. d.. c.. tid..`, times in microseconds: `WS 64+8 q0 d10 c110 t7`. An omitted
-/// value is unknown; `dev1` names a device other than 0.
+/// A request from `rwbs sector+sectors q.. d.. c.. tid..`, times in microseconds: `WS 64+8 q0 d10 c110 t7`.
+/// An omitted value is unknown. The device is 0 unless another one is named, such as `dev1`.
 pub(crate) fn request(id: u64, text: &str) -> Request {
     let mut words = text.split_whitespace();
     let (op, flags) = fonio_core::parse_rwbs(words.next().unwrap().as_bytes());
@@ -39,7 +39,7 @@ pub(crate) fn request(id: u64, text: &str) -> Request {
     row
 }
 
-/// The analysis of requests in the format of [`request`], in table order; their times give the span.
+/// Analyses requests in the format of [`request`], in table order. The times of the requests define the span.
 pub(crate) fn analyse(lines: &[&str]) -> Analysis {
     analyse_rows(&rows(lines), &Meta::default())
 }
@@ -84,7 +84,8 @@ fn mixture(count: u64) -> Vec<Request> {
     rows
 }
 
-/// A wait for storage from `tid operation began ended [fFILE]`, times in microseconds; an end of `-` is unknown.
+/// Parses a wait for storage: `tid operation began ended [fFILE]`, with times in microseconds. If `ended` is
+/// `-`, the end is unknown.
 pub(crate) fn wait(text: &str) -> Wait {
     let words: Vec<&str> = text.split_whitespace().collect();
     let time = |text: &str| text.parse::<u64>().ok().map(|us| Timestamp(us * 1000));
@@ -101,7 +102,7 @@ pub(crate) fn wait(text: &str) -> Wait {
     }
 }
 
-/// A call of thread 10 that takes 5 µs and, if it writes, 24 bytes.
+/// A call of thread 10 that takes 5 µs; if it is a write, it writes 24 bytes.
 fn call(at: u64, name: &str, file: u32, sqlite_write: Option<SqliteWrite>) -> Call {
     Call {
         call_id: at,
@@ -284,7 +285,7 @@ fn span_is_the_recordings_the_filters_or_the_requests() {
     rows.iter().for_each(|row| filter.request(row).unwrap());
     let analysis = filter.into_inner().finish(&meta);
     assert_eq!(analysis.span, Span { began_ns: 0, duration_ns: 60_000, source: SpanSource::Filter });
-    // In flight from 20 to 100 us, cut at 60 us.
+    // The request is in flight from 20 to 100 us; this time is cut at 60 us.
     let share = analysis.io_share.all.unwrap();
     assert_eq!((share.latency_sum_ns, share.busy_union_ns), (40_000, 40_000));
 }
@@ -306,11 +307,12 @@ fn damaged_times_are_counted_and_harm_nothing() {
     assert_eq!(analysis.totals.requests, 6);
 }
 
-/// The definition reproduces a published table: percent is the sum of latencies over the duration.
+/// The definition reproduces a published table: the percentage is the sum of latencies divided by the
+/// duration.
 #[test]
 fn io_share_is_the_studys() {
-    // Table III, Angry Birds: 846 requests in 7414.26 ms, 19.8508 percent. Each request here takes the mean
-    // that follows.
+    // Table III, Angry Birds: 846 requests in 7414.26 ms, with an I/O share of 19.8508 percent. Each request
+    // here takes the mean that follows.
     let (requests, duration_us, percent) = (846u64, 7_414_260u64, 19.8508);
     let mean_us = duration_us as f64 * percent / 100.0 / requests as f64;
     let rows: Vec<Request> = (0..requests)

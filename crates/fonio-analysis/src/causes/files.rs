@@ -1,4 +1,4 @@
-//! The files behind the I/O: requests and bytes by file and kind of data, and the processes that caused them.
+//! Counts requests and bytes by file and kind of data, and names the processes that caused them.
 
 use std::collections::BTreeMap;
 
@@ -74,7 +74,7 @@ pub struct ContentUse {
 }
 
 impl Files {
-    /// Returns the number of write requests of this kind of data.
+    /// Returns the number of write requests for this kind of data.
     pub fn writes_of(&self, content: Content) -> u64 {
         let row = self.contents.iter().find(|row| row.content == content.name());
         row.map_or(0, |row| row.writes)
@@ -152,7 +152,7 @@ impl Question for FileTally {
 
     fn request(&mut self, row: &Request, seen: &Seen) {
         let (file, content) = (row.file_id, row.content);
-        // Use only a known cause: the thread that queued the request may be a worker.
+        // Use only a known cause, because the thread that queued the request may be a kernel worker.
         let cause = row.cause_tid.map(|_| (seen.process, seen.unit));
         self.is_shown |= file.is_some() || content != Content::Unknown;
         let bytes = if seen.has_data() { seen.bytes } else { ByteCount(0) };
@@ -204,7 +204,7 @@ impl Question for FileTally {
                     without_path += count.bytes();
                 }
             }
-            // A file that is deleted and re-created, such as a journal, has several numbers.
+            // A file that is deleted and re-created, such as a journal, has several file numbers.
             if let Some(path) = &name.path {
                 let place = *places.entry((path.clone(), *content)).or_insert(rows.len());
                 if let Some((row, sum)) = rows.get_mut(place) {
@@ -257,7 +257,7 @@ impl Question for FileTally {
 }
 
 impl Files {
-    /// Adds the shares of metadata and of logs in the bytes written, and the log folder with most bytes.
+    /// Adds the shares of written bytes that are metadata or logs, and the log folder with the most bytes.
     fn figures_of_writes(&self, facts: &mut Facts) {
         let written: u64 = self.contents.iter().map(|row| row.write_bytes).sum();
         let metadata = self.contents.iter().filter(|row| row.content == Content::FsMetadata.name());
@@ -334,7 +334,8 @@ mod tests {
             let comm = Some(comm.to_owned());
             analyser.thread(&Thread { tid, comm, cgroup, ..Thread::default() }).unwrap();
         }
-        // The first was renamed; the last two are a journal that was deleted and created again.
+        // The first file was renamed. The last two files are one journal, which was deleted and created
+        // again.
         for row in [
             file(1, 0, Some("/notes.tmp")),
             file(1, 50, Some("/notes")),

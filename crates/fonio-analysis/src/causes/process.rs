@@ -80,7 +80,7 @@ pub(crate) struct ProcessCounts {
 #[derive(Debug, Default)]
 struct Count {
     requests: u64,
-    /// Unit of the first request, and whether a later request had a different unit.
+    /// The unit of the first request, and whether a later request had a different unit.
     unit: Option<u32>,
     has_several_units: bool,
     reads: u64,
@@ -89,7 +89,7 @@ struct Count {
     flushes: u64,
     read_bytes: ByteCount,
     write_bytes: ByteCount,
-    /// The sum and the longest service time, if a request completed.
+    /// The sum of the service times, and the longest of them; absent if no request completed.
     service: Option<(Nanos, Nanos)>,
 }
 

@@ -1,4 +1,4 @@
-//! The processes behind the I/O: requests, bytes and latency by the name of the thread that caused them.
+//! Sums up requests, bytes and latency by the name of the thread that caused the requests.
 
 use fonio_core::Unit;
 
@@ -58,7 +58,7 @@ mod tests {
             "R 0+8 d60 c100 t9",
             "FF d100 c110",
         ]);
-        // A worker wrote the data back; the database had dirtied them.
+        // A kernel worker wrote back pages that the database had dirtied.
         rows[1].cause_tid = Some(1);
         rows.iter().for_each(|row| analyser.request(row).unwrap());
         let processes = analyser.finish(&Meta::default()).processes.processes;

@@ -1,4 +1,4 @@
-//! The figures of a comparison, from the analysis of one recording.
+//! Selects the figures of a comparison from the analysis of one recording.
 
 use fonio_core::Unit;
 
@@ -23,8 +23,8 @@ pub(super) enum Nearness {
 }
 
 impl Nearness {
-    /// The figure's share of the significance level. Most of the level goes to the work's own time, although
-    /// many other figures are tested too.
+    /// The figure's share of the significance level. The work's own time gets most of the significance level,
+    /// although many other figures are tested too.
     pub(super) fn weight(self) -> f64 {
         match self {
             Nearness::Felt => 40.0,
@@ -58,7 +58,7 @@ impl Headline {
 
 /// How precisely one recording can locate a figure.
 pub(super) enum Within {
-    /// The figure has one value per recording, so only several recordings show how it varies.
+    /// The figure has one value per recording, so its variation is known only from several recordings.
     OneValue,
     /// The recording has too few independent segments.
     TooFewPieces,
@@ -91,8 +91,9 @@ fn put_own(analysis: &Analysis, facts: &mut Facts) {
     analysis.slices.compared_figures(has_responses, facts);
 }
 
-/// Returns the number of slices in one independent segment: the longest correlation of any latency. It is
-/// used for all figures, since rare events (a 99th percentile) are too few to estimate their own.
+/// Returns the number of slices in one independent segment: the longest correlation of any latency. This
+/// number is used for all figures, because figures of rare events (such as a 99th percentile) have too few
+/// values for an estimate of their own.
 fn memory(analysis: &Analysis) -> f64 {
     let slices = &analysis.slices;
     [&slices.read, &slices.write_sync, &slices.write_async]

@@ -1,4 +1,4 @@
-//! The rule for claiming a difference between two values, and the run times of repeated runs.
+//! Decides whether two values differ, and compares the run times of repeated runs.
 //!
 //! A difference is claimed if the complete interval of the ratio lies beyond [`LEAST_EFFECT`]. "No
 //! difference" is claimed only if the interval excludes a doubling and a halving. Otherwise the answer is
@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::compare::statistics::{FAMILY_LEVEL, holm, student};
 
-/// The smallest reported difference is 5 percent (our choice). Identical runs differ by that much, because of
-/// file locations and the device's past.
+/// The smallest reported difference is 5 percent (our choice). Identical runs differ by that much, because
+/// file locations and earlier writes to the device vary.
 pub const LEAST_EFFECT: f64 = 1.05;
 
 /// An interval that reaches this ratio or its inverse is too wide for "no difference" (our choice).
 const TOO_WIDE: f64 = 2.0;
 
-/// Minimum number of runs for an interval: two runs say too little about the spread.
+/// Minimum number of runs for an interval, because two runs give too poor an estimate of the spread.
 pub const RUNS_MIN: usize = 3;
 
 /// The change from a first value to a second.
@@ -115,21 +115,21 @@ impl Change {
     }
 }
 
-/// Returns the geometric mean; `None` if there are no values or one is not positive.
+/// Returns the geometric mean; `None` if there are no values or if a value is not positive.
 pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     let possible = !values.is_empty() && values.iter().all(|value| *value > 0.0);
     possible.then(|| libm::exp(mean(&values.iter().map(|value| libm::log(*value)).collect::<Vec<f64>>())))
 }
 
-/// Compares runs with each of several fixes to runs without, and tests all fixes together (Holm).
+/// Compares runs with each of several fixes with runs without a fix, and tests all fixes together (Holm).
 ///
-/// Run `r` with a fix is compared with run `r` without it. Both belong to round `r`, with the same seed and
-/// machine state. The interval is Student's t of the logarithms of the rounds' ratios. A ratio below 1 means
-/// that the fix is faster.
+/// Run `r` with a fix is compared with run `r` without the fix. Both runs belong to round `r`, and have the
+/// same seed and machine state. The interval is Student's t of the logarithms of the rounds' ratios. A ratio
+/// below 1 means that the fix is faster.
 ///
 /// # Panics
 ///
-/// If a fix has a different number of rounds from its base, or a run time is not positive.
+/// If a fix and its base have different numbers of rounds, or if a run time is not positive.
 pub fn compare_rounds(pairs: &[(&[f64], &[f64])]) -> Vec<Change> {
     let ratios: Vec<Vec<f64>> = pairs
         .iter()
@@ -157,9 +157,9 @@ fn paired(logarithms: &[f64], level: f64) -> Change {
     Change::of_ratio(bounds, level)
 }
 
-/// Returns the number of rounds after which the interval lies within `factor` of the run time ratio,
-/// estimated from a pilot. The result is at least the pilot's rounds and at most `most`. `None` if the pilot
-/// has fewer than three rounds.
+/// Returns the number of rounds, estimated from a pilot, after which the interval lies within `factor` of the
+/// ratio of the run times. The result is at least the number of pilot rounds, and at most `most`. `None` if
+/// the pilot has fewer than three rounds.
 ///
 /// `together` is the number of ratios tested together; the interval uses the strictest level of Holm's
 /// method. A short pilot may underestimate the spread. The plan therefore uses the upper end of the spread's
@@ -196,8 +196,8 @@ fn chi_squared_lower_fifth(freedom: f64) -> f64 {
     freedom * root * root * root
 }
 
-/// Compares unpaired runs of two sides with Welch's t on the logarithms, or on the values themselves if one
-/// is 0.
+/// Compares unpaired runs of two sides with Welch's t on the logarithms, or on the values themselves if a
+/// value is 0.
 pub(crate) fn compare_runs(first: &[f64], other: &[f64], level: f64) -> Change {
     let ratio = geometric_mean(first).zip(geometric_mean(other)).map(|(first, other)| other / first);
     if first.len() < RUNS_MIN || other.len() < RUNS_MIN {
@@ -263,7 +263,8 @@ mod tests {
 
     #[test]
     fn the_interval_of_a_ratio_by_hand() {
-        // Logarithms of the ratios: -0.1, 0, 0.1: mean 0, standard error 0.0577, t with 2 degrees 4.303: 0.2484.
+        // The logarithms of the ratios are -0.1, 0 and 0.1, so the mean is 0 and the standard error 0.0577.
+        // With 2 degrees of freedom, t is 4.303, so the half width is 0.2484.
         let fix: Vec<f64> = [-0.1f64, 0.0, 0.1].iter().map(|value| libm::exp(*value)).collect();
         let change = &compare_rounds(&[(&[1.0; 3], &fix)])[0];
         near(change.ratio, 1.0);
@@ -292,8 +293,8 @@ mod tests {
 
     #[test]
     fn many_fixes_are_held_together() {
-        // One fix's difference is found if tested alone, but not together with nineteen fixes that have no
-        // effect.
+        // The difference of one fix is found if that fix is tested alone, but not if it is tested together
+        // with nineteen fixes that have no effect.
         let (base, fix) = ([1.0; 4], [0.80, 0.86, 0.79, 0.84]);
         let nothing = [1.01, 0.99, 1.0, 1.02];
         assert_eq!(compare_rounds(&[(&base, &fix)])[0].answer, Answer::Lower);
@@ -332,8 +333,8 @@ mod tests {
     fn rounds_by_a_pilot() {
         let base = [10.0, 10.0, 10.0];
         assert_eq!(rounds_needed(&base, &[5.0, 5.0, 5.0], 1.25, 1, 20), Some(3));
-        // Ratios that spread by 0.2, or by 0.42 with the pilot's uncertainty: t * 0.42 / root(n) is below 0.223 from 17
-        // rounds on.
+        // The logarithms have a standard deviation of 0.2, or of 0.42 with the pilot's uncertainty. From n =
+        // 17 rounds on, t * 0.42 / root(n) is below 0.223.
         let fix: Vec<f64> = [-0.2f64, 0.0, 0.2].iter().map(|value| 10.0 * libm::exp(*value)).collect();
         assert_eq!(rounds_needed(&base, &fix, 1.25, 1, 40), Some(17));
         assert!(rounds_needed(&base, &fix, 1.25, 2, 40) > Some(17), "two ratios need stricter intervals");

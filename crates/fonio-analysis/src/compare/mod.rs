@@ -2,14 +2,14 @@
 //!
 //! There are two methods, depending on the input:
 //!
-//! - **One recording per side.** Each recording is cut into slices of time, and the variation of a figure between
-//!   slices gives its interval ([`crate::compare::statistics`] accounts for autocorrelation). The result holds for these
-//!   recordings only: this method cannot show how much two runs of the same thing differ.
-//! - **Several recordings per side.** Each recording gives one value, and the spread between recordings decides. A
-//!   claim about a change should rest on this method.
+//! - **One recording per side.** Each recording is cut into slices of time, and the variation of a figure
+//!   between slices gives its interval ([`crate::compare::statistics`] accounts for autocorrelation). The
+//!   result holds for these recordings only, because this method cannot show how much identical runs differ.
+//! - **Several recordings per side.** Each recording gives one value, and the spread between recordings gives
+//!   the interval. A claim about a change should rest on this method.
 //!
-//! Both methods test all figures together (Holm, with weights), so that at most 5 percent of comparisons of equal
-//! things claim any difference at all. `cargo studies compare` measures this.
+//! Both methods test all figures together (Holm, with weights), so that at most 5 percent of comparisons
+//! without a true difference claim any difference. `cargo studies compare` measures this.
 
 mod headline;
 pub mod interval;
@@ -132,7 +132,7 @@ pub fn compare(sides: &[Named<Vec<Named<&Analysis>>>]) -> Comparison {
     }
 }
 
-/// The values of a figure in the recordings of a side.
+/// The values of one figure in the recordings of one side.
 fn values(side: &[Vec<Headline>], figure: usize) -> Vec<Option<f64>> {
     side.iter().map(|recording| recording[figure].value()).collect()
 }
@@ -196,7 +196,7 @@ fn within(first: &Headline, other: &Headline, level: f64) -> Change {
     }
 }
 
-/// The change between several recordings per side, from the spread between the recordings.
+/// Returns the change of a figure with several recordings per side; the interval comes from their spread.
 fn between(first: &[Option<f64>], other: &[Option<f64>], level: f64) -> Change {
     let all = |runs: &[Option<f64>]| runs.iter().copied().collect::<Option<Vec<f64>>>();
     match (all(first), all(other)) {

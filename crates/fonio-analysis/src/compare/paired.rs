@@ -1,10 +1,10 @@
-//! Tests whether a setting has an effect on a machine in use. It compares pairs of slices of time. In each
-//! pair, one slice has the setting, in random order.
+//! Tests whether a setting has an effect on a machine in use. It compares pairs of slices of time. Each pair
+//! consists of a slice with the setting and one without it, in random order.
 //!
 //! The figure is the time for which threads were blocked on storage, per second. Only the ratio of each pair
 //! is used, so a load that grows or shrinks over time cancels out. A difference is claimed if the interval of
-//! the ratio does not contain 1 and the ratio differs from 1 by at least 5 percent. The interval is valid
-//! after every pair simultaneously, so the test may stop at any time
+//! the ratio does not contain 1 and the ratio differs from 1 by at least 5 percent. The intervals after all
+//! pairs are simultaneously valid, so the test may stop at any time
 //! ([`statistics`](crate::compare::statistics), `sequential`).
 
 use fonio_core::statistics::welch::Interval;
@@ -20,8 +20,8 @@ pub const EFFECT: f64 = 0.8;
 /// Minimum number of pairs needed to claim a difference.
 pub const PAIRS_MIN: usize = 6;
 
-/// Constant added to both times of a pair, in seconds per second. Nobody notices 0.1 ms per second, and
-/// ratios of times near 0 are meaningless.
+/// Constant that is added to both times of a pair, in seconds blocked per second. Nobody notices 0.1 ms per
+/// second, and ratios of times near 0 are meaningless.
 pub const FLOOR: f64 = 1e-4;
 
 /// Maximum of `pairs_needed`.
@@ -73,7 +73,7 @@ impl PairedAnswer {
     }
 }
 
-/// Compares pairs of times in seconds per second: without the setting, and with it.
+/// Compares pairs of times in seconds blocked per second: without the setting, and with it.
 ///
 /// # Panics
 ///
@@ -109,7 +109,7 @@ pub fn compare_pairs(pairs: &[(f64, f64)]) -> Paired {
     paired
 }
 
-/// Returns the logarithm of each pair's ratio: with the setting divided by without it.
+/// Returns the logarithm of each pair's ratio: the time with the setting divided by the time without it.
 fn log_ratios(pairs: &[(f64, f64)]) -> Vec<f64> {
     let ratio = |&(without, with): &(f64, f64)| {
         assert!(without >= 0.0 && with >= 0.0, "a time is at least 0");
@@ -118,8 +118,8 @@ fn log_ratios(pairs: &[(f64, f64)]) -> Vec<f64> {
     pairs.iter().map(ratio).collect()
 }
 
-/// Returns the number of pairs needed to show an effect of 20 percent. Few pairs may underestimate the
-/// variation, so its upper bound is used, as in [`interval::rounds_needed`].
+/// Returns the number of pairs needed to show an effect of 20 percent. An estimate from few pairs may be too
+/// low, so the upper bound of the variation is used, as in [`interval::rounds_needed`].
 fn pairs_needed(ratios: &[f64]) -> Option<usize> {
     if ratios.len() < RUNS_MIN {
         return None;

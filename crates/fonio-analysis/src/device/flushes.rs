@@ -1,5 +1,5 @@
-//! How often a device is flushed: requests, bytes and time between consecutive flushes of a device (the block-trace
-//! study's Figure 5 and Table II).
+//! Measures how often a device is flushed: requests, bytes and time between its consecutive flushes (the
+//! block-trace study's Figure 5 and Table II).
 
 use fonio_core::{ByteCount, Flags, Request, Timestamp, Unit};
 use schemars::JsonSchema;
@@ -196,7 +196,7 @@ impl Question for FlushTally {
 }
 
 impl Gaps {
-    /// A lost flush merges two gaps, and a lost write makes a gap smaller.
+    /// A lost flush merges two gaps, and a lost write lowers the counts of a gap.
     fn finish(&self, loss: Loss) -> Option<FlushGaps> {
         Some(FlushGaps {
             requests: self.requests.distribution_despite(loss, 1, Curve::With)?,
@@ -240,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_preflush_counts_once() {
-        // The block layer issues the flush first, then the data, which keep the preflush flag.
+        // The block layer issues the flush first, then the write, which keeps the preflush flag.
         let split = ["FF q0 d5 c10", "FWFS 0+8 q0 d11 c20", "FF q30 d35 c40", "FWS 8+8 q30 d41 c50"];
         // The source shows bios, or the flush belongs to an earlier write.
         let whole = ["FWFS 0+8 q0 d11 c20", "FF q30 d31 c32", "FWS 8+8 q40 d41 c50"];

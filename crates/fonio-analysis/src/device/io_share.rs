@@ -1,11 +1,11 @@
-//! The share of time spent on I/O: sum of latencies and busy time divided by the span (the block-trace
-//! study's Figure 7 and Table III).
+//! Computes the share of time spent on I/O: the sum of latencies, and the busy time, each divided by the span
+//! (the block-trace study's Figure 7 and Table III).
 
 use fonio_core::{Nanos, Request, Timestamp, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Storage load is light below this share: section IV.D of the block-trace study.
+/// The storage load is light below this share (section IV.D of the block-trace study).
 pub const LIGHT_BELOW: f64 = 0.09;
 /// Storage load is heavy from this share on (our choice). The study gives no second threshold: its moderate
 /// group ends at 13.4 percent and its heavy group begins at 16.8.
@@ -125,7 +125,8 @@ impl Union {
     #[inline]
     fn add(&mut self, start: Timestamp, end: Timestamp) {
         self.latency_sum += end - start;
-        // Requests come in the order of their start, so only the end of the last interval must be kept.
+        // Requests come in the order of their start times, so it is enough to keep the end of the last
+        // interval.
         let from = start.max(self.busy_until);
         if end > from {
             self.busy += end - from;

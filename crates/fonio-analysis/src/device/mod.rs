@@ -1,4 +1,5 @@
-//! The device: flushes, share of time spent on I/O, and the effect of reads and writes on each other.
+//! Questions about the device: flushes, the share of time spent on I/O, and the effect of reads and writes on
+//! each other.
 
 pub mod flushes;
 pub mod info;

@@ -4,8 +4,8 @@ use crate::distribution::{Bounds, Cdf, Distribution, Missing};
 use crate::question::loss::Loss;
 use fonio_core::statistics::steps::Steps;
 
-/// Binary logarithm of the steps per doubling. A quantile's error is at most 0.2 percent; below 512 it is
-/// exact.
+/// Binary logarithm of the steps per doubling. The error of a quantile is at most 0.2 percent; values below
+/// 512 are exact.
 const BITS: u32 = 8;
 /// The same for sizes: exact below 2048 sectors (1 MiB).
 const SIZE_BITS: u32 = 10;
@@ -21,8 +21,8 @@ const QUANTILES: [(u64, u64, u64); 7] = [
     (9_999, 10_000, 10_000),
 ];
 
-/// Bounds within this relative distance are reported as one value (our choice): about ten times the
-/// histogram's error, and less than the difference between identical runs.
+/// Bounds within this relative distance are reported as one value (our choice). It is about ten times the
+/// histogram's error, and smaller than the difference between identical runs.
 const AGREE: f64 = 0.05;
 
 #[derive(Debug, Clone)]
@@ -164,11 +164,11 @@ impl<const STEP_BITS: u32> Tally<STEP_BITS> {
         })
     }
 
-    /// Returns the bounds of the quantile `part / all` if up to `missing` values were not seen.
+    /// Returns the bounds of the quantile `part / all`, if up to `missing` values were not observed.
     fn bounds(&self, part: u64, all: u64, missing: u64, scale: u64) -> Bounds {
         let rank = |count: u128| (count * u128::from(part)).div_ceil(u128::from(all));
-        // Missing values below the quantile move it down, missing values above move it up. The maximum number
-        // is therefore the worst case in both directions.
+        // Missing values below the quantile lower it, and missing values above it raise it. The maximum
+        // number of missing values is therefore the worst case in both directions.
         let count = u128::from(self.count) + u128::from(missing);
         Bounds {
             low: rank(count)
@@ -191,7 +191,7 @@ impl<const STEP_BITS: u32> Tally<STEP_BITS> {
     }
 }
 
-/// The grid of a curve: 4, 5, 6 and 7 quarters of each power of two.
+/// The grid of a curve: 4/4, 5/4, 6/4 and 7/4 of each power of two.
 struct Step {
     quarters: u64,
     exponent: u32,

@@ -1,4 +1,4 @@
-//! Collects the figures of an analysis, and the words that sentences mention.
+//! Collects the figures of an analysis, and the words that are inserted into sentences.
 //!
 //! Each question declares its figures here: name, label, unit, direction and value.
 
@@ -61,7 +61,7 @@ impl Facts {
         self.put(name, label, Unit::Share, value);
     }
 
-    /// Adds an amount in bytes, nanoseconds or another unit without a direction.
+    /// Adds a figure without a direction, in bytes, nanoseconds or another unit.
     pub(crate) fn amount(
         &mut self,
         name: impl Into<String>,
@@ -146,7 +146,7 @@ impl Facts {
         self.figures.get(name)?.value
     }
 
-    /// Returns a figure with its unit, or a word, if known.
+    /// Returns a figure with its unit, or a word; `None` if it is not known.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         let figure = self.figures.get(name).filter(|figure| figure.value.is_some());
         figure.map(|figure| figure.text.as_str()).or_else(|| self.words.get(name).map(String::as_str))

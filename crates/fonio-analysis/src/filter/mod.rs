@@ -88,7 +88,7 @@ impl FilterOptions {
         self.from_ns.is_some() || self.until_ns.is_some()
     }
 
-    /// The time range on the clock of a recording that began at `began`.
+    /// Returns the time range on the recording's clock, for a recording that began at `began`.
     pub(crate) fn range(&self, began: Timestamp) -> (Timestamp, Timestamp) {
         let until = self.until_ns.map_or(Timestamp::MAX, |until| began + Nanos(until));
         (began + Nanos(self.from_ns.unwrap_or(0)), until)
@@ -100,15 +100,15 @@ impl FilterOptions {
 /// Requests and bios are filtered by device, process, unit, file, op and time (a request's time in the table,
 /// a bio's queue time). Calls and waits are filtered by process, unit, file and begin time, marks and samples
 /// by time. Threads, files, links and diagnostics always pass, because other rows refer to them. Counts of
-/// short waits name no file, so a filter by file drops them.
+/// short waits do not name files, so a filter by file drops these counts.
 #[derive(Debug)]
 pub struct Filter<S> {
     options: FilterOptions,
     devices: Vec<DeviceId>,
     ops: Vec<Op>,
-    /// Whether a process name passes, by the name's number; `None` if not checked yet.
+    /// Indexed by the number of a process name: whether the name passes; `None` if it was not checked yet.
     names: Vec<Option<bool>>,
-    /// Whether a unit passes, by the unit's number; `None` if not checked yet.
+    /// Indexed by the number of a unit: whether the unit passes; `None` if it was not checked yet.
     units: Vec<Option<bool>>,
     /// Files with at least one name that passes.
     files: FxHashSet<u32>,

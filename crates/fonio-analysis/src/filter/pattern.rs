@@ -8,7 +8,8 @@ pub(crate) fn matches(pattern: &str, text: &str) -> bool {
 }
 
 /// Whether a file matches the pattern. A pattern without a slash is compared with the file's name, any other
-/// with its path; a path without `*` and `?` also matches the files below it.
+/// pattern with the file's path. A pattern that is a path without `*` and `?` also matches the files below
+/// that path.
 pub(crate) fn matches_file(pattern: &str, path: &str) -> bool {
     if !pattern.contains('/') {
         return matches(pattern, path.rsplit('/').next().unwrap_or(path));
@@ -20,8 +21,8 @@ pub(crate) fn matches_file(pattern: &str, path: &str) -> bool {
     matches(pattern, path) || (!pattern.contains(['*', '?']) && is_below())
 }
 
-/// Whether a unit matches the pattern: with its kind (`docker web`, `notes.service`) or without it (`web`,
-/// `notes`).
+/// Returns whether a unit matches the pattern, written with its kind (`docker web`, `notes.service`) or
+/// without it (`web`, `notes`).
 pub(crate) fn matches_unit(pattern: &str, unit: &str) -> bool {
     let without_kind =
         || unit.split_once(' ').map(|(_, name)| name).or_else(|| Some(unit.rsplit_once('.')?.0));

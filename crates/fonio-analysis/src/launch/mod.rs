@@ -1,10 +1,11 @@
-//! The critical path of a launch: where its time went.
+//! Computes the critical path of a launch, and divides the launch time by cause.
 //!
 //! A launch is the span of the mark `launch`: a command from its start to its end, or until it became quiet.
 //! Its critical path is followed backwards from the end. Time in which the thread ran is processor time. Time
-//! in which it was blocked belongs to the cause of the wait. If another thread of the launch woke it (a lock,
-//! a pipe, the end of a child), the path continues in that thread. At the start of a thread, the path
-//! continues in its creator. Every moment is thus counted once, and the parts sum to the launch.
+//! in which the thread was blocked belongs to the cause of the wait. If another thread of the launch ended
+//! the wait (a lock, a pipe, the end of a child), the path continues in that other thread. At the start of a
+//! thread, the path continues in its creator. Every moment is thus counted once, and the parts sum to the
+//! duration of the launch.
 //!
 //! Nguyen et al. (MobiSys 2015, section 7.4) divide a launch into user, system, storage and network time.
 //! Their equation (1) computes the storage part from the interval's own rates, which yields the interval
@@ -113,7 +114,7 @@ impl Parts {
         running_ns + storage_ns + network_ns + timer_ns + lock_ns + thread_ns + cpu_ns + unknown_ns
     }
 
-    /// Returns the verdict as a sentence that names the largest part.
+    /// Returns the verdict as a sentence that names the largest part of the launch.
     pub fn verdict(&self) -> String {
         let whole = self.sum_ns().max(1) as f64;
         let parts = [
@@ -221,20 +222,20 @@ impl Question for LaunchTally {
 }
 
 impl LaunchTally {
-    /// Returns the end of the path. If the first thread ended, this is its end. Otherwise it is the time at
-    /// which the last active thread of the launch began to wait.
+    /// Returns the end of the path. If the first thread ended, the path ends there. Otherwise, the path ends
+    /// when the last active thread of the launch began to wait.
     fn last_active(&self, root: u32, began: Timestamp, until: Timestamp) -> (Timestamp, u32) {
         let waits_at_end = self.threads[&root].iter().any(|i| i.began < until && until < i.ended);
         if !waits_at_end {
             return (until, root);
         }
-        // The table does not show when a thread ended. A live thread has a later wait, at the latest when it
-        // ends.
+        // The table does not show when a thread ended. A thread that still lives has a later wait, at the
+        // latest at its own end.
         let lives = |intervals: &[Interval]| intervals.iter().any(|i| i.ended > until);
         let last =
             self.threads.iter().filter(|(_, intervals)| lives(intervals)).filter_map(|(tid, intervals)| {
                 let before = intervals[..intervals.partition_point(|i| i.began <= until)].last()?;
-                // A thread that runs at the end was active until the end.
+                // A thread that runs at the end of the launch was active until then.
                 let active = if before.ended < until { until } else { before.began };
                 Some((active, std::cmp::Reverse(*tid)))
             });
@@ -250,7 +251,7 @@ impl LaunchTally {
     ) {
         let mut programs: FxHashMap<u32, Parts> = FxHashMap::default();
         let (mut at, mut tid) = (end, last);
-        // Stop a path that jumps between threads without going back in time.
+        // Stop a path that keeps switching between threads without moving back in time.
         let mut jumps = 0;
         while at > began {
             let program = names.name_at(Some(tid), at);
@@ -264,7 +265,7 @@ impl LaunchTally {
             let intervals = self.threads.get(&tid).map_or(&[][..], Vec::as_slice);
             let place = intervals.partition_point(|interval| interval.began < at);
             let Some(interval) = place.checked_sub(1).map(|place| intervals[place]) else {
-                // This is the thread's start, or nothing is known about the thread.
+                // The path has reached the thread's start, or nothing is known about the thread.
                 match intervals.first().and_then(|first| first.waker) {
                     Some(maker) if jumps <= self.threads.len() && self.threads.contains_key(&maker) => {
                         tid = maker;

@@ -1,8 +1,8 @@
 //! A bounded number of time bins of equal width. When time passes the last bin, neighbouring bins are merged
 //! in pairs and the width doubles.
 //!
-//! The first timestamp is the origin; earlier ones fall into the first bin. Nearly all requests fall into the
-//! same bin as the previous one, so that bin is cached.
+//! The first timestamp is the origin; requests with earlier timestamps fall into the first bin. Nearly all
+//! requests fall into the same bin as the previous one, so that bin is cached.
 
 use fonio_core::{Nanos, Timestamp};
 
@@ -21,7 +21,7 @@ pub(crate) struct Bins<T, const LIMIT: usize> {
     current_until: Timestamp,
 }
 
-/// Initial width: 1 ms. 512 of these bins cover half a second, less than any useful recording.
+/// Initial width: 1 ms. 512 of these bins cover half a second, which is shorter than any useful recording.
 const FIRST_WIDTH: Nanos = Nanos(1_000_000);
 
 impl<T, const LIMIT: usize> Default for Bins<T, LIMIT> {
@@ -84,8 +84,8 @@ impl<T: Fold, const LIMIT: usize> Bins<T, LIMIT> {
         }
         self.current = index;
         let from = self.begin_of(index as u64);
-        // The first bin also takes timestamps before the origin, the last one timestamps beyond the clock's
-        // range.
+        // The first bin also takes timestamps before the origin; the last bin takes timestamps beyond the
+        // clock's range.
         self.current_from = if index == 0 { Timestamp(0) } else { from };
         self.current_until = from + self.width;
         if self.current_until.0 == u64::MAX && time.0 == u64::MAX {
@@ -117,7 +117,8 @@ impl<T: Fold, const LIMIT: usize> Bins<T, LIMIT> {
         if start >= self.current_from && end <= self.current_until && start >= self.origin() {
             return give(&mut self.bins[self.current], end - start);
         }
-        // Look up the end first: it may merge bins, which would move the start.
+        // Look up the end bin first, because this can merge bins, which would change the index of the start
+        // bin.
         self.at(start);
         self.at(Timestamp(end.0 - 1));
         let origin = self.origin();
@@ -130,7 +131,7 @@ impl<T: Fold, const LIMIT: usize> Bins<T, LIMIT> {
         }
     }
 
-    /// Adds bins up to `end`, so that a quiet end is visible.
+    /// Adds empty bins up to `end`, so that a final period without requests is visible.
     pub(crate) fn extend_to(&mut self, end: Timestamp) {
         if self.origin.is_some_and(|origin| end > origin) {
             self.at(Timestamp(end.0 - 1));

@@ -1,4 +1,4 @@
-//! Changes over time, in at most 512 bins whose width doubles as the recording grows.
+//! Shows changes over time in at most 512 bins. The width of a bin doubles as the recording grows.
 
 use fonio_core::{ByteCount, Nanos, Request, Timestamp};
 use schemars::JsonSchema;

@@ -1,4 +1,4 @@
-//! Sums per time slice, from which the intervals of a comparison of recordings are computed.
+//! Sums up figures per time slice, so that a comparison of recordings can compute intervals.
 
 use fonio_core::{ByteCount, Nanos, Request, Timestamp, Unit};
 use schemars::JsonSchema;
@@ -73,10 +73,12 @@ use crate::question::seen::Seen;
 use crate::requests::class::Class;
 use crate::waits::outstanding::{LONG, may_be_waited_for};
 
-/// Maximum number of slices: enough to see autocorrelation from a hundredth of the span on.
+/// Maximum number of slices. It is large enough to detect autocorrelation over a hundredth of the span or
+/// more.
 const SLICES: usize = 128;
 
-/// A rate: its name, the value of each slice, and the number of nanoseconds in its unit of time.
+/// A rate: its name, a function that returns the value of each slice, and the number of nanoseconds in its
+/// unit of time.
 type Rate = (&'static str, fn(&Slices) -> &[u64], f64);
 
 /// The rate of long responses.
@@ -127,7 +129,8 @@ struct Times {
     steps: Steps<STEP_BITS>,
 }
 
-/// Binary logarithm of the steps per doubling: the error of a slice's percentile is at most 1.6 percent.
+/// Binary logarithm of the number of steps per doubling. With 5, the error of a slice's percentile is at most
+/// 1.6 percent.
 const STEP_BITS: u32 = 5;
 
 impl Times {
@@ -279,7 +282,8 @@ mod tests {
 
     #[test]
     fn the_shares_below_a_quantile_add_up() {
-        // 1000 reads over a second take 1, 2, … 7 ms in turn: many are equal to the median and to the 99th percentile.
+        // 1000 reads in a second take 1, 2, … 7 ms in turn, so many reads equal the median or the 99th
+        // percentile.
         let rows: Vec<_> = (0..1000u64)
             .map(|id| {
                 request(

@@ -82,7 +82,7 @@ impl Context {
         }
     }
 
-    /// Sets when the recording began; returns the start of the span.
+    /// Sets the time at which the recording began, and returns the start of the span.
     pub(crate) fn begin_at(&mut self, at: Timestamp) -> Timestamp {
         self.began = Some(at);
         let (from, until) = match &self.filter {
@@ -104,7 +104,7 @@ impl Context {
     pub(crate) fn see(&mut self, row: &Request) -> Seen {
         let time = row.order_time();
         self.first = Some(self.first.map_or(time, |first| first.min(time)));
-        // Questions rely on table order: a row out of order gets the time of the row before it.
+        // Questions rely on table order, so a row out of order gets the time of the row before it.
         self.at = self.at.max(time);
         let begins = row.issued.or(row.queued);
         let flight = begins.zip(row.completed).and_then(|(_, completed)| {

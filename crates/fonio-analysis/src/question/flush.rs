@@ -20,7 +20,8 @@ pub(crate) enum Flush {
 #[derive(Debug, Default)]
 pub(crate) struct FlushFinder {
     fua_counts: bool,
-    /// For each device, the time of the last flush request that no write with preflush has claimed.
+    /// For each device, the time of the last flush request, if no write with preflush has been matched with
+    /// it.
     last_requests: Vec<Option<Timestamp>>,
 }
 
@@ -29,8 +30,8 @@ impl FlushFinder {
         FlushFinder { fua_counts, last_requests: Vec::new() }
     }
 
-    /// Returns the kind of flush, if the request is one. `time` is its time in the table, `queued` its queue
-    /// time.
+    /// Returns the kind of flush, if the request is one. `time` is the request's time in the table; `queued`
+    /// is its queue time.
     #[inline]
     pub(crate) fn find(
         &mut self,

@@ -1,8 +1,9 @@
-//! The gaps in which events were lost, and the number of values that may be missing as a result.
+//! Finds the gaps in which events were lost, and the number of values that may be missing as a result.
 //!
-//! A lost event can be the completion of a known request, or the only event of an unknown one. Every lost
-//! event therefore hides at most one latency. These may be the slowest requests of any group. If anything was
-//! lost, known requests without a value are counted as missing too: their completion may have been lost.
+//! A lost event can be the completion of a known request, or the only event of an unknown request. Every lost
+//! event therefore hides at most one latency. These may be the slowest requests of any group. If any event
+//! was lost, known requests without a value are also counted as missing values, because their completions may
+//! have been lost.
 
 use fonio_core::{Meta, Nanos};
 use schemars::JsonSchema;
@@ -43,7 +44,7 @@ impl Loss {
         }
     }
 
-    /// Returns the loss for a value that a lost event can change arbitrarily.
+    /// Returns the loss for a figure that a single lost event can change arbitrarily.
     pub(crate) fn beyond_bounds(self) -> Loss {
         if self == Loss::Nothing { self } else { Loss::Unknown }
     }
@@ -91,7 +92,7 @@ impl LostInSpan {
         let unnumbered = gaps.iter().filter(|gap| gap.count.is_none()).count() as u64;
         LostInSpan {
             events: if located { known } else { lost.events },
-            // A gap without a number whose events were counted by other means is not one of the uncounted gaps.
+            // A gap without a number is not uncounted if its events were counted by other means.
             uncounted: if lost.gaps_beyond == 0 { lost.uncounted.min(unnumbered) } else { lost.uncounted },
             uncounted_time,
             gaps: gaps.len() as u64 + lost.gaps_beyond,

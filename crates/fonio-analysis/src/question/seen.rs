@@ -1,4 +1,4 @@
-//! A request with the values that several questions need, computed once.
+//! A request with the values that several questions need. These values are computed once.
 
 use fonio_core::{ByteCount, Flags, Nanos, Op, Sector, Timestamp};
 
@@ -15,13 +15,13 @@ pub(crate) struct Seen {
     pub(crate) sector: Option<Sector>,
     pub(crate) bytes: ByteCount,
     pub(crate) queued: Option<Timestamp>,
-    /// Time in the table: of issue, otherwise of queueing, otherwise of completion. Never earlier than the
-    /// request before it.
+    /// The request's time in the table: the time of issue, otherwise of queueing, otherwise of completion.
+    /// Never earlier than the request before it.
     pub(crate) at: Timestamp,
     /// Start and end of the time in flight: issue (otherwise queueing) to completion, cut at the end of the
     /// filter's time range.
     pub(crate) flight: Option<(Timestamp, Timestamp)>,
-    /// The part of that time in which no earlier request of any device is in flight.
+    /// The part of the time in flight in which no earlier request of any device is in flight.
     pub(crate) busy: Option<(Timestamp, Timestamp)>,
     pub(crate) service: Option<Nanos>,
     pub(crate) response: Option<Nanos>,

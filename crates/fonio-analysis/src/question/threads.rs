@@ -23,7 +23,7 @@ pub(crate) struct Threads {
     names: Vec<String>,
     numbers: FxHashMap<String, u32>,
     pub(crate) beyond_cap: u64,
-    /// For each thread, its names' start times and numbers, in time order.
+    /// For each thread, the start time and number of each of its names, in time order.
     rows: FxHashMap<u32, Vec<(Timestamp, u32)>>,
     row_count: usize,
     /// Names of units.

@@ -130,7 +130,7 @@ impl Group {
         Group::Other,
     ];
 
-    /// Returns the name in JSON and figures, the plural noun, and the form before a noun.
+    /// Returns the name in JSON and figures, the plural noun, and the attributive form.
     fn words(self) -> [&'static str; 3] {
         match self {
             Group::All => ["all", "requests", "request"],
@@ -157,7 +157,7 @@ impl Group {
         self.words()[1]
     }
 
-    /// Returns the form before a noun for labels of figures: `sync write` in `sync write response`.
+    /// Returns the attributive form for labels of figures: `sync write` in `sync write response`.
     pub(crate) fn adjective(self) -> &'static str {
         self.words()[2]
     }

@@ -30,16 +30,17 @@ use crate::question::seen::Seen;
 const SLOWEST: usize = 1000;
 
 /// Keeps the requests with the smallest hashes (a uniform sample without random numbers), and the slowest
-/// ones.
+/// requests.
 #[derive(Debug, Default)]
 pub(crate) struct PointTally {
     sample_max: usize,
     of_requests: u64,
-    /// Hash and point. At twice the wanted number, the half with the greater hashes is dropped.
+    /// Hash and point. When the list reaches twice the wanted number, the half with the greater hashes is
+    /// dropped.
     sample: Vec<(u64, Point)>,
     /// Points with this hash or a greater one are ignored.
     bound: u64,
-    /// Sorted by latency, then lower id first; the fastest of them on top.
+    /// The slowest requests, sorted by latency, then by ascending id. The fastest of them is on top.
     slow: BinaryHeap<Reverse<(Nanos, Reverse<u64>, u32)>>,
     slow_points: Vec<Point>,
 }

@@ -6,8 +6,8 @@ use super::class::{Class, Group};
 use crate::distribution::tally::Tally;
 use crate::question::seen::Seen;
 
-/// Upper bounds of the size classes in bytes: one page, then doubling. A further class holds all larger
-/// sizes.
+/// Upper bounds of the size classes in bytes. The first is one page, and each further bound is twice the
+/// previous one. A further class holds all larger sizes.
 pub(super) const BOUNDS: [u64; 10] =
     [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20];
 pub(super) const SIZES: usize = BOUNDS.len() + 1;
@@ -30,7 +30,7 @@ impl Default for ServiceTally {
 }
 
 fn size_class(bytes: ByteCount) -> usize {
-    // The bit length of the number of pages minus one is the number of doublings from one page.
+    // The number of doublings from one page is the bit length of (number of pages - 1).
     let pages = bytes.0.div_ceil(BOUNDS[0]);
     ((u64::BITS - pages.saturating_sub(1).leading_zeros()) as usize).min(SIZES - 1)
 }
@@ -60,7 +60,7 @@ impl ServiceTally {
         group.classes().flat_map(|class| &self.without[class as usize]).sum()
     }
 
-    /// Service times of a group in one size class, and the number of requests without one.
+    /// Service times of a group in one size class, and the number of requests without a service time.
     pub(super) fn of_size(&self, group: Group, size: usize) -> (Tally, u64) {
         let tally = Tally::together(group.classes().map(|class| &self.tallies[class as usize][size]));
         (tally, group.classes().map(|class| self.without[class as usize][size]).sum())

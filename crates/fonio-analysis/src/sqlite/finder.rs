@@ -88,8 +88,8 @@ pub(super) struct Finder {
     is_open: bool,
     is_wal: bool,
     in_checkpoint: bool,
-    /// Whether the open transaction has written the database, and whether pages of the journal were read
-    /// after it was written.
+    /// Whether the open transaction has written the database, and whether journal pages were read after the
+    /// journal was written.
     has_written: bool,
     has_read_journal: bool,
     /// Offsets of the open transaction's last frame, and of the last committed frame.
@@ -98,7 +98,7 @@ pub(super) struct Finder {
 }
 
 impl Finder {
-    /// Takes a step, and passes the resulting events to `give`, in order.
+    /// Processes a step, and passes the resulting events to `give`, in order.
     pub(super) fn step(&mut self, step: &Step, give: &mut dyn FnMut(Event)) {
         match step.role {
             Role::Journal => self.journal(step, give),
@@ -138,7 +138,8 @@ impl Finder {
     }
 
     fn end_journal(&mut self, mode: Mode, give: &mut dyn FnMut(Event)) {
-        // A journal deleted on a change of mode or close of the connection had already ended.
+        // If a journal is deleted because the journal mode changes or the connection closes, its last
+        // transaction had already ended.
         if !std::mem::take(&mut self.is_open) || self.is_wal {
             return;
         }
@@ -186,7 +187,7 @@ impl Finder {
         if !self.is_open && self.last_commit.is_some_and(|last| offset <= last) {
             return;
         }
-        // The WAL header also begins a transaction; its first frame follows.
+        // A write of the WAL header also begins a transaction, whose first frame follows.
         let is_back = self.last_frame.is_some_and(|last| offset <= last);
         if !self.is_open || is_back {
             if is_back && self.is_open {

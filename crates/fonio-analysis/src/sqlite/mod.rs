@@ -1,10 +1,10 @@
-//! The cost of a transaction of an SQLite database.
+//! Computes the cost of the transactions of SQLite databases.
 //!
 //! The module finds transactions in the recorded calls, without changes to the application. A request with a
 //! file belongs to that file's database. Journal and metadata requests of the file system, and flushes, have
-//! no file. They belong to the database on which the causing thread was working. The time of a request
-//! identifies its transaction. The statement that a thread was stepping identifies the cause of a
-//! transaction.
+//! no file. Such requests belong to the database on which the causing thread was working. The time of a
+//! request identifies its transaction. The statement that the thread was executing (`sqlite3_step`)
+//! identifies the cause of a transaction.
 
 mod finder;
 mod names;
@@ -319,7 +319,8 @@ impl Question for SqliteTally {
         })
     }
 
-    /// Figures are also listed for a recording without calls, so budgets on them are unknown.
+    /// Figures are also listed for a recording without calls, so that a budget on one of them is reported as
+    /// unknown.
     fn figures(sqlite: &Option<Sqlite>, _: &Frame, facts: &mut Facts) {
         let complete = sqlite.as_ref().filter(|sqlite| sqlite.is_complete);
         let all = Labels { before: "", transaction: "SQLite transaction", wrote: "that SQLite wrote" };

@@ -20,7 +20,7 @@ pub(super) struct Databases {
     /// The path of each database.
     pub(super) paths: Vec<String>,
     numbers: FxHashMap<String, usize>,
-    /// The path of each file, by its number in the recording.
+    /// The path of each file, by the file's number in the recording.
     files: FxHashMap<u32, String>,
     /// Cached database of each file.
     known: FxHashMap<u32, Option<(usize, Role)>>,
@@ -29,7 +29,7 @@ pub(super) struct Databases {
 }
 
 impl Databases {
-    /// Takes the name of a file. Later names are ignored, because SQLite keeps using the old one.
+    /// Takes the name of a file. Later names of a file are ignored, because SQLite keeps using the old name.
     pub(super) fn file(&mut self, row: &File) {
         let Some(path) = &row.path else { return };
         if self.files.len() < FILES_MAX {
@@ -100,7 +100,7 @@ impl Databases {
     }
 }
 
-/// Returns the path of the database to which a file belongs, and the file's role, by the file's name.
+/// Derives from a file's name the path of the database to which the file belongs, and the file's role.
 fn by_suffix(path: &str) -> Option<(&str, Role)> {
     SUFFIXES.iter().find_map(|(suffix, role)| Some((path.strip_suffix(suffix)?, *role)))
 }

@@ -130,7 +130,7 @@ impl Sums {
         self.counted_blocked.0 <= self.committed.blocked.0 / 20
     }
 
-    /// Whether the device was recorded: sync calls would then cause requests.
+    /// Whether the device was recorded. On a recorded device, sync calls cause requests.
     pub(super) fn is_on_recorded_device(&self) -> bool {
         self.all.syncs == 0 || self.all.writes + self.all.flushes > 0
     }

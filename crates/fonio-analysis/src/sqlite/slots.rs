@@ -85,8 +85,8 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Takes an event of the finder, with thread and time of the call. Returns whether a slot was used. If
-    /// `has_room` is false, none is used.
+    /// Processes an event of the finder; `tid` and `at` are the thread and the time of the call. Returns
+    /// whether a slot was used. If `has_room` is false, no slot is used.
     pub(super) fn event(&mut self, event: Event, (tid, at): (u32, Timestamp), has_room: bool) -> bool {
         match event {
             Event::Begin => {
@@ -126,7 +126,8 @@ impl Slots {
         }
     }
 
-    /// Returns the costs of the transaction at `time`; `None` after the last transaction with a slot.
+    /// Returns the costs of the transaction to which `time` is charged; `None` after the last transaction
+    /// with a slot.
     pub(super) fn at(&mut self, time: Timestamp) -> Option<&mut Cost> {
         if self.full_at.is_some_and(|full| time >= full) {
             return None;

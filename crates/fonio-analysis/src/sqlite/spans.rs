@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 /// Maximum number of spans for all threads, 24 bytes each.
 const SPANS_MAX: usize = 1 << 20;
 
-/// A span in which a thread's calls were on one database only.
+/// A span in which all calls of a thread were on the same database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     from: Timestamp,
@@ -55,7 +55,7 @@ impl Spans {
         self.threads.get(&tid)?.last()?.database.map(|database| database as usize)
     }
 
-    /// Returns the database on which a thread worked, if it was only one.
+    /// Returns the database on which a thread worked, if there was exactly one.
     pub(super) fn only(&self, tid: u32) -> Option<usize> {
         let mut databases = self.threads.get(&tid)?.iter().map(|span| span.database);
         let first = databases.next()??;

@@ -174,7 +174,7 @@ fn transactions(modes: &[&str]) -> Vec<String> {
     all.flat_map(|(number, mode)| transaction(mode, 7, 1000 * number as u64, "a.db")).collect()
 }
 
-/// A transaction in a WAL of these frames; the last one is the commit.
+/// Returns the calls of a WAL transaction with these frames; the last frame is the commit.
 fn wal(thread: u32, at: u64, frames: std::ops::Range<u64>) -> Vec<String> {
     let mut calls = Vec::new();
     for frame in frames.clone() {
@@ -231,7 +231,8 @@ fn a_wal_shows_commits_checkpoints_and_rollbacks() {
     // A checkpoint of two pages.
     calls.extend(["7 60 pwrite64 a.db 0+4096", "7 61 pwrite64 a.db 4096+4096"].map(str::to_owned));
     calls.push("7 62 fdatasync a.db".into());
-    // The WAL restarts. A transaction that wrote frames is rolled back: the next one overwrites them.
+    // The WAL restarts. A transaction that wrote frames is rolled back, so the next transaction overwrites
+    // these frames.
     calls.push("7 70 pwrite64 a.db-wal 0+32 wal_header".into());
     calls.extend(wal(7, 80, 0..2));
     calls.extend(
@@ -291,7 +292,7 @@ fn with_requests(mut tally: SqliteTally) -> SqliteTally {
         give(&line("WS 0+16"), Some(2), Content::SqliteJournal, Some(7));
         give(&line("WM 800+24"), None, Content::FsJournal, Some(7));
         give(&line("FF"), None, Content::FsJournal, Some(7));
-        // The flush of the folder's fsync, and a flush of a thread without calls.
+        // A flush from the fsync of the folder, and a flush of a thread without calls.
         give(&line("FF"), Some(7), Content::Unknown, Some(7));
         give(&line("FF"), None, Content::Unknown, Some(99));
         give(&line("W 1600+8"), Some(8), Content::Data, Some(7));

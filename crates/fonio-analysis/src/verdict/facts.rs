@@ -1,4 +1,4 @@
-//! Figures and words of an analysis: from single questions, and from several answers combined.
+//! Collects the figures and words of an analysis, from single answers and from combinations of answers.
 
 use fonio_core::Unit;
 
@@ -84,7 +84,8 @@ pub(crate) mod tests {
         [everything(0), everything(60_000)]
     }
 
-    /// Returns the names of all figures and words, from a recording that has everything.
+    /// Returns the names of all figures and words, taken from the analysis of a recording in which all of
+    /// them are known.
     pub(crate) fn names_of_everything() -> BTreeSet<String> {
         // Some words exist only if the recording lacks a value.
         let mut bare = request(0, "W 0+8 d0 c10");
@@ -120,7 +121,8 @@ recording does not show is *unknown*.
         for analysis in everything_twice() {
             let figures = facts(&analysis).figures;
             for figure in figures.values() {
-                // List one subject for all subjects, and the median for all statistics of a distribution.
+                // List one subject in place of all subjects, and the median in place of all statistics of a
+                // distribution.
                 let name = match (figure.name.split_once('['), figure.name.rsplit_once('.')) {
                     (Some((area, _)), Some((_, part))) => format!("{area}[NAME].{part}"),
                     (None, Some((of, "p50"))) => format!("{of}.STATISTIC"),

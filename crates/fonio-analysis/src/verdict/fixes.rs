@@ -1,5 +1,5 @@
 //! Words for fixes: the command that makes a change on the recorded machine, or advice if no command is
-//! known. A word is absent if its change is already made (scheduler, read-ahead, commit interval, access
+//! known. A word is absent if its change is already in force (scheduler, read-ahead, commit interval, access
 //! times, discards). Words for a unit are absent if the recorded scheduler ignores units' I/O settings.
 
 use crate::analyser::Analysis;
@@ -9,10 +9,10 @@ use crate::over_time::series::Series;
 
 /// Schedulers that put reads and synchronous writes before other writes.
 const PREFER_READS: [&str; 3] = ["bfq", "mq-deadline", "kyber"];
-/// A scheduler that also delays writes briefly after a read, because another read often follows. It is not
-/// part of Linux, so it is offered only if the recording lists it.
+/// A scheduler that prefers reads and also delays writes briefly after a read, because another read often
+/// follows. It is not part of Linux, so it is offered only if the recorded machine has it.
 const ISOLATES_READS: &str = "smartio";
-/// Schedulers that use the I/O class of a unit, and the one that uses its weight.
+/// Schedulers that use the I/O class of a unit, and the scheduler that uses a unit's weight.
 const HEED_CLASSES: [&str; 3] = ["bfq", "mq-deadline", ISOLATES_READS];
 const HEEDS_WEIGHTS: &str = "bfq";
 /// The advice if the scheduler is not known.
@@ -20,8 +20,8 @@ const HEEDED: &str = "`ionice -c idle`, which the schedulers bfq and mq-deadline
 /// Maximum read-ahead offered: more hardly helps.
 const READ_AHEAD_KB: u32 = 512;
 const SECOND_NS: u64 = 1_000_000_000;
-/// Dirty-page limit in MiB if the device's write rate is unknown, and its bounds. With less, write-back
-/// cannot combine writes; more does not help with 1 GiB of memory.
+/// Dirty-page limit in MiB if the device's write rate is unknown, and the bounds of the limit. With a lower
+/// limit, write-back cannot combine writes; a higher limit does not help with 1 GiB of memory.
 const DIRTY_MIB_DEFAULT: u64 = 32;
 const DIRTY_MIB: (u64, u64) = (8, 256);
 /// File name suffix of SQLite's rollback journal.
@@ -91,7 +91,7 @@ pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     if let Some(dir) = &device.without_discard {
         facts.word("fix.trim", &command("fstrim", dir));
     }
-    // The unit whose requests delayed the program, if it may be slowed down.
+    // The unit whose requests delayed the program, if that unit may be slowed down.
     let unit = facts.words.get("blocked.behind_unit").filter(|unit| unit.ends_with(".service")).cloned();
     match now {
         Some(name) if HEED_CLASSES.contains(&name) => facts.word("fix.ionice", "`ionice -c idle`"),
@@ -136,7 +136,7 @@ fn dirty_limit(series: &Series) -> String {
 }
 
 /// Adds the I/O class for programs that write. With schedulers other than [`ISOLATES_READS`], only this class
-/// keeps their writes away from reads. `now` is the current scheduler, `best` the offered one.
+/// prevents their writes from delaying reads. `now` is the current scheduler, `best` the offered one.
 fn writers_class(facts: &mut Facts, now: Option<&str>, best: Option<&str>) {
     let heeds = |name: &str| HEED_CLASSES.contains(&name);
     match now {

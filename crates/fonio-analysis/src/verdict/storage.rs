@@ -1,5 +1,5 @@
-//! Figures on which the verdict is based: the time for which programs waited, or may have waited, for
-//! storage.
+//! Computes the figures on which the verdict is based: the time for which programs waited, or may have
+//! waited, for storage.
 
 use fonio_core::Unit;
 
@@ -8,8 +8,8 @@ use crate::figures::facts::Facts;
 use crate::question::ratio::ratio;
 use crate::waits::blocked::{Blocked, Role};
 
-/// Adds the wait of the program of interest that waited longest. Without recorded waits, adds the time with
-/// requests for which programs may wait.
+/// Adds the waiting time of the program of interest that waited longest. If no waits were recorded, adds the
+/// time with outstanding requests for which programs may wait.
 pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
     let span = Unit::Ns.format(analysis.span.duration_ns as f64);
     let label = "time that programs waited for storage, or may have waited";

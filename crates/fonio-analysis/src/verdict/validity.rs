@@ -1,4 +1,5 @@
-//! Whether the figures can be trusted: missing, ambiguous or lost events, and values that the source could not show.
+//! Determines whether the figures can be trusted: missing, ambiguous or lost events, and values that the
+//! source could not show.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -65,13 +66,13 @@ use crate::question::ratio::ratio;
 use crate::question::seen::Seen;
 use crate::question::{Question, Row};
 
-/// Share of lost events at which figures become unreliable (our choice): at 1 %, the 99th percentile may be
-/// lost.
+/// Share of lost events at which figures become unreliable (our choice). At 1 %, all values above the 99th
+/// percentile may be lost.
 const LOST_SHARE_MAX: f64 = 0.01;
-/// Share of ambiguous events at which latencies become unreliable (our choice, for the same reason).
+/// Share of ambiguous events at which latencies become unreliable (our choice, for the same reason as above).
 const AMBIGUOUS_SHARE_MAX: f64 = 0.01;
 /// Share of requests without completion at which figures become unreliable (our choice). The end of a
-/// recording cuts off a full queue, not every tenth request.
+/// recording can cut off the requests of a full queue, but not every tenth request.
 const INCOMPLETE_SHARE_MAX: f64 = 0.1;
 /// Number of completions that may be missing: a full queue.
 const QUEUE_FULL: u64 = 64;
@@ -249,8 +250,8 @@ impl Question for ValidityTally {
 }
 
 impl ValidityTally {
-    /// Returns the diagnostics for users. At the start of a live recording, completions of requests already
-    /// in flight are normal and not shown.
+    /// Returns the diagnostics for users. At the start of a live recording, completions of requests that were
+    /// already in flight are normal, so they are not reported.
     fn input(&self, meta: &Meta) -> Vec<String> {
         let unissued = meta.assembly.get(&UNISSUED.replace('-', "_")).copied().unwrap_or(0);
         let is_usual = meta.source.format == LIVE && unissued <= QUEUE_FULL;
@@ -305,7 +306,7 @@ impl Validity {
     }
 
     /// Returns the number of lost events as the subject of a sentence: `3,012 events`, `at least 12 events`,
-    /// `an unknown number of events`; `no event` if none is known to be lost.
+    /// `an unknown number of events`; `no event` if no event is known to be lost.
     pub fn lost_in_words(&self) -> String {
         lost_in_words(self.lost_events, self.lost_uncounted)
     }
@@ -424,7 +425,8 @@ mod tests {
     #[test]
     fn loss_of_unknown_size_is_neither_one_nor_nothing() {
         let rows = reads();
-        // The rows span 1 ms. The number of events lost in the gap of 1 us, or of 100 us, is unknown.
+        // The rows span 1 ms. The number of lost events is unknown for the gap of 1 us, or for the gap of 100
+        // us.
         for (until, ok) in [(501_000, true), (600_000, false)] {
             let mut meta = Meta::default();
             meta.lost.add(gap(None, 500_000, until));

@@ -1,8 +1,8 @@
-//! Time for which programs may have waited for storage: time with outstanding requests, and single long
-//! responses.
+//! Computes the time for which programs may have waited for storage: time with outstanding requests, and
+//! single long responses.
 //!
-//! The verdict uses this figure. It includes only requests for which a program may wait, from queueing to
-//! completion, and counts overlapping time once. A sum of service times would count overlaps several times
+//! The verdict uses this figure. The time includes only requests for which a program may wait, from queueing
+//! to completion. Overlapping time is counted once. A sum of service times would count overlaps several times
 //! and include write-back, which makes light loads look heavy.
 
 use fonio_core::{Nanos, Request, Timestamp, Unit};
@@ -13,8 +13,8 @@ use crate::distribution::Distribution;
 use crate::requests::class::Group;
 use crate::requests::point::Point;
 
-/// Minimum response of a long wait: people notice a delay of a tenth of a second (Card, Moran and Newell
-/// 1983).
+/// Minimum response time of a long wait, because people notice a delay of a tenth of a second (Card, Moran
+/// and Newell 1983).
 pub(crate) const LONG: Nanos = Nanos(100_000_000);
 
 /// Time with outstanding requests: queued (or issued, if the source shows no queueing) and not yet completed.
@@ -126,7 +126,7 @@ pub(crate) struct OutstandingTally {
     reads: Union,
     waited: Union,
     processes: Vec<ProcessUnion>,
-    /// Service times of requests for which a program may wait and whose queueing is not shown.
+    /// Service times of requests for which a program may wait, if the source does not show their queueing.
     service: Tally,
     queue_sum: Nanos,
     response_sum: Nanos,
@@ -146,7 +146,7 @@ struct ProcessUnion {
     longest: Nanos,
 }
 
-/// The union of intervals, which come in order of issue and may begin before earlier ones.
+/// The union of intervals. They come in order of issue, so an interval may begin before previous ones.
 #[derive(Debug, Default)]
 struct Union {
     total: Nanos,
@@ -376,7 +376,7 @@ impl LongResponses {
     }
 }
 
-/// Adds the delays of each process, and the figures of the first one with a name.
+/// Adds the delays of each process, and the figures of the first process with a name.
 fn of_processes(delays: &[OutstandingProcess], frame: &Frame, facts: &mut Facts) {
     let process = |delay: &OutstandingProcess| frame.processes.processes.get(delay.process as usize);
     let first = delays.iter().filter_map(|delay| Some((delay, process(delay)?)));
@@ -392,7 +392,7 @@ fn of_processes(delays: &[OutstandingProcess], frame: &Frame, facts: &mut Facts)
         let bytes = first.write_bytes;
         facts.amount("process.write_bytes", "bytes written by the first process", Unit::Bytes, bytes);
     }
-    // If several processes share a name, the last one in the table gives the figures.
+    // If several processes share a name, the last of them in the table gives the figures.
     let mut delays: Vec<&OutstandingProcess> = delays.iter().collect();
     delays.sort_by_key(|delay| delay.process);
     for delay in delays {
@@ -444,7 +444,8 @@ mod tests {
         assert_eq!(named, [(3, Some(200_000_000)), (4, Some(100_000_000))]);
         assert_eq!((found.requests, found.timed, found.counted_from_issue), (5, 5, 0));
         assert_eq!(found.processes.iter().map(|process| process.long).collect::<Vec<_>>(), [1, 1]);
-        // 4 of 12 ms were queued, and none of 10, 200 and 100 ms.
+        // The first request was queued for 4 of its 12 ms; the requests of 10, 200 and 100 ms were not
+        // queued.
         assert_eq!(found.queue_share, Some(4.0 / 322.0));
     }
 

@@ -91,7 +91,7 @@ pub(crate) struct QueueTally {
     devices: Vec<InFlight>,
 }
 
-/// Requests in flight on one device, at the last request added.
+/// Requests in flight on one device, at the time of the last added request.
 #[derive(Debug)]
 struct InFlight {
     /// Ends of the requests, earliest on top.
@@ -247,7 +247,7 @@ impl Question for QueueTally {
     }
 }
 
-/// Adds the figures of a device, or of the busiest one. Labels begin with `of`.
+/// Adds the figures of a device, or of the busiest device. Labels begin with `of`.
 fn of_device(row: &DeviceDepth, name: &str, of: &str, facts: &mut Facts) {
     let depth = row.mean_depth;
     facts.put(format!("{name}.mean_depth"), format!("{of}queue depth, mean"), Unit::Number, depth);
@@ -276,7 +276,7 @@ mod tests {
         assert_eq!((device.mean_depth, device.mean_depth_at_issue), (Some(1.0), Some(0.25)));
         assert_eq!(device.busy_per_request_ns, Some(20_000.0));
         assert_eq!(queueing.requeues, Some(Requeues { requests: 1, requeues: 2 }));
-        // 10 us queued of 40 + 50 + 10 + 10 us of response.
+        // 10 us were spent queued, of a total response time of 40 + 50 + 10 + 10 us.
         assert_eq!(queueing.queue_share_of_response, Some(1.0 / 11.0));
     }
 

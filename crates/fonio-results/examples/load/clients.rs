@@ -17,7 +17,7 @@ use fonio_results::store::{Scope, Summaries};
 use fonio_storebench_document::sample;
 use serde_json::{Value, json};
 
-/// Connections of the load generator, so also the maximum number of outstanding requests.
+/// Number of connections of the load generator. It is also the maximum number of outstanding requests.
 const CONNECTIONS: u64 = 64;
 
 /// Higher rates are assumed to be a mistake.
@@ -76,9 +76,9 @@ impl Client {
     }
 }
 
-/// Sends requests at a constant rate over many connections, until the service ends. Times are measured from
-/// the time at which a request is due. `make` returns a function that sends a request with a client and
-/// returns whether the response is correct.
+/// Sends requests at a constant rate over many connections, until the service ends. The latency of a request
+/// is measured from the time at which the request is due. `make` returns a function that sends a request with
+/// a client and returns whether the response is correct.
 fn at_rate<Act: FnMut(&mut Client, u64) -> Result<bool>>(
     port: u16,
     rate: f64,
@@ -161,8 +161,8 @@ pub fn ranking(port: u16, rate: f64, seconds: f64) -> Result<Value> {
                 None => {
                     let key = &keys[random.below(keys.len() as u64) as usize];
                     let figure = &figures[random.below(figures.len() as u64) as usize];
-                    // Other requests begin at a random position in the ranking: a random value near the
-                    // sample's.
+                    // Other requests begin at a random position in the ranking, given by a random value near
+                    // the sample's value.
                     let behind = match random.below(4) {
                         0 => {
                             let value = (random.below(40_000) + 1) as f64 / 1000.0;
@@ -223,7 +223,8 @@ fn processor_s() -> Result<f64> {
     /// Clock ticks per second in /proc, on every architecture that Rust supports.
     const TICKS_PER_S: f64 = 100.0;
     let text = std::fs::read_to_string(STAT)?;
-    // The name in parentheses can contain spaces. After it, user and system time are the 12th and 13th field.
+    // The name in parentheses can contain spaces. After the closing parenthesis, user and system time are the
+    // 12th and 13th field.
     let behind = text.rsplit_once(')').map_or("", |(_, behind)| behind);
     let ticks: Vec<f64> =
         behind.split_whitespace().skip(11).take(2).filter_map(|word| word.parse().ok()).collect();
@@ -243,7 +244,7 @@ pub fn check(port: u16, file: &str) -> Result<Value> {
     Ok(json!({ "acknowledged": ids.len(), "lost": lost }))
 }
 
-/// Measures the database alone: the time to read the first pages of rankings.
+/// Measures the database without the service: the time to read the first pages of rankings.
 pub fn query(folder: PathBuf, seconds: f64) -> Result<Value> {
     let mut connection = Location::Folder(folder).open_reader()?;
     let connection = connection.as_mut();

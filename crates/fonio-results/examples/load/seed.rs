@@ -16,7 +16,7 @@ use fonio_storebench_document::Submission;
 use fonio_storebench_document::document::{Document, Measure};
 use fonio_storebench_document::sample;
 
-/// Comparison keys with their percentage of the results; most results have one of a few keys.
+/// Comparison keys, each with its percentage of the results. Most results share a few keys.
 const SHARES: [(&str, u32, u32); 8] = [
     ("ext4", 32, 40),
     ("ext4", 64, 20),
@@ -31,7 +31,7 @@ const SHARES: [(&str, u32, u32); 8] = [
 const MODELS: u64 = 400;
 const REVISIONS: u64 = 3;
 
-/// A random factor around 1, up to about two octaves in both directions: the sum of uniform numbers.
+/// A random factor, mostly near 1, computed from a sum of uniform random numbers.
 fn spread(random: &mut Random) -> f64 {
     let sum: f64 = (0..4).map(|_| random.uniform()).sum();
     // Between 1/4 and 4. The platform's power function is not used, so results are reproducible.
@@ -93,7 +93,7 @@ fn set(document: &mut Document, figure: &str, value: f64) {
     }
 }
 
-/// The sample without the figures that are not ranked: they would only make the database larger.
+/// The sample without figures that are not ranked, because these would only make the database larger.
 fn base() -> Document {
     let mut base = sample::document();
     let ranked: Vec<&str> = figures::ranked().iter().map(|figure| figure.name.as_str()).collect();
@@ -116,8 +116,8 @@ fn entry(base: &Document, number: u64) -> Entry {
     entry
 }
 
-/// An incomplete database is useless, so it needs no log; without one, it needs half of the space and is
-/// written once. The index of random ids fits into a cache of a gigabyte.
+/// An incomplete database is useless, so the database needs no log. Without a log, seeding needs half of the
+/// space and writes the data only once. The index of random ids fits into a cache of a gigabyte.
 const WITHOUT_LOG: &str =
     "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -1048576;";
 

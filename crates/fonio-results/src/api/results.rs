@@ -18,7 +18,7 @@ use crate::service::{Lookup, Service};
 use crate::store::{Deletion, order, read};
 use crate::{compression, figures, submission, token};
 
-/// Timeout of a request body. Even on a slow link, a document takes only a second.
+/// Timeout of a request body. Even on a slow link, the transfer of a document takes only a second.
 const BODY_TIME: Duration = Duration::from_secs(15);
 
 /// `POST /api/v1/results`: stores a result. The result is on disk before the reply is sent.
@@ -136,11 +136,11 @@ fn percentiles(
     Ok(all)
 }
 
-/// The standing of a value: `better` of `results` results are better.
+/// The standing of a value, if `better` of `results` results are better than it.
 fn percentile(figure: usize, value: f64, better: i64, results: i64) -> Percentile {
     let ranked = &figures::ranked()[figure];
     let others = u64::try_from(results - 1).unwrap_or(0);
-    // If a commit happens between two queries, they can differ by a few results.
+    // The two counts come from two queries. If a commit happens in between, they can differ by a few results.
     let not_better = others.saturating_sub(u64::try_from(better).unwrap_or(0));
     let interval = (others > 0).then(|| order::wilson(not_better, others));
     Percentile {

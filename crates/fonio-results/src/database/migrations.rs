@@ -10,8 +10,8 @@ pub(super) enum Dialect {
     Postgres,
 }
 
-/// A migration step: its statements for each database. A published step never changes; a schema change is a
-/// new step.
+/// A migration step: its statements for each database. A published step never changes; every schema change is
+/// a new step.
 pub(super) struct Step {
     sqlite: &'static str,
     postgres: &'static str,

@@ -1,10 +1,11 @@
 //! A small common interface to embedded SQLite and PostgreSQL.
 //!
 //! SQL statements are always `&'static str`, so no text of a request can become SQL; values are always bound.
-//! Statements are written once, with `$1`, `$2`, …; only bulk statements differ ([`Bulk`]).
+//! Both databases use the same statements, with parameters `$1`, `$2`, …; only bulk statements differ
+//! ([`Bulk`]).
 //!
 //! One process owns a database, because it keeps summaries in memory that only its own writes update. A lock
-//! file in SQLite's folder, or an advisory lock of PostgreSQL, ensures this.
+//! file in SQLite's folder, or an advisory lock of PostgreSQL, ensures that there is only one.
 
 mod migrations;
 mod pool;
@@ -118,7 +119,8 @@ impl Column {
     }
 }
 
-/// A statement that writes many rows: SQLite executes it once per row, PostgreSQL once with arrays.
+/// A statement that writes many rows: SQLite executes it once per row, PostgreSQL executes it once with
+/// arrays of values.
 #[derive(Clone, Copy, Debug)]
 pub struct Bulk {
     /// The statement for one row: `VALUES ($1, $2)`.

@@ -1,4 +1,4 @@
-//! A pool of reader threads, each with its own connection, behind a bounded queue.
+//! A pool of reader threads, each with its own connection, which take queries from a bounded queue.
 
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,8 @@ use tokio::sync::oneshot;
 
 use super::{Connection, DatabaseError, Location};
 
-/// Maximum number of waiting queries. At a millisecond each, the last one waits for a quarter of a second.
+/// Maximum number of waiting queries. If each query takes a millisecond, the last query waits for a quarter
+/// of a second.
 const QUEUE: usize = 256;
 
 type Job = Box<dyn FnOnce(Result<&mut dyn Connection, DatabaseError>) + Send>;
@@ -46,7 +47,7 @@ impl Pool {
     ) -> Result<T, DatabaseError> {
         let (reply, answer) = oneshot::channel();
         let job: Job = Box::new(move |connection| {
-            // Sending fails if the client has closed its connection; the error is ignored.
+            // Sending fails if the client has closed its connection. This error is ignored.
             let _ = reply.send(connection.and_then(query));
         });
         match self.jobs.try_send(job) {

@@ -150,7 +150,7 @@ impl Connection for Postgres {
 
     fn rollback(&mut self) {
         if !self.client.is_closed() {
-            // Outside a transaction, the server only warns; a failure closes the connection.
+            // Outside a transaction, the server only warns. If the rollback fails, the connection is closed.
             let _ = self.client.batch_execute("ROLLBACK");
         }
     }

@@ -22,7 +22,8 @@ const LOCK_WAIT: Duration = Duration::from_secs(10);
 const SETTINGS: &str = "PRAGMA cache_size = -65536; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;";
 
 /// `synchronous = FULL` syncs the log at each commit, so a commit survives a power cut. A checkpoint copies
-/// the log into the database every 64 MiB: it writes each changed page once, however often it changed.
+/// the log into the database every 64 MiB: the checkpoint writes each changed page once, however often the
+/// page changed.
 const WRITER: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA wal_autocheckpoint = 16384; \
      PRAGMA journal_size_limit = 134217728;";
 
@@ -195,7 +196,7 @@ impl Connection for Sqlite {
 
     fn rollback(&mut self) {
         if !self.connection.is_autocommit() {
-            // A failed rollback leaves the transaction open, and the next `begin` reports it.
+            // If the rollback fails, the transaction stays open, and the next `begin` reports this.
             let _ = self.connection.execute_batch("ROLLBACK");
         }
     }

@@ -59,7 +59,7 @@ pub struct Texts {
     pub id: &'static str,
     /// The title: the figure that the chart shows.
     pub title: String,
-    /// A text with the chart's numbers, for readers who cannot see it.
+    /// A text with the chart's numbers, for readers who cannot see the chart.
     pub description: String,
     /// The line below it.
     pub caption: String,
@@ -139,7 +139,7 @@ impl Scale {
             || curves.iter().flat_map(|curve| curve.points.iter().map(|point| point.value)).chain(mark);
         let low = values().fold(f64::INFINITY, f64::min);
         let high = values().fold(0.0, f64::max);
-        // If the range is less than a factor of ten, a linear axis has better ticks.
+        // If the values span less than a factor of ten, a linear axis has better ticks.
         let is_log = unit != Unit::Percent && low > 0.0 && high / low > 10.0;
         if is_log {
             return Scale { low: libm::log10(low), high: libm::log10(high), is_log };
@@ -162,7 +162,8 @@ impl Scale {
         values.into_iter().map(|value| Tick { at: number(self.x(value)), label: label(value) }).collect()
     }
 
-    /// Ticks at 1, 2 and 5 times powers of ten; over many decades, only at powers of ten.
+    /// Returns ticks at 1, 2 and 5 times the powers of ten; if the axis covers many decades, only at powers
+    /// of ten.
     fn decades(&self) -> Vec<f64> {
         let (first, last) = (self.low.floor() as i32, self.high.ceil() as i32);
         let factors: &[f64] = if last - first > 3 { &[1.0] } else { &[1.0, 2.0, 5.0] };

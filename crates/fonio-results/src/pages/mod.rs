@@ -119,8 +119,8 @@ struct Choice {
     chosen: bool,
 }
 
-/// Returns the comparison key with this name. If no name is given, returns the first of `keys`, which has the
-/// most results.
+/// Returns the comparison key with this name. If no name is given, returns the first key in `keys`, which is
+/// the key with the most results.
 fn chosen_key(
     connection: &mut dyn Connection,
     keys: &[StoredKey],

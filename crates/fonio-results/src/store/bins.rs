@@ -1,9 +1,9 @@
 //! Scores and their bins.
 //!
-//! A score orders the values of a figure from best to worst. If higher values are better, it is the negated
-//! value; otherwise the value itself. Values with equal exponent and equal first 8 bits of the mantissa share
-//! a bin. The width of a bin is at most 0.4 % of the value. Bins are numbered in the order of scores. No
-//! logarithm is needed, so all machines compute the same bins.
+//! A score orders the values of a figure from best to worst. If higher values are better, the score is the
+//! negated value; otherwise, it is the value itself. Values with equal exponent and equal first 8 bits of the
+//! mantissa share a bin. The width of a bin is at most 0.4 % of the value. Bins are numbered in the order of
+//! scores. No logarithm is needed, so all machines compute the same bins.
 
 use fonio_core::Better;
 
@@ -28,7 +28,7 @@ impl Scored for Better {
     fn score(self, value: f64) -> f64 {
         assert!(value.is_finite() && value >= 0.0, "{value} is not a value of a figure");
         match self {
-            // Removes the sign of zero, because databases and bins would treat -0.0 differently.
+            // Replaces -0.0 by 0.0, because databases and bins would treat -0.0 differently.
             Better::Higher if value > 0.0 => -value,
             _ => value + 0.0,
         }

@@ -9,7 +9,8 @@ use crate::database::{Bulk, Column, Connection, DatabaseError};
 use crate::entry::{DeviceRevision, Entry, Key};
 use crate::{figures, token};
 
-/// Maximum number of cached keys and devices; a full cache is emptied and read from the database again.
+/// Maximum number of cached keys and devices; a full cache is emptied, and entries are read from the database
+/// again.
 const KNOWN_MAX: usize = 10_000;
 
 /// A stored result.
@@ -222,7 +223,7 @@ impl Book {
                 }
             }
         }
-        // Writes rows in table order, so neighbours are written one after the other.
+        // Writes rows in table order, so that neighbouring rows are written one after the other.
         ranks.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then(a.2.total_cmp(&b.2)).then(a.3.cmp(&b.3)));
         connection.bulk(
             ADD_RANKS,

@@ -1,16 +1,17 @@
 //! Summaries in memory. The first query reads a summary from the database; then the writer thread keeps it up
 //! to date, because no other process writes.
 //!
-//! A summary must not miss a commit, and must not count one twice. So the writer makes the generation odd
-//! during a commit and even afterwards. A summary is used once and not kept if its generation was odd or has
-//! changed since.
+//! A summary must count the changes of each commit exactly once. So the writer increments the generation
+//! before and after each commit: it is odd during a commit, and even otherwise. If the generation was odd
+//! when a summary was read, or has changed since, the summary is used for one query and not kept.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::summary::Summary;
 
-/// The scope of a distribution: a figure of the results with one comparison key, of all devices or of one.
+/// The scope of a distribution: one figure of the results with one comparison key, for all devices or for one
+/// device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scope {
     /// 0: all devices; otherwise the device's id.
@@ -46,7 +47,7 @@ impl Summaries {
         self.inside().summaries.get(&scope).cloned()
     }
 
-    /// The current generation; called before a summary is read from the database.
+    /// Returns the current generation. Call this before a summary is read from the database.
     pub fn generation(&self) -> u64 {
         self.inside().generation
     }
@@ -69,7 +70,7 @@ impl Summaries {
         inside.generation += 1;
     }
 
-    /// Marks the end of a commit, and adds its changes to the bins.
+    /// Marks the end of a commit, and adds the changes of the commit to the bins.
     pub(super) fn end<'a>(&self, changes: impl IntoIterator<Item = (&'a Scope, i64, i64)>) {
         let mut inside = self.inside();
         inside.generation += 1;
@@ -97,7 +98,8 @@ mod tests {
         let summaries = Summaries::default();
         let before = summaries.generation();
         summaries.begin();
-        // Summaries read before the commit and offered during or after it, and a summary read during it.
+        // Offer summaries that were read before the commit, during and after the commit; and a summary that
+        // was read during the commit.
         summaries.keep(SCOPE, of(1), before);
         let during = summaries.generation();
         summaries.keep(SCOPE, of(1), during);

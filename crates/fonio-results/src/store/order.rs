@@ -1,4 +1,4 @@
-//! Confidence intervals: of quantiles by order statistics, and of shares by Wilson's method.
+//! Confidence intervals: for quantiles by order statistics, and for shares by Wilson's method.
 
 /// The normal distribution's 97.5 % quantile.
 const Z: f64 = 1.959_963_984_540_054;
@@ -66,8 +66,8 @@ mod tests {
 
     #[test]
     fn ranks_are_those_of_published_tables() {
-        // Medians (Conover, Practical Nonparametric Statistics): for 10 values, the 95 % interval is from the
-        // 2nd to the 9th.
+        // Intervals of the median (Conover, Practical Nonparametric Statistics): for 10 values, the 95 %
+        // interval is from the 2nd to the 9th value.
         for (count, expected) in
             [(5, None), (6, Some((1, 6))), (10, Some((2, 9))), (20, Some((6, 15))), (100, Some((40, 61)))]
         {
@@ -86,7 +86,8 @@ mod tests {
 
     #[test]
     fn intervals_contain_the_quantile_as_often_as_they_say() {
-        // Values are uniform, so the quantile equals the share; 2000 draws from a fixed sequence.
+        // The values are uniform, so the quantile equals the share. The test makes 2000 draws from a fixed
+        // sequence.
         let mut state = 1u64;
         let mut uniform = || {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -107,7 +108,8 @@ mod tests {
 
     #[test]
     fn wilson_is_the_textbooks() {
-        // Newcombe 1998, table 1: 81 of 263 gives 0.2553 to 0.3662; 0 of 20 gives 0 to 0.1611.
+        // Newcombe 1998, table 1: the interval for 81 of 263 is 0.2553 to 0.3662, and for 0 of 20 it is 0 to
+        // 0.1611.
         let (low, high) = wilson(81, 263);
         assert!((low - 0.2553).abs() < 1e-4 && (high - 0.3662).abs() < 1e-4, "{low} {high}");
         let (low, high) = wilson(0, 20);

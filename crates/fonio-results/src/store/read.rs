@@ -1,5 +1,5 @@
 //! Database queries. The number of rows that a query reads is independent of the number of results. The only
-//! exception: the rank of a value is counted within its bin.
+//! exception is the rank of a value: the query counts the better results in the value's bin.
 
 use std::ops::Deref;
 
@@ -103,7 +103,7 @@ pub struct Page {
     pub next: Option<Position>,
 }
 
-/// A position in a ranking: after the row with this score and order of arrival.
+/// A position in a ranking: the position after the row with this score and order of arrival.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Position {
     /// The score.
@@ -219,7 +219,7 @@ pub fn devices(
     Ok(rows.iter().map(|row| device(row, 0)).collect())
 }
 
-/// At most `limit` comparison keys with received results of a device.
+/// At most `limit` comparison keys for which results of the device were received.
 pub fn keys_of_device(
     connection: &mut dyn Connection,
     device_id: i64,
@@ -303,7 +303,8 @@ pub fn summary(
     Ok(summary)
 }
 
-/// The number of results better than a value: all results in better bins, and the better ones in its own bin.
+/// The number of results that are better than a value: all results in better bins, and the better results in
+/// the value's own bin.
 pub fn better_than(
     connection: &mut dyn Connection,
     summary: &Summary,
@@ -361,7 +362,7 @@ pub fn ranking(
         Some(row) if behind.is_some() => Some(before(connection, summary, scope, of, row)?),
         _ => None,
     };
-    // The number of rows before the page, and how many of them are better than its first row.
+    // The number of rows before the page, and how many of them are better than the first row of the page.
     let (preceding, better_rows) = before.unwrap_or((0, 0));
     let mut places: Vec<Place> = Vec::new();
     for (row, at) in shown.iter().zip(0..) {
@@ -389,7 +390,7 @@ pub fn ranking(
     Ok(Page { places, next })
 }
 
-/// Returns the number of rows ranked before `row`, and how many of them are better.
+/// Returns the number of rows ranked before `row`, and how many of them are better than `row`.
 fn before(
     connection: &mut dyn Connection,
     summary: &Summary,

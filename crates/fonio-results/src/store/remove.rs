@@ -1,4 +1,4 @@
-//! Deletes a result from every table. After the commit, pages, API and dumps no longer contain it.
+//! Deletes a result from every table. After the commit, pages, API and dumps no longer contain the result.
 
 use std::collections::BTreeMap;
 
@@ -113,8 +113,8 @@ impl Gone<'_> {
         Ok(())
     }
 
-    /// If this was the best result of its device, stores the next one as the best. It is in the device's
-    /// first bin, so only this bin's rows of the ranking are read.
+    /// If the deleted result was the best of its device, stores the next best. The next best is in the
+    /// device's first bin, so only the ranking rows of this bin are read.
     fn elect(&mut self, figure: usize) -> Outcome<()> {
         let figure_id = self.book.figure_id(figure);
         let gone = self.connection.query(

@@ -1,6 +1,6 @@
-//! Fills an empty database with many entries, for benchmarks. It writes the rows of the large tables in table
-//! order, which is many times faster than submissions. `examples/load/seed.rs` checks that submissions create
-//! the same tables.
+//! Fills an empty database with many entries, for benchmarks. The rows of the large tables are written in
+//! table order, which is many times faster than submitting the results. `examples/load/seed.rs` checks that
+//! submissions create the same tables.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::{figures, token};
 /// The time at which the seeded results were received, in seconds since 1970.
 pub const RECEIVED_AT: i64 = 1_790_000_000;
 
-/// A query for each table, without its random columns (ids and token hashes).
+/// One query per table. It does not read the random columns (ids and token hashes).
 pub const TABLES: [&str; 8] = [
     "SELECT key_id, name, test_version, file_system, mode, size_class, results FROM keys ORDER BY key_id",
     "SELECT device_id, slug, revision_slug, kind, maker, model, revision, results FROM devices ORDER BY device_id",
@@ -29,7 +29,7 @@ pub const TABLES: [&str; 8] = [
 /// Maximum number of rows per statement, to keep arrays small.
 const ROWS: usize = 100_000;
 
-/// A rank in memory; it needs 16 bytes for each figure of each result.
+/// A row of the table `ranks`, in memory. It needs 16 bytes for each figure of each result.
 #[derive(Clone, Copy)]
 struct Rank {
     score: f64,

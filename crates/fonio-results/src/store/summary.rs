@@ -1,5 +1,6 @@
 //! The distribution of a figure, computed from the bins in the database: quantiles with intervals, shares,
-//! and points of the distribution function. Counts are exact; a quantile has the precision of its bin, 0.4 %.
+//! and points of the distribution function. Counts are exact. A quantile has the precision of a bin, which is
+//! 0.4 %.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -61,7 +62,7 @@ impl Summary {
         self.count
     }
 
-    /// Adds a number of results to a bin, or subtracts them if it is negative.
+    /// Adds a number of results to a bin; a negative number removes results.
     pub fn add(&mut self, bin: i64, results: i64) {
         self.count += results;
         match self.bins.binary_search_by_key(&bin, |(bin, _)| *bin) {
@@ -98,7 +99,7 @@ impl Summary {
         })
     }
 
-    /// The value at a rank (from 1, by value): the middle of its bin.
+    /// The value at a rank (from 1, by value): the middle of the bin that contains the rank.
     fn nth_smallest(&self, rank: u64) -> f64 {
         let rank = i64::try_from(rank).expect("a rank is a count");
         let mut seen = 0;
@@ -139,7 +140,7 @@ impl Summary {
         if all.len() <= points {
             return all;
         }
-        // Keeps both ends, and points between them at steps of equal share.
+        // Keeps the two end points, and points between them at equal steps of the share.
         let mut kept = vec![all[0]];
         for point in &all[1..all.len() - 1] {
             let last = kept[kept.len() - 1].share;

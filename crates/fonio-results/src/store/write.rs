@@ -1,6 +1,6 @@
-//! The writer thread. It takes up to `BATCH_MAX` waiting submissions, writes them in one transaction, and
-//! replies after the commit: an acknowledged result is on disk. One sync per batch allows thousands of
-//! submissions per second.
+//! The writer thread. The thread takes up to `BATCH_MAX` waiting submissions, writes them in one transaction,
+//! and replies after the commit. An acknowledged result is therefore on disk. One sync per batch allows
+//! thousands of submissions per second.
 
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
@@ -14,10 +14,11 @@ use super::remove::{self, Deletion};
 use crate::database::{Connection, DatabaseError, Location};
 use crate::entry::Entry;
 
-/// The maximum number of submissions in a transaction. With a few KiB each, a transaction writes a few MiB.
+/// The maximum number of submissions in a transaction. A submission has a few KiB, so a transaction writes a
+/// few MiB.
 const BATCH_MAX: usize = 512;
 
-/// The maximum number of waiting submissions. They need a few MiB, and are written within a second.
+/// The maximum number of waiting submissions. They need a few MiB of memory, and are written within a second.
 const QUEUE: usize = 1024;
 
 /// The reason why a submission or deletion was not written.
@@ -45,7 +46,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread. It ends when all its queues are dropped, after writing the waiting submissions.
+    /// Starts the thread. The thread ends when all senders of its queue are dropped, after it has written the
+    /// waiting submissions.
     pub fn start(
         location: &Location,
         summaries: Summaries,

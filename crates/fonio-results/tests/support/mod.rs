@@ -1,4 +1,5 @@
-//! A service in this process, on either database, and a client that sends raw bytes.
+//! Runs a results service in this process, with SQLite or PostgreSQL, and provides a client that sends raw
+//! bytes.
 
 #![allow(dead_code)] // Each program of tests uses a part.
 
@@ -209,7 +210,7 @@ impl Answer {
     /// Reads until the end of the connection.
     pub fn read(stream: &mut TcpStream) -> Answer {
         let mut bytes = Vec::new();
-        // A connection reset after the response also counts as its end.
+        // A connection reset after the response also counts as the end of the response.
         let _ = stream.read_to_end(&mut bytes);
         let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").unwrap_or(bytes.len());
         let head = String::from_utf8_lossy(&bytes[..end]).to_ascii_lowercase();

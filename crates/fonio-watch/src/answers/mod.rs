@@ -13,12 +13,13 @@ pub use wear::{
 };
 
 impl History {
-    /// Returns all spans since `since`, in the finest available resolution: minutes, before them hours,
-    /// before them days.
+    /// Returns all spans since `since`, in the finest available resolution: minutes for the latest time,
+    /// hours for the time before, and days for the time before that.
     pub fn since(&self, since: UnixSeconds) -> Vec<&Summary> {
         let first = |rows: &[Summary]| rows.iter().map(|row| row.began).min().unwrap_or(UnixSeconds::MAX);
         let (minutes, hours) = (first(&self.minutes), first(&self.hours).min(first(&self.minutes)));
-        // A span that began and ended in the same second is not before itself.
+        // The second condition ensures that a span that began and ended in the same second does not precede
+        // itself.
         let is_before = |row: &Summary, end: UnixSeconds| row.ended <= end && row.began < end;
         let days = self.days.iter().filter(|day| is_before(day, hours));
         let hours = self.hours.iter().filter(|hour| is_before(hour, minutes));

@@ -44,7 +44,7 @@ pub struct ToldStall {
 pub fn stalls(history: &History, since: UnixSeconds) -> StallsAnswer {
     let sum = history.sum_since(since);
     let mut stalls: Vec<Stall> = sum.stalls.iter().filter(|stall| stall.began >= since).cloned().collect();
-    // If the clock was set back, longer spans repeat the stalls of shorter ones.
+    // If the clock was set back, longer spans can contain the same stalls as shorter spans.
     stalls.sort_by(|a, b| b.lasted_ms.cmp(&a.lasted_ms).then(a.began.cmp(&b.began)));
     stalls.dedup();
     let in_all = sum.stalls_in_all.max(stalls.len() as u64);

@@ -17,11 +17,11 @@ use crate::times;
 
 const DAY_S: f64 = 86_400.0;
 const YEAR_S: f64 = 365.25 * DAY_S;
-/// Minimum time for a rate; a shorter time does not represent a usual day.
+/// Minimum watched time for computing a rate; a shorter time does not represent a usual day.
 const WATCHED_MIN_S: u64 = 3600;
-/// Assumed endurance as a multiple of the size, if no other source exists: cells endure 500 to 3000 program
-/// cycles (TLC to good MLC), and write amplification is 1 to 5. So a device endures 100 to 3000 times its
-/// size.
+/// Assumed endurance as a multiple of the device's size, if no other source exists. Cells endure 500 to 3000
+/// program cycles (TLC to good MLC), and write amplification is 1 to 5. So a device endures writes of 100 to
+/// 3000 times its size.
 const ASSUMED_TIMES_SIZE: (f64, f64) = (100.0, 3000.0);
 /// Devices report their wear in steps of 10 %.
 const STEP: f64 = 10.0;
@@ -59,9 +59,9 @@ pub struct WornDevice {
     pub parties: Vec<PartyShare>,
     /// The written files, by bytes in descending order.
     pub files: Vec<FileShare>,
-    /// Share of file system journals and metadata in all attributed bytes.
+    /// Share of all attributed bytes that are file system journals and metadata.
     pub file_system_share: f64,
-    /// `None` if the watched time is too short or nothing is known.
+    /// `None` if the watched time is too short, or if nothing is known about the endurance.
     pub estimate: Option<Estimate>,
 }
 
@@ -229,13 +229,14 @@ fn estimate(
     })
 }
 
-/// Estimates from the reported wear: from its increase while watched, otherwise from the device's age.
+/// Estimates the life from the reported wear: from the increase of the wear while watched, otherwise from the
+/// device's age.
 fn by_register(readings: &[(UnixSeconds, &HealthReading)], used: f64) -> Option<Estimate> {
     let (first_at, first) = readings.first().and_then(|(at, health)| Some((*at, used_percent(health)?)))?;
     let (last_at, last) = readings.last()?;
     let seconds = u64::try_from(last_at - first_at).unwrap_or(0);
     if used > first && seconds > 0 {
-        // The true increase is at least one step less and at most one step more.
+        // The true increase differs from the reported increase by at most one step.
         let rate = |percent: f64| percent / (seconds as f64 / YEAR_S);
         let (fast, slow) = (rate(used - first + STEP), rate((used - first - STEP).max(0.0)));
         return Some(Estimate {

@@ -1,6 +1,7 @@
 //! The history of a watch: a day of minutes, a week of hours and a year of days, in one file of bounded size.
 //!
-//! The file is divided into slots, which are written in turn, so it never grows beyond [`FILE_BYTES_MAX`]:
+//! The file is divided into slots, which are overwritten in turn, so the file never grows beyond
+//! [`FILE_BYTES_MAX`]:
 //!
 //! | ring | contents of a slot | slots | bytes each |
 //! |---|---|---|---|
@@ -8,12 +9,13 @@
 //! | week | the sum of these minutes | 170 | 4 KiB |
 //! | year | the sum of 24 hours | 367 | 4 KiB |
 //!
-//! Each write overwrites one slot of the day and one of the week, in place. So the file system writes only
-//! these 8 to 20 KiB, the inode and its journal record. Only a new file is synced, once, because two hours of
-//! figures are worth less than a flush. A torn slot fails its checksum and is skipped; the others stay valid.
+//! Each write overwrites one slot of the day and one slot of the week, in place. So the file system writes
+//! only these 8 to 20 KiB, the inode and its journal record. A new file is synced once. Later writes are not
+//! synced, because the loss of two hours of figures is less harmful than regular flushes. A torn slot fails
+//! its checksum and is skipped; the other slots stay valid.
 //!
-//! A slot is a header (`slot.rs`) and the summaries, encoded by postcard and compressed. If minutes do not
-//! fit, the smallest parties and files are merged, then neighbouring minutes.
+//! A slot is a header (`slot.rs`) and the summaries, encoded by postcard and compressed. If the minutes do
+//! not fit, the smallest parties and files are merged, and then neighbouring minutes are merged.
 
 mod slot;
 
@@ -32,7 +34,8 @@ const MAGIC: &[u8; 12] = b"fonio-rings\n";
 const VERSION: u32 = 1;
 /// Size of the first page, which holds only the magic number and the version.
 const PAGE: u64 = 4096;
-/// Length of a day in the year's ring: 24 hours minus half an hour, because a day ends with a write.
+/// Minimum length of a day in the year's ring. It is half an hour less than 24 hours, because a day can end
+/// only at a write.
 const DAY_S: i64 = 24 * 3600 - 1800;
 
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +53,8 @@ const YEAR: Ring = Ring { at: WEEK.at + WEEK.slots * WEEK.slot_bytes, slots: 367
 /// Maximum size of the file.
 pub const FILE_BYTES_MAX: u64 = YEAR.at + YEAR.slots * YEAR.slot_bytes;
 
-/// Bounds of a summary in each ring; it has fewer rows if they do not fit.
+/// Maximum numbers of rows of a summary in each ring; a summary has fewer rows if they do not fit into the
+/// slot.
 const MINUTE_BOUNDS: Bounds = Bounds { parties: 24, files: 20, stalls: 20, events: 20 };
 const HOUR_BOUNDS: Bounds = Bounds { parties: 24, files: 24, stalls: 10, events: 10 };
 const DAY_BOUNDS: Bounds = Bounds { parties: 24, files: 24, stalls: 3, events: 5 };
@@ -105,7 +109,7 @@ impl Rings {
         }
         hours.sort_by_key(|hour: &Summary| hour.ended);
         let since: Vec<Summary> = hours.into_iter().filter(|hour| hour.began >= last_day).collect();
-        // After a long pause of the watch, a new day begins.
+        // If the watch was off for a long time, a new day begins.
         since.iter().for_each(|hour| rings.day.merge(hour));
         Ok(rings)
     }
@@ -130,11 +134,11 @@ impl Rings {
             written += self.write(YEAR, 2, days)?;
             day = Summary::default();
         }
-        // Update this last, so a failed write can be repeated without counting twice.
+        // Update the day last, so that a failed write can be repeated without counting minutes twice.
         self.day = day;
         if header > 0 {
-            // The journal then has the new file and its first blocks in one transaction instead of two. A
-            // failure does no harm.
+            // With a sync now, one journal transaction contains the new file and its first blocks; otherwise,
+            // there would be two. A failure does no harm.
             let _ = self.file.sync_data();
         }
         Ok(ByteCount(written))
@@ -193,7 +197,7 @@ impl History {
                     None => history.damaged += 1,
                 }
             }
-            // Sort by number, because the wall clock may have been set in between.
+            // Sort by slot number, because the wall clock may have been set between two writes.
             read.sort_by_key(|(number, _)| *number);
             rows.extend(read.into_iter().flat_map(|(_, summaries)| summaries));
         }

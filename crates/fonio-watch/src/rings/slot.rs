@@ -15,12 +15,12 @@ use flate2::write::DeflateEncoder;
 use crate::summary::{Bounds, Summary};
 
 pub(super) const HEADER_BYTES: usize = 16;
-/// Maximum decompressed size of a slot; a full one has about 100 KiB.
+/// Maximum decompressed size of a slot; a full slot has about 100 KiB.
 const DECODED_MAX: u64 = 4 << 20;
 const PAGE: usize = 4096;
 
-/// Encodes summaries without merging. The result is padded to full pages, so the file system need not read
-/// the rest.
+/// Encodes summaries without merging. The result is padded to full pages, so that the file system need not
+/// read the rest of a page.
 pub(crate) fn encode(summaries: &[Summary], number: u64) -> Vec<u8> {
     let plain = postcard::to_stdvec(summaries).expect("summaries can be encoded");
     let mut slot = vec![0; HEADER_BYTES];
@@ -35,7 +35,7 @@ pub(crate) fn encode(summaries: &[Summary], number: u64) -> Vec<u8> {
     slot
 }
 
-/// Decodes the number and the summaries of a slot; `None` if it is damaged.
+/// Decodes the number and the summaries of a slot; returns `None` if the slot is damaged.
 pub(crate) fn decode(slot: &[u8]) -> Option<(u64, Vec<Summary>)> {
     let header: &[u8; HEADER_BYTES] = slot.get(..HEADER_BYTES)?.try_into().ok()?;
     let word = |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
@@ -50,7 +50,7 @@ pub(crate) fn decode(slot: &[u8]) -> Option<(u64, Vec<Summary>)> {
     Some((number, postcard::from_bytes(&plain).ok()?))
 }
 
-/// Encodes summaries in at most `bytes`: first drops rows, then merges neighbours until they fit.
+/// Encodes summaries in at most `bytes`: first drops rows, then merges neighbouring summaries until they fit.
 pub(super) fn fitting(summaries: &[Summary], bounds: Bounds, bytes: u64, number: u64) -> Vec<u8> {
     let mut summaries = summaries.to_vec();
     let mut bounds = bounds;
@@ -76,7 +76,7 @@ pub(super) fn fitting(summaries: &[Summary], bounds: Bounds, bytes: u64, number:
             });
             summaries = joined.collect();
         } else {
-            // Names are bounded when created, so only very many devices can cause this.
+            // The length of names is bounded, so only a very large number of devices can cause this.
             let summary = &mut summaries[0];
             summary.devices.truncate(summary.devices.len() / 2);
             summary.parties.truncate(summary.parties.len() / 2);

@@ -118,7 +118,7 @@ fn a_torn_slot_is_left_out_and_told() {
     let history = History::read(&path).unwrap();
     let began: Vec<i64> = history.minutes.iter().map(|row| row.began).collect();
     assert_eq!((began, history.damaged), (vec![0, 120], 1));
-    // The torn slot is overwritten in turn, and no other slot.
+    // When its turn comes, the torn slot is overwritten; no other slot is overwritten.
     Rings::open(&path).unwrap().append(&[minute(3, 2)]).unwrap();
     assert_eq!(History::read(&path).unwrap().minutes.len(), 3);
 }

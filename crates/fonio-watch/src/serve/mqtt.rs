@@ -1,9 +1,9 @@
 //! Publishes the figures to an MQTT 3.1.1 broker each minute, and describes them to Home Assistant through
 //! its MQTT discovery (<https://www.home-assistant.io/integrations/mqtt/#mqtt-discovery>).
 //!
-//! All messages are sent at most once (QoS 0): the next minute replaces a lost one. If the connection breaks,
-//! the watch reconnects after a pause and describes the sensors again. The broker publishes "offline" if the
-//! watch ends without disconnecting.
+//! All messages are sent at most once (QoS 0), because the message of the next minute replaces a lost
+//! message. If the connection breaks, the watch reconnects after a pause and describes the sensors again. The
+//! broker publishes "offline" if the watch ends without disconnecting.
 
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -24,7 +24,8 @@ use crate::shared::{Figures, Shared};
 
 const PORT: u16 = 1883;
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// MQTT keep-alive. The broker waits 1.5 times this for the next message; there is one each minute.
+/// MQTT keep-alive. The broker waits 1.5 times as long for the next message. The watch sends a message each
+/// minute.
 const KEEP_ALIVE_S: u16 = 120;
 /// Pause before reconnecting.
 const AGAIN: Duration = Duration::from_secs(30);

@@ -84,7 +84,7 @@ fn status(device: &DeviceFigures, figures: &Figures) -> DeviceStatus {
     }
 }
 
-/// Returns the party whose threads were blocked longest on all devices together.
+/// Returns the party whose threads were blocked for the longest time, summed over all devices.
 fn most_blocked(minute: &Summary) -> Option<(String, Nanos)> {
     let mut times: BTreeMap<&str, u64> = BTreeMap::new();
     for row in &minute.blocked {

@@ -1,11 +1,11 @@
-//! The variance of a sum over slices of time that depend on each other.
+//! Estimates the variance of a sum over time slices that depend on each other.
 //!
 //! Latencies are correlated: a slow second often follows a slow second. If the slices are treated as
 //! independent, intervals are several times too narrow. Two steps account for the dependence:
 //!
 //! 1. Count the independent segments in the series. The integrated autocorrelation time (initial positive
 //!    sequence: Geyer, *Practical Markov Chain Monte Carlo*, 1992) gives the number of slices per segment. If
-//!    a few slices hold nearly all data, only those are counted.
+//!    a few slices hold nearly all data, only these slices are counted.
 //! 2. The long-run variance is the mean of the first squared cosine transforms (equal-weighted cosines:
 //!    Müller 2004; Lazarus, Lewis, Stock, Watson, *HAR Inference*, 2018). They capture slow movements. With
 //!    `B` cosines, the quotient follows Student's t with `B` degrees of freedom. Fewer cosines are used if
@@ -14,8 +14,9 @@
 /// Minimum number of independent segments for a known spread.
 pub(crate) const PIECES_MIN: f64 = 8.0;
 
-/// Maximum number of cosines. 16 cosines reach up to `8 / T` hertz in a series of length `T`, and t with 16
-/// degrees of freedom is near its limit. With more cosines, quick noise would hide slow movements.
+/// Maximum number of cosines. In a series of length `T`, 16 cosines cover frequencies up to `8 / T` hertz.
+/// With 16 degrees of freedom, Student's t is close to the normal distribution. With more cosines, quick
+/// noise would hide slow movements.
 const COSINES_MAX: f64 = 16.0;
 
 /// Cosines per independent segment. At this frequency, the power of a first-order autoregression has fallen
@@ -31,9 +32,9 @@ pub(crate) struct Spread {
     pub(crate) freedom: f64,
 }
 
-/// Returns the spread of the sum of `residuals`, which themselves sum to 0. `weights` gives the share of the
-/// data in each slice, and `memory` the minimum number of slices per independent segment. `None` if the
-/// series has fewer than [`PIECES_MIN`] independent segments.
+/// Returns the spread of the sum of `residuals`, which themselves sum to 0. `weights` is the share of the
+/// data in each slice. `memory` is the minimum number of slices per independent segment. `None` if the series
+/// has fewer than [`PIECES_MIN`] independent segments.
 pub(crate) fn spread(residuals: &[f64], weights: &[f64], memory: f64) -> Option<Spread> {
     let count = residuals.len() as f64;
     let pieces =
@@ -41,8 +42,8 @@ pub(crate) fn spread(residuals: &[f64], weights: &[f64], memory: f64) -> Option<
     if pieces < PIECES_MIN {
         return None;
     }
-    // For normal noise, the participation is a third of the length, so noise is not limited. A single stall
-    // is.
+    // For normal noise, the participation is a third of the length, so the limit does not apply to noise. A
+    // single stall is.
     let carriers = 3.0 * participation(residuals.iter().map(|residual| residual * residual));
     let carriers = if carriers > 0.0 { carriers } else { pieces };
     let cosines = (COSINES_PER_PIECE * pieces.min(carriers)).floor().clamp(1.0, COSINES_MAX);
@@ -109,7 +110,7 @@ mod tests {
         values
     }
 
-    /// A series in which each value keeps the share `keep` of the value before it.
+    /// Returns a series in which each value is `keep` times the previous value, plus noise.
     fn autoregression(seed: u64, count: usize, keep: f64) -> Vec<f64> {
         let mut last = 0.0;
         noise(seed, count)
@@ -121,7 +122,8 @@ mod tests {
             .collect()
     }
 
-    /// The mean variance found in many series, divided by the true variance of the sum of 100 values.
+    /// Returns the mean estimated variance in many series, divided by the true variance of the sum of 100
+    /// values.
     fn ratio(keep: f64) -> f64 {
         let truth = 100.0 / 3.0 / (1.0 - keep) / (1.0 - keep);
         let found: Vec<f64> = (0..400)
@@ -136,14 +138,14 @@ mod tests {
     fn independent_and_dependent_slices_have_their_variance() {
         let (independent, dependent) = (ratio(0.0), ratio(0.6));
         assert!((0.9..1.1).contains(&independent), "{independent}");
-        // If slices were independent, this would be 0.4 * 0.4 / 0.64: a quarter.
+        // If slices were independent, this variance would be 0.4 * 0.4 / 0.64, which is a quarter.
         assert!((0.75..1.1).contains(&dependent), "{dependent}");
     }
 
     #[test]
     fn autocorrelation_times_by_hand() {
-        // Correlations 1, 0.25, -0.5, -0.25: the first pair is summed; the second is negative and ends the
-        // sum.
+        // The correlations are 1, 0.25, -0.5 and -0.25. The first pair is summed; the sum of the second pair
+        // is negative, which ends the sum.
         assert_eq!(autocorrelation_time(&[1.0, 1.0, -1.0, -1.0]), 1.5);
         // Alternating values cancel. The number of segments is capped at the number of slices.
         let alternating: Vec<f64> = (0..100).map(|at| if at % 2 == 0 { 1.0 } else { -1.0 }).collect();

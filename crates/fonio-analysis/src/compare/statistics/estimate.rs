@@ -1,4 +1,4 @@
-//! Values with confidence intervals from slices of time, and the interval of the ratio of two values.
+//! Computes values with confidence intervals from time slices, and the interval of the ratio of two values.
 
 use fonio_core::statistics::welch::Interval;
 
@@ -8,7 +8,7 @@ use super::student;
 /// A value of one recording, at least 0, with an interval at any level.
 #[derive(Clone, Debug)]
 pub(crate) enum Estimate {
-    /// A ratio of two sums: latency over requests, requests over time.
+    /// A ratio of two sums, such as latency divided by requests, or requests divided by time.
     Ratio {
         /// The value over the full span.
         value: f64,
@@ -71,7 +71,8 @@ impl Estimate {
         let counts: Vec<f64> = counts.iter().map(|count| *count as f64).collect();
         let residuals = below_residuals(at, below, &counts);
         let Spread { variance, freedom } = spread(&residuals, &counts, memory)?;
-        // At most the number of values. If slices vary less than expected by chance, that is a coincidence.
+        // At most the number of values. If slices vary less than independent values would, this is a
+        // coincidence.
         let effective = (at * (1.0 - at) / variance.max(f64::MIN_POSITIVE)).min(all);
         let mut seen = 0u64;
         let cumulative = steps
@@ -134,7 +135,7 @@ mod tests {
 
     #[test]
     fn wilson_by_hand() {
-        // 95 percent, half of 100: see any table of Wilson's interval.
+        // The interval of 50 of 100 values at 95 percent, as in any table of Wilson's interval.
         let (low, high) = wilson(0.5, 100.0, 1.96);
         assert!((low - 0.4038).abs() < 1e-4 && (high - 0.5962).abs() < 1e-4, "{low} {high}");
     }
@@ -143,7 +144,7 @@ mod tests {
     fn ratios_and_differences_of_two_values() {
         let of = |low, value, high| Interval { low, value, high };
         let ratio = of(9.0, 10.0, 11.0).ratio_of(of(18.0, 20.0, 22.0)).unwrap();
-        // The distances ln 1.1111 and ln 1.1 below, and ln 1.1 and ln 1.1111 above, combine to 0.1421.
+        // On each side, the distances ln 1.1111 and ln 1.1 combine to 0.1421.
         assert!((ratio.value - 2.0).abs() < 1e-12);
         assert!(
             (ratio.low - 2.0 / 1.1527).abs() < 1e-3 && (ratio.high - 2.0 * 1.1527).abs() < 1e-3,
@@ -158,9 +159,9 @@ mod tests {
 
     #[test]
     fn slices_that_vary_alike_leave_few_values() {
-        // Each slice's share below the quantile varies like a single cosine, the twelfth. A slice's greatest
-        // residual is 0.1 / 100; the square of the cosine transform is 100 / 2 times its square. The variance
-        // is 100 times the mean square of the cosines used.
+        // The share of values below the quantile varies over the slices like a single cosine, the twelfth.
+        // The greatest residual of a slice is 0.1 / 100. The square of the cosine transform is 100 / 2 times
+        // the square of this residual. The variance is 100 times the mean square of the cosines used.
         let wave = |at: usize| libm::cos(std::f64::consts::PI * 12.0 * (at as f64 + 0.5) / 100.0);
         let below: Vec<f64> = (0..100).map(|at| 50.0 + 10.0 * wave(at)).collect();
         let steps = [(10, 5_000), (20, 5_000)];
@@ -173,7 +174,8 @@ mod tests {
 
     #[test]
     fn a_quantile_of_independent_values() {
-        // 100 slices of 100 values each, evenly spread over 1..=100, so half of each slice lies below.
+        // Each of 100 slices has 100 values, which are evenly spread over 1..=100. So half of the values in
+        // each slice lie below the median.
         let steps: Vec<(u64, u64)> = (1..=100).map(|value| (value, 100)).collect();
         let mut below = vec![50.0; 100];
         // Binomial variation of the slices: 5 up, 5 down.

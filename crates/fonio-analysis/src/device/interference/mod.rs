@@ -1,10 +1,11 @@
-//! Estimates how much reads and writes slow each other down in recordings of real work, at equal queue depth.
+//! Estimates how much reads and writes slow each other down in recordings of real work, by comparing requests
+//! at equal queue depth.
 //!
-//! The two-process protocol of Nguyen et al. (section 4.3) compares the same work alone and next to another
-//! process. A recording of real work has no such pair. Requests that meet the other op also meet more
-//! requests, so comparing plain means measures depth. It finds a "slowdown" even in a load of reads if half
-//! of them are labelled as writes. This module therefore compares requests at the same number of outstanding
-//! requests, with and without the other op among them:
+//! The two-process protocol of Nguyen et al. (section 4.3) compares a run of the work alone with a run during
+//! which another process does I/O. A recording of real work has no such pair. Requests that meet the other op
+//! also meet more requests, so the difference of plain means measures the queue depth. It even finds a
+//! "slowdown" in a load of reads if half of these reads are labelled as writes. This module therefore
+//! compares requests at the same number of outstanding requests, with and without the other op among them:
 //!
 //! - *Strata.* A request arrives when it is queued (or issued, if the source shows no queueing). Requests are
 //!   compared only if four properties at arrival are equal: the depth, the size class, the class of the time
@@ -18,8 +19,8 @@
 //!   99 percent, fewer than one recording in twenty has a false claim for either op.
 //!   `interference/tests/experiment.rs` tests this on loads of reads.
 //!
-//! Only requests outstanding at arrival are considered. Later ones are ignored, because a slow request meets
-//! more of them.
+//! Only requests outstanding at arrival are considered. Later arrivals are ignored, because a slow request
+//! meets more of them.
 
 use fonio_core::{ByteCount, Nanos, Request, Timestamp, Unit};
 use schemars::JsonSchema;
@@ -100,7 +101,8 @@ use crate::question::seen::Seen;
 /// Maximum number of slices. A long recording has at least half as many.
 const SLICES: usize = 32;
 /// Maximum number of requests held back to sort them by arrival, since rows come in the order of issue. A
-/// request overtaken by more than this many is not compared. Block-layer queues hold 256.
+/// request that more than this number of requests have overtaken is not compared. Block-layer queues hold
+/// 256.
 const HELD: usize = 512;
 /// Requests at this depth or deeper are not compared.
 const DEEP: u64 = 256;
@@ -160,8 +162,8 @@ struct Side {
 #[derive(Debug, Default)]
 struct Slice([FxHashMap<Stratum, Pair>; 2]);
 
-/// From the highest byte: depth class, size class, age class, and whether a request without data is
-/// outstanding.
+/// The bytes of the key, from the highest: depth class, size class, age class, and whether a request without
+/// data is outstanding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Stratum(u32);
 

@@ -75,7 +75,7 @@ pub(super) struct Statements {
     pub(super) beyond: u64,
 }
 
-/// The statements of a transaction: text numbers in order, and run times.
+/// The statements of a transaction: the numbers of their texts, in order, and their run times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Made {
     is_explicit: bool,
@@ -119,7 +119,7 @@ impl Statements {
         Some(number)
     }
 
-    /// Returns the statements of the transaction that a thread committed at `at`; `None` if unknown.
+    /// Returns the statements of the transaction that a thread committed at `at`; `None` if they are unknown.
     fn made(&self, tid: u32, at: Timestamp) -> Option<Made> {
         let of_thread = self.by_thread.get(&tid)?;
         let runs = &self.runs;

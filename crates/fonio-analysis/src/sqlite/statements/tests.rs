@@ -70,7 +70,7 @@ fn a_commit_belongs_to_the_statements_since_begin() {
             15,
             Some("explicit: INSERT INTO a; UPDATE b"),
         ),
-        // BEGIN precedes the recording, or a statement in between is unknown.
+        // BEGIN was executed before the recording, or a statement after BEGIN is unknown.
         (&["7 0 5-6 INSERT INTO a", "7 0 11-20 COMMIT"], 15, None),
         (&["7 0 1-2 BEGIN", "7 0 3-4 ?", "7 0 11-20 END"], 15, None),
         (&["7 0 1-2 BEGIN", "7 0 3-4 ROLLBACK", "7 0 5-6 INSERT INTO a", "7 0 11-20 COMMIT"], 15, None),
@@ -100,7 +100,8 @@ fn a_commit_belongs_to_the_statements_since_begin() {
             15,
             Some("explicit: INSERT INTO a"),
         ),
-        // Other connections of the same thread, and other threads on the same connection.
+        // These statements belong to other connections of the same thread, or to other threads on the same
+        // connection.
         (
             &[
                 "7 0 1-2 BEGIN",
@@ -185,7 +186,7 @@ fn transactions_are_grouped_by_their_statements() {
         (4, 26_000, 10_000)
     );
     assert_eq!((autocommits.mean.syncs, autocommits.blocked_ns), (1.0, Some(0)));
-    // Only the second autocommit of thread 7: another thread came between the others.
+    // Only the second autocommit of thread 7 counts, because another thread committed between the others.
     assert_eq!((explicit.without_pause, autocommits.without_pause), (0, 1));
     let sqlite = with_commits(&rows, &commits[..5]);
     assert_eq!((sqlite.databases[0].autocommits, sqlite.autocommits), (Some(4), Some(4)));
@@ -215,7 +216,8 @@ fn many_statements_are_bounded() {
 }
 
 proptest! {
-    /// Transactions of several threads, each with its connection, whose statements are known beforehand.
+    /// Generates transactions of several threads, each with its own connection. Their statements are known
+    /// beforehand.
     #[test]
     fn each_commit_finds_the_statements_that_made_it(
         plan in prop::collection::vec((0u32..3, any::<bool>(), prop::collection::vec(0usize..6, 1..5)), 1..30)

@@ -22,7 +22,7 @@ pub(super) struct Load {
     copies: u64,
     #[serde(default)]
     lines: Vec<String>,
-    /// Each copy completes this much later than the one before it.
+    /// Each copy completes later than the previous copy by this time.
     #[serde(default)]
     serve_us: u64,
     /// Whether the sectors are spread over the device.
@@ -37,7 +37,7 @@ pub(super) struct Load {
     samples: Vec<(String, String, i64)>,
     #[serde(default)]
     op_filter: Option<String>,
-    /// The process of a recorded command; each thread is a process of its own.
+    /// The process of a recorded command; each thread is a separate process.
     #[serde(default)]
     command_pid: Option<u32>,
     /// Waits of threads, each once.

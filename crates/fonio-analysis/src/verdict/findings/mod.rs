@@ -8,9 +8,10 @@ use super::finding::{Finding, Severity};
 use crate::analyser::Analysis;
 use crate::figures::facts::Facts;
 
-/// Share of requests to disks known to rotate, for which advice on flash is wrong.
+/// Name of a figure: the share of requests to disks known to rotate. Advice for flash is wrong for these
+/// disks.
 const ROTATING: &str = "devices.rotating_share";
-/// Share of requests to loop devices, whose medium is unknown.
+/// Name of a figure: the share of requests to loop devices, whose medium is unknown.
 const LOOP: &str = "devices.loop_share";
 
 /// Figures that replace measured waits if the recording has none, and the sentence that explains this.
@@ -135,7 +136,7 @@ pub(crate) fn judge(analysis: &mut Analysis) {
         .find_map(|verdict| Some((verdict, fill(&verdict.sentence, &facts)?)))
         .expect("the last verdict needs nothing");
     let is_inferred = verdict.when.iter().any(|condition| INFERRED.contains(&condition.figure.as_str()));
-    // The recording of a launch has waits of its threads, with a separate verdict.
+    // The recording of a launch has the waits of the launch's threads, which get a separate verdict.
     let has_waits = analysis.blocked.is_some() || analysis.launch.is_some();
     let is_low = |condition: &Condition| {
         WAITED.contains(&condition.figure.as_str()) && condition.relation == Relation::Below
@@ -156,7 +157,7 @@ pub(crate) fn judge(analysis: &mut Analysis) {
     analysis.findings = findings(rules, &facts);
 }
 
-/// Returns the fonio command in a fix, unless the fix depends on something not recorded.
+/// Returns the fonio command in the text of a fix, unless the fix depends on a fact that was not recorded.
 fn command(fix: &str) -> Option<String> {
     if fix.starts_with("If ") {
         return None;
@@ -224,7 +225,7 @@ mod tests {
     use crate::figures::Figure;
     use fonio_core::Unit;
 
-    /// For one rule or verdict, figures that make it fire and figures that do not.
+    /// For one rule or verdict: figures with which it fires, and figures with which it does not.
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Fixture {

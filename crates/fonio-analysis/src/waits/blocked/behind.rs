@@ -1,4 +1,4 @@
-//! The owners of requests that were outstanding while a thread waited.
+//! Finds the owners of requests that were outstanding while a thread waited.
 
 use std::cmp::Reverse;
 
@@ -14,7 +14,7 @@ const OWNERS_MAX: usize = 64;
 const FILES_MAX: usize = 8;
 /// The number of owners listed.
 const LISTED: usize = 5;
-/// Minimum share of an owner's requests for its file to be named.
+/// A file is named only if at least this share of the owner's requests belongs to it.
 const FILE_FROM: f64 = 0.5;
 
 /// The process that caused a request, by the numbers of its name and unit.
@@ -55,7 +55,8 @@ impl Part {
         }
     }
 
-    /// Returns the file and kind of data with the most time; of equal ones, the first.
+    /// Returns the file and kind of data with the most time; if several have the same time, the first of
+    /// them.
     fn most(&self) -> Option<(FileContent, f64)> {
         self.files.iter().copied().reduce(|most, next| if next.1 > most.1 { next } else { most })
     }
@@ -75,7 +76,7 @@ impl Owners {
         }
     }
 
-    /// Returns the owners in a fixed order, because sums of floats depend on it.
+    /// Returns the owners in a fixed order, because floating-point sums depend on the order.
     fn sorted(&self) -> Vec<(&Owner, &Part)> {
         let mut sorted: Vec<(&Owner, &Part)> = self.known.iter().collect();
         sorted.sort_by_key(|(owner, _)| **owner);
@@ -137,7 +138,7 @@ impl Owners {
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     waits: Vec<Watched>,
-    /// For each wait, the latest end among it and all earlier waits.
+    /// For each wait, the latest end time of this wait and all earlier waits.
     latest: Vec<Timestamp>,
     is_ready: bool,
 }
@@ -153,8 +154,8 @@ struct Watched {
 }
 
 impl Watch {
-    /// Maximum number of threads whose waits are watched. A thread is in one wait at a time, so this bounds
-    /// the work for each request.
+    /// Maximum number of threads whose waits are watched. A thread is in at most one wait at a time, so the
+    /// number of threads bounds the work for each request.
     pub(super) const THREADS_MAX: usize = 64;
 
     pub(super) fn new(waits: Vec<((u32, u32), u32, Kept)>) -> Watch {
@@ -201,8 +202,8 @@ impl Watch {
     /// Returns the owners of requests outstanding during the thread's wait that began at `began`; `None` if
     /// the device is unknown.
     ///
-    /// The thread waited for the device on which its process had requests. If there were none, the device is
-    /// known only if there is just one.
+    /// The thread waited for the device on which its process had requests. If its process had no requests,
+    /// the device is known only if requests were outstanding on just one device.
     pub(super) fn behind(&self, key: (u32, u32), began: Timestamp) -> Option<Owners> {
         let from = self.waits.partition_point(|watched| (watched.wait.began, watched.key) < (began, key));
         let watched = self.waits.get(from).filter(|found| found.key == key && found.wait.began == began)?;

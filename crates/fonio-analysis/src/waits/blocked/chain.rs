@@ -1,8 +1,9 @@
-//! Waits for a thread that was blocked on storage: for a lock that it held, or for its reply.
+//! Finds waits for a thread that was blocked on storage: waits for a lock that the thread held, or for its
+//! reply.
 //!
-//! Only the part of the wait during which the other thread was blocked is counted. That thread may have
+//! Only the part of the wait during which the other thread was blocked is counted. That other thread may have
 //! waited for a third thread, and so on. Waits arrive in order of their begin times, so a wait stays open
-//! until a wait begins after its end.
+//! until another wait begins after its end.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -35,18 +36,19 @@ pub(super) struct ForThread {
     pub(super) key: (u32, u32),
     pub(super) unit: Option<u32>,
     pub(super) operation: BlockedIn,
-    /// Whether the wait is counted for its thread, or only explains waits for that thread.
+    /// Whether the wait is counted for its thread; otherwise it only explains waits for that thread.
     is_counted: bool,
     began: Timestamp,
     ended: Timestamp,
     waker: u32,
-    /// Time for which the other thread was blocked during the wait; its begin and end.
+    /// Time for which the other thread was blocked during the wait; the begin of the first block and the end
+    /// of the last.
     pub(super) time: Nanos,
     pub(super) first: Timestamp,
     pub(super) last: Timestamp,
     /// Longest uninterrupted blocked time.
     longest: Nanos,
-    /// Where the other thread was blocked, with the time of each.
+    /// Where the other thread was blocked, with the blocked time for each place.
     places: Vec<(Place, Nanos)>,
 }
 
@@ -78,7 +80,7 @@ impl ForThread {
         ForThread { is_counted: false, ..self }
     }
 
-    /// Adds the part of an interval within the wait, and returns it.
+    /// Adds the part of an interval that lies within the wait, and returns that part.
     fn add(&mut self, (began, ended): Interval, place: Place) -> Option<Interval> {
         // A thread's intervals come in order. Skip the part that was already counted.
         let from = began.max(self.began).max(self.last);
@@ -104,14 +106,14 @@ impl ForThread {
         Some((from, until))
     }
 
-    /// Returns the time that is treated as one wait. It is the total blocked time if that is most of the
-    /// wait, as with a reply that took several writes. Otherwise it is the longest single block: a shell that
-    /// waits minutes for a program does not feel the sum.
+    /// Returns the time that is treated as one wait. This is the total blocked time if it makes up most of
+    /// the wait, as with a reply that took several writes. Otherwise it is the longest single block, because
+    /// a shell that waits minutes for a program is not delayed by the sum.
     pub(super) fn felt(&self) -> Nanos {
         if self.time + self.time >= self.ended - self.began { self.time } else { self.longest }
     }
 
-    /// Returns the place with the most time; of equal ones, the first.
+    /// Returns the place with the most time; if several have the same time, the first of them.
     pub(super) fn place(&self) -> Option<Place> {
         let most = self.places.iter().copied().reduce(|most, next| if next.1 > most.1 { next } else { most });
         most.map(|(place, _)| place)
@@ -270,14 +272,14 @@ mod tests {
         let cases: [(&[&[u64]], &[Told]); 7] = [
             // The other thread was blocked twice while the first one waited, and once afterwards.
             (&[&[1, 10, 90, 2], &[2, 20, 40], &[2, 50, 60], &[2, 91, 99]], &[(1, 30, 20, 60, 2)]),
-            // It was blocked before the wait began, and beyond its end.
+            // The other thread was blocked from before the wait began until after the wait ended.
             (&[&[2, 0, 30], &[1, 10, 90, 2], &[2, 80, 100]], &[(1, 30, 10, 90, 2)]),
             // It was not blocked, or another thread was.
             (&[&[1, 10, 90, 2], &[3, 20, 40]], &[]),
             (&[&[2, 0, 10], &[1, 10, 90, 2]], &[]),
             // Two threads wait for it, one of them longer.
             (&[&[1, 10, 90, 2], &[3, 15, 30, 2], &[2, 20, 40]], &[(3, 10, 20, 30, 2), (1, 20, 20, 40, 2)]),
-            // A waits for B, which waits for C; either wait begins first.
+            // A waits for B, and B waits for C. The test covers both orders of the two waits.
             (&[&[1, 10, 90, 2], &[2, 12, 80, 3], &[3, 20, 40]], &[(2, 20, 20, 40, 3), (1, 20, 20, 40, 3)]),
             (&[&[2, 5, 80, 3], &[3, 6, 40], &[1, 10, 90, 2]], &[(2, 34, 6, 40, 3), (1, 30, 10, 40, 3)]),
         ];
@@ -286,7 +288,7 @@ mod tests {
         }
     }
 
-    /// A wait that a filter drops still explains waits for its thread, but is not reported.
+    /// A wait that a filter drops still explains waits of other threads for its thread, but is not reported.
     #[test]
     fn a_link_that_is_not_counted_holds_the_chain() {
         let wait =

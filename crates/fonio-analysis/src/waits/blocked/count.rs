@@ -12,7 +12,7 @@ const FILES_OF_THREAD: usize = 16;
 /// Number of longest waits per thread for which the owners of outstanding requests are computed.
 const KEPT: usize = 16;
 
-/// A thread: its id and its name's number, because ids are reused.
+/// A thread, identified by its id and the number of its name, because ids are reused.
 pub(super) type Key = (u32, u32);
 
 #[derive(Clone, Debug, Default)]
@@ -47,9 +47,9 @@ pub(super) struct Kept {
     pub(super) ended: Timestamp,
     pub(super) operation: BlockedIn,
     pub(super) file: Option<u32>,
-    /// In a wait for another thread: for how long and where that thread was blocked.
+    /// If the thread waited for another thread: for how long and where that other thread was blocked.
     pub(super) through: Option<(Nanos, Place)>,
-    /// In a wait for another thread: the part of that time treated as one wait.
+    /// If the thread waited for another thread: the part of the blocked time that is treated as one wait.
     pub(super) felt: Nanos,
 }
 

@@ -1,4 +1,4 @@
-//! Figures and words of the threads that were blocked on storage.
+//! Adds the figures and words for threads that were blocked on storage.
 
 use fonio_core::Unit;
 
@@ -11,12 +11,12 @@ use crate::question::threads::UNKNOWN_NAME;
 const BEHIND_FROM: f64 = 0.3;
 
 impl Blocked {
-    /// Returns the program of a role with the longest blocked thread.
+    /// Returns the program with the longest blocked thread among the programs of a role.
     pub(crate) fn worst(&self, role: Role) -> Option<&BlockedProgram> {
         self.programs.iter().find(|program| program.role == role)
     }
 
-    /// Adds the figures of the program of interest that waited longest, and of the longest wait.
+    /// Adds figures for the program of interest that waited longest, and for its longest wait.
     pub(super) fn figures(&self, facts: &mut Facts) {
         let worst = self.worst(Role::OfInterest);
         let share = |program: Option<&BlockedProgram>| program.map_or(0.0, |program| program.worst.share);

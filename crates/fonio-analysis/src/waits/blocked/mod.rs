@@ -1,17 +1,17 @@
-//! The threads that were blocked on storage: by operation, by file, and by the process whose requests delayed
-//! them.
+//! Analyses the threads that were blocked on storage: by operation, by file, and by the process whose
+//! requests delayed the threads.
 //!
 //! The recorder sees every thread that the kernel puts to sleep uninterruptibly. Long waits have rows of
-//! their own; short ones are counted. A program is judged by its longest blocked thread: if several threads
-//! wait in parallel, the user does not wait longer.
+//! their own; short waits are only counted. A program is judged by its longest blocked thread: if several
+//! threads wait in parallel, the user does not wait longer.
 //!
-//! A thread can also wait for a blocked thread: for a lock that it holds, or for its reply. Only the time for
-//! which the other thread was blocked is counted.
+//! A thread can also wait for a blocked thread: for a lock that the blocked thread holds, or for its reply.
+//! Only the time for which the other thread was blocked is counted.
 //!
-//! "Behind whom" is a share of request time. While a thread waits for a device, requests are outstanding
-//! there. The request time is the time from queueing to completion within the wait. A process's share is the
-//! request time of its requests divided by the request time of all requests. Shares are computed only for the
-//! longest waits.
+//! "Behind whom" is a share of request time. While a thread waits for a device, requests are outstanding on
+//! that device. The request time is the time from queueing to completion within the wait. A process's share
+//! is the request time of its requests divided by the request time of all requests. Shares are computed only
+//! for the longest waits.
 
 mod behind;
 mod chain;

@@ -116,8 +116,9 @@ impl Program {
         Some(FileShare { path: file.to_owned(), share: ratio(time, all)?, journal })
     }
 
-    /// Returns where the awaited threads were blocked, if the program spent at least half of its time waiting
-    /// for threads. The file is included if it accounts for at least half of the time with a known file.
+    /// Returns where the awaited threads were blocked, if the program spent at least half of its blocked time
+    /// waiting for other threads. The file is included if it accounts for at least half of the time with a
+    /// known file.
     pub(super) fn through(&self, told: impl Fn(Place) -> Through) -> Option<Through> {
         if !self.is_through_others() {
             return None;
@@ -143,14 +144,14 @@ impl Program {
         Some(Through { file: file.map(|(path, _)| path), ..told(most) })
     }
 
-    /// Whether the program spent at least half of its time waiting for other threads.
+    /// Whether the program spent at least half of its blocked time waiting for other threads.
     pub(super) fn is_through_others(&self) -> bool {
         let time: Nanos = self.through.iter().map(|(_, time)| *time).sum();
         time > Nanos(0) && time + time >= self.time
     }
 }
 
-/// Returns the database whose rollback journal or WAL this is, judged by the file's name.
+/// Returns the database to which this rollback journal or WAL belongs, derived from the file's name.
 fn database_of(file: &str) -> Option<&str> {
     ["-journal", "-wal"].iter().find_map(|end| file.strip_suffix(end))
 }

@@ -28,11 +28,11 @@ const PROGRAMS_MAX: usize = 1024;
 const FILES_LISTED: usize = 1024;
 const LONG_LISTED: usize = 10;
 const INTERVALS_MAX: usize = 4096;
-/// Bulk work: requests of at least this size on average, …
+/// Minimum average size of the requests of a thread that does bulk work.
 const BULK_SIZE: u64 = 128 * 1024;
-/// … at least this much in total (more than programs and libraries read at start-up), …
+/// Minimum number of bytes in total for bulk work. This is more than programs and libraries read at start-up.
 const BULK_BYTES: ByteCount = ByteCount(64 << 20);
-/// … and at least this much in each second of the span. All three thresholds are our choice.
+/// Minimum number of bytes per second of the span for bulk work. All three thresholds are our choice.
 const BULK_BYTES_PER_S: u64 = 1 << 20;
 
 #[derive(Debug, Default)]
@@ -52,7 +52,7 @@ pub(crate) struct BlockedTally {
     is_filtered: bool,
 }
 
-/// Waits for a file; and time, name and unit of the program that waited longest for it.
+/// The waits for a file, and the waiting time, name and unit of the program that waited longest for it.
 type OfFile = (FileCount, (Nanos, u32, Option<u32>));
 
 impl Question for BlockedTally {
@@ -289,7 +289,8 @@ impl BlockedTally {
         }
     }
 
-    /// Selects the waits during which requests are counted: the waits of the longest blocked threads.
+    /// Selects the waits during which outstanding requests are counted: waits of the threads that were
+    /// blocked longest.
     fn begin_watch(&mut self) {
         self.end_chains(Timestamp::MAX);
         let mut most: Vec<(&Key, &Count)> =
@@ -312,7 +313,7 @@ impl BlockedTally {
                 return Some(true);
             }
             pid = match self.parents.get(&pid) {
-                // The first process, and the first thread of the kernel, have no parent.
+                // The first process and the first kernel thread have no parent.
                 Some(0) => return Some(false),
                 Some(&parent) => parent,
                 None => return None,

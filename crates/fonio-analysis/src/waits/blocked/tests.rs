@@ -21,7 +21,7 @@ fn analyser() -> Analyser {
     analyser
 }
 
-/// Analyses waits and requests. Each thread is a separate process, and 8 is the parent of 9.
+/// Analyses waits and requests. Each thread is a separate process, and process 8 is the parent of process 9.
 fn blocked(waits: &[&str], requests: &[&str], command_pid: Option<u32>) -> Option<Blocked> {
     let mut analyser = analyser();
     for (tid, parent) in [(1, 0), (7, 1), (8, 1), (9, 8), (10, 99)] {
@@ -44,7 +44,7 @@ fn roles(found: &Blocked) -> Vec<(&str, Role)> {
 #[test]
 fn without_waits_nothing_is_claimed() {
     assert_eq!(blocked(&[], &["R 0+8 q0 d0 c10 t7"], None), None);
-    // If the source shows waits, the answer is present even if there are none.
+    // If the source can show waits, the answer is present even if no wait occurred.
     let mut meta = Meta::default();
     meta.source.shows.push(SHOWS_BLOCKED.to_owned());
     let found = Analyser::new(AnalysisOptions::default()).finish(&meta).blocked;
@@ -125,7 +125,8 @@ fn behind_whom_on_the_device_of_the_own_requests() {
     let found = blocked(
         &["7 fsync 1000 2000"],
         &[
-            // Half of the wait is due to its own request; the other device is ignored.
+            // Half of the wait is due to a request of the waiting process itself; the other device is
+            // ignored.
             "WS 0+8 q1500 d1500 c2000 t7",
             "W 0+8 q1500 d1500 c5000 t8",
             "W 0+8 q0 d1500 c9000 t9 dev1",
@@ -135,7 +136,7 @@ fn behind_whom_on_the_device_of_the_own_requests() {
     let behind = &found.unwrap().programs[0].behind;
     let short: Vec<_> = behind.iter().map(|row| (row.process.as_str(), row.is_own, row.share)).collect();
     assert_eq!(short, [("p7", true, 0.5), ("p8", false, 0.5)]);
-    // Without own requests, it is unknown for which of two devices it waited.
+    // If the process had no requests, it is unknown for which of the two devices its thread waited.
     let found = blocked(
         &["7 fsync 1000 2000"],
         &["W 0+8 q1500 d1500 c5000 t8", "W 0+8 q1500 d1500 c9000 t9 dev1"],
@@ -187,7 +188,7 @@ fn a_filter_leaves_the_chain_whole() {
     assert_eq!(found.programs[0].through.as_ref().unwrap().name, "p8");
 }
 
-/// A shell starts programs one after the other, and each re-creates its journal.
+/// A shell starts programs one after the other, and each program re-creates its journal.
 #[test]
 fn many_files_of_one_path_are_one_place() {
     let mut analyser = analyser();

@@ -1,4 +1,4 @@
-//! A sequential test of paired values, which may be evaluated after every pair: betting on signs.
+//! A sequential test of paired values by betting on signs. It may be evaluated after every pair.
 //!
 //! Each pair gives one value, the logarithm of a ratio. The order of the two measurements was drawn at
 //! random. If the setting has no effect, the opposite order would have given the opposite sign. Given the
@@ -12,9 +12,9 @@
 //! continued for any reason (Ramdas, Ruf, Larsson, Koolen, *Admissible anytime-valid sequential inference
 //! must rely on nonnegative martingales*, 2020, section 5.1 on symmetric values; Waudby-Smith and Ramdas,
 //! *Estimating means of bounded random variables by betting*, 2024, for the intervals). The stake is
-//! `tanh(boldness × value / scale)`, with the mean magnitude so far as the scale. It depends only on
-//! magnitudes, and an outlier stakes at most the complete capital. Several gamblers with different boldness
-//! share the capital; half of it bets on each sign.
+//! `tanh(boldness × value / scale)`, where the scale is the mean magnitude so far. The stake depends only on
+//! magnitudes, and even for an outlier it is at most the complete capital. Several gamblers with different
+//! boldness share the capital; half of it bets on each sign.
 //!
 //! The interval contains every ratio that no gambler has refuted.
 
@@ -22,9 +22,10 @@ use fonio_core::statistics::sample::median;
 use fonio_core::statistics::welch::Interval;
 
 /// Boldness of the gamblers, and their shares of the capital. At a level of 5 percent, a bold gambler needs
-/// only six pairs of the same sign, the minimum for any sign test. A careful one wins with effects smaller
-/// than the variation. We chose the shares by simulation with normal values. For effects of 0.5 to 4 times
-/// the variation, they need about 10 percent more pairs than the best single gambler.
+/// only six pairs with the same sign, which is the minimum for any sign test. A careful gambler wins with
+/// effects that are smaller than the variation. We chose the shares by simulation with normal values. For
+/// effects of 0.5 to 4 times the variation, the gamblers together need about 10 percent more pairs than the
+/// best single gambler.
 const GAMBLERS: [(f64, f64); 3] = [(0.3, 0.15), (0.7, 0.2), (4.0, 0.65)];
 
 /// Steps of the coarse search for the interval.
@@ -64,16 +65,16 @@ impl Capital {
     }
 }
 
-/// The capital after bets against `centre` as the middle of the values.
+/// Returns the capital after bets that `centre` is not the centre of the values.
 fn against(values: &[f64], centre: f64) -> f64 {
     let mut capital = Capital::new();
     values.iter().for_each(|value| capital.bet(value - centre));
     capital.total()
 }
 
-/// Returns the interval of the centre of `values` at `level`, which is valid for every number of values
-/// simultaneously. An unbounded end is infinite. The estimate is the median of all pairwise averages (Hodges
-/// and Lehmann 1963).
+/// Returns the interval of the centre of `values` at `level`. The intervals after each number of values are
+/// simultaneously valid. An unbounded end is infinite. The estimate is the median of all pairwise averages
+/// (Hodges and Lehmann 1963).
 ///
 /// # Panics
 ///

@@ -41,7 +41,7 @@ fn normal(random: &mut Random) -> f64 {
     (0..12).map(|_| random.uniform()).sum::<f64>() - 6.0
 }
 
-/// Each slice depends on the one before: a load that is busy stays busy.
+/// Each slice depends on the previous one, because a busy load stays busy for some time.
 fn wandering(random: &mut Random, memory: f64) -> Vec<f64> {
     let mut at = 0.0;
     let step = |_| {
@@ -112,8 +112,8 @@ fn an_effect_of_20_percent_is_found_in_as_many_pairs_as_said() {
     }
 }
 
-/// A steady load shows an effect of 20 percent in minutes. A load that varies by a factor rarely shows it, as
-/// `needed` predicts.
+/// A steady load shows an effect of 20 percent in minutes. A load that varies by a factor rarely shows such
+/// an effect, as `needed` predicts.
 #[test]
 fn an_effect_of_20_percent_on_recorded_slices() {
     for (load, least) in [("calm", 950), ("bursts", 300)] {
@@ -143,7 +143,8 @@ fn six_equal_signs_are_the_least() {
     assert!(!after(5) && after(6));
 }
 
-/// Enumerates all signs of some magnitudes: the capital reaches 20 in at most one of twenty sequences.
+/// Enumerates all sequences of signs for some magnitudes. The capital reaches 20 in at most one of twenty
+/// sequences.
 #[test]
 fn of_all_sequences_of_signs_at_most_one_in_twenty_wins() {
     for magnitudes in [
@@ -168,7 +169,8 @@ fn of_all_sequences_of_signs_at_most_one_in_twenty_wins() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// A search over a fine grid finds the same interval: the centres against which no gambler wins.
+    /// A search over a fine grid finds the same interval, which consists of the centres against which no
+    /// gambler wins.
     #[test]
     fn the_interval_holds_what_is_not_refuted(
         values in prop::collection::vec(-2.0..2.0_f64, 1..25),
@@ -176,7 +178,7 @@ proptest! {
     ) {
         let Interval { low, value, high } = interval(&values, LEVEL);
         prop_assert!(low <= value && value <= high);
-        // The search may miss a narrow gap or island between two steps, next to an end.
+        // Near an end of the interval, the search may miss a gap or an island that is narrower than a step.
         let step = 12.0 / f64::from(STEPS);
         if against(&values, centre) < 1.0 / LEVEL {
             prop_assert!(low - step <= centre && centre <= high + step, "{} not in {} to {}", centre, low, high);

@@ -1,7 +1,7 @@
 //! Measures the rates of false claims and of found slowdowns.
 //!
-//! Loads of reads run through a small device model. Some reads are then labelled as writes, which changes
-//! nothing else. `cargo test -p fonio-analysis equal_depth_experiment -- --nocapture` prints the rates.
+//! Loads of reads run through a small device model. Some reads are then labelled as writes; nothing else
+//! changes. `cargo test -p fonio-analysis equal_depth_experiment -- --nocapture` prints the rates.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -50,7 +50,7 @@ impl Dice {
 /// How a process generates its requests.
 #[derive(Clone, Copy, Debug)]
 enum Source {
-    /// Independent requests at random times that use this percentage of the device's capacity.
+    /// Independent requests at random times, which together use this percentage of the device's capacity.
     Poisson(u64),
     /// A closed loop with this many requests outstanding.
     Closed(u64),
@@ -203,8 +203,8 @@ fn run(load: &Load, labels: Labels, effect: Effect, seed: u64) -> Vec<Row> {
     issued.into_iter().map(|row| rows[row]).filter(|row| row.completed > 0).collect()
 }
 
-/// Returns the results for reads and for writes, and whether the plain means of the reads differ by half or
-/// more.
+/// Returns the results for reads and for writes, and whether the plain means of the reads differ by 50
+/// percent or more.
 fn compare(rows: &[Row]) -> ([Option<EqualDepth>; 2], bool) {
     let mut tally = InterferenceTally::default();
     for (id, row) in rows.iter().enumerate() {
@@ -271,7 +271,7 @@ fn loads() -> Vec<Load> {
     loads
 }
 
-/// Returns sustainable loads of reads and writes in which the effect is visible.
+/// Returns loads of reads and writes that the device can sustain and in which the effect is visible.
 fn mixed_loads(effect: Effect) -> Vec<(Load, Labels)> {
     use Source::{Bursts, Closed, Poisson};
     let sources = [
@@ -285,7 +285,7 @@ fn mixed_loads(effect: Effect) -> Vec<(Load, Labels)> {
         ([Some(Poisson(15)), Some(Bursts(4, 5))], Labels::ByProcess),
         ([Some(Bursts(8, 10)), Some(Poisson(5))], Labels::ByProcess),
     ];
-    // With many channels, reads themselves take longer; with one channel, they wait for writes.
+    // With many channels, the service of a read takes longer; with one channel, reads wait for writes.
     let channels = if effect == Effect::ReadsSlow { 32 } else { 1 };
     let mut loads = Vec::new();
     for (sources, labels) in sources {

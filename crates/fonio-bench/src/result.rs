@@ -63,11 +63,12 @@ pub struct Slowdown {
     pub slowdown_max: Option<f64>,
     /// Throughput of one process alone, in 10⁶ bytes per second.
     pub alone_mb_s: f64,
-    /// Total throughput of all processes of this pattern while the others run, in 10⁶ bytes per second.
+    /// Total throughput of all processes with this access pattern while the other processes run, in 10⁶ bytes
+    /// per second.
     pub beside_mb_s: f64,
 }
 
-/// A concurrency parameter: the number of concurrent requests of one kind that is enough.
+/// A concurrency parameter: the number of concurrent requests that is enough for one kind of I/O.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameter {
     /// The kind of I/O.
@@ -149,7 +150,7 @@ impl Run {
     }
 }
 
-/// The result of a write that is long enough to exceed a cache of faster flash.
+/// The result of a write that is longer than the device's cache of faster flash.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sustained {
     /// Throughput during the first tenth.

@@ -37,8 +37,8 @@ pub fn classes(benchmark: &Benchmark) -> Vec<&'static str> {
         .collect()
 }
 
-/// Computes slowdowns, concurrency parameters and verdict from the tests of a benchmark, and adds them and
-/// the version.
+/// Computes the slowdowns, the concurrency parameters and the verdict from the tests of a benchmark, and adds
+/// these and the version to it.
 pub(crate) fn judged(mut benchmark: Benchmark) -> Benchmark {
     benchmark.schema = SCHEMA;
     benchmark.slowdowns = interference::slowdowns(&benchmark);

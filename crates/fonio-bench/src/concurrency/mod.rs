@@ -6,8 +6,8 @@
 //! it slower. Here all processes of a test share one range in equal parts.
 //!
 //! Every round measures each test once. The kinds of I/O, and the numbers of processes within a kind, are in
-//! random order. So a device that becomes slower or warmer favours no number. [`growth`] reads the parameters
-//! from the rounds.
+//! random order. So a device that slows down or heats up favours no number of processes. [`growth`] reads the
+//! parameters from the rounds.
 
 pub mod growth;
 pub mod limits;

@@ -21,8 +21,8 @@ fn shipped(name: &str) -> Profile {
 }
 
 /// The S5 without its stream limits. Each request occupies the controller for some time, and then takes
-/// `factor` - 1 times this time without it. So `factor` concurrent requests keep the controller busy, and
-/// more do not help.
+/// `factor` - 1 times as long without the controller. So `factor` concurrent requests keep the controller
+/// busy, and more requests do not raise the throughput.
 fn overlapping(factor: u64) -> Profile {
     let mut profile = shipped("samsung_s5");
     let mut set = |key: &str, number: u64| profile.set(key, number, Source::Assumed, "").expect(key);

@@ -12,8 +12,8 @@ use fonio_recording::Key;
 /// The options of a recording.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
-    /// The recording's directory, which must be new or empty. If it is in use at the end of the capture, the
-    /// recording goes to `NAME-2`, or to the next free number.
+    /// The recording's directory, which must be new or empty. If the path exists at the end of the capture,
+    /// the recording goes to `NAME-2`, or to the name with the next free number.
     pub out: PathBuf,
     /// Replace an existing recording at `out`.
     pub overwrite: bool,
@@ -44,16 +44,16 @@ pub struct RecordOptions {
     pub until_idle: Option<Quiet>,
     /// Memory for raw trace pages.
     pub buffer: ByteCount,
-    /// Directory for raw trace pages once half of `buffer` is full, preferably on a disk that is not watched.
-    /// The recorder creates an unnamed temporary file in it. If `None`, the capture ends when the buffer is
-    /// full.
+    /// Directory to which raw trace pages are written once half of `buffer` is full, preferably on a disk
+    /// that is not watched. The recorder creates an unnamed temporary file in it. If `None`, the capture ends
+    /// when the buffer is full.
     pub spill_to: Option<PathBuf>,
     /// The monitor's sampling interval; `None` for no monitor.
     pub sample_interval: Option<Duration>,
     /// The size of the kernel's ring buffer per processor. `None` lets the recorder choose: 1 to 8 MiB per
     /// processor, 64 MiB in total, and at most 1/32 of the memory.
     pub kernel_buffer_per_cpu: Option<ByteCount>,
-    /// Write tokens of this key instead of names, so that the recording can be shared.
+    /// Replace names by tokens computed with this key, so that the recording can be shared.
     pub redact: Option<Key>,
 }
 
@@ -105,7 +105,7 @@ pub struct CommandSetting {
     pub dir: Option<PathBuf>,
     /// Variables added to our environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// Make it the leader of a new process group, which ends with it.
+    /// Make the command the leader of a new process group, which ends when the command ends.
     pub own_group: bool,
     /// The folders of the control groups in which it starts.
     pub cgroups: Vec<PathBuf>,
@@ -116,7 +116,7 @@ pub struct CommandSetting {
 /// The destination of a command's standard output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CommandOutput {
-    /// To our standard output; the command also shares our standard input.
+    /// The command writes to our standard output, and also shares our standard input.
     #[default]
     Inherit,
     /// To our standard error.
@@ -125,7 +125,7 @@ pub enum CommandOutput {
     Discard,
 }
 
-/// When a command that does not end on its own counts as quiet.
+/// The condition under which a command that does not end on its own counts as quiet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quiet {
     /// Its threads together use less than this share of one processor, and none waits for storage …

@@ -1,5 +1,5 @@
-//! Keeps the process and name of threads as BPF programs and events report them. A thread may have ended
-//! before the recorder can look it up in procfs.
+//! Keeps the process and the name of each thread that a BPF program or an event reports. A thread may have
+//! ended before the recorder can look it up in procfs.
 
 use std::io;
 

@@ -1,7 +1,7 @@
 //! Finds the paths of existing files by inode number.
 //!
 //! The trace shows only inode numbers. At each wake-up, the recorder opens new files by number
-//! (`open_by_handle_at`), which gives the path if the kernel still caches the name. This is cheap: it
+//! (`open_by_handle_at`), which gives the path if the kernel still caches the name. This look-up is cheap: it
 //! searches no directory and reads nothing from disk. For a file deleted before its look-up, the path comes
 //! from the kernel's name events (`fanotify.rs`, `lives.rs`), or from the call by which a followed process
 //! opened it ([`Files::opened`]).
@@ -41,7 +41,7 @@ const KNOWN_MAX: usize = 100_000;
 /// look-up takes a few microseconds.
 const LOOKUPS_PER_WAKE: usize = 512;
 const TIME_PER_WAKE: Duration = Duration::from_millis(5);
-/// Maximum time for looking up all files again at the end, because some were renamed.
+/// Maximum time for looking up all files again at the end, which finds renamed files.
 const TIME_AT_END: Duration = Duration::from_millis(200);
 /// Maximum number of names, and of deletions, kept for one inode number. A program that repeatedly deletes
 /// and creates a file, such as SQLite with its journal, mostly gets the same inode number.
@@ -114,8 +114,8 @@ impl Files {
         Files { names, ..Files::default() }
     }
 
-    /// Notes the files in the records of this page. Adds the threads that may have caused their I/O to
-    /// `threads`.
+    /// Notes the files in the records of this page. Adds to `threads` the threads that may have caused I/O of
+    /// these files.
     pub(crate) fn note(
         &mut self,
         layout: &PageLayout,
@@ -199,8 +199,8 @@ impl Files {
         self.opened.extend(opened);
     }
 
-    /// Names the files opened until `until`. All deletions up to then must have been noted, or a later file
-    /// with the same number could get the wrong name. The files may be deleted by now.
+    /// Names the files opened until `until`. All deletions up to `until` must have been noted; otherwise, a
+    /// later file with the same inode number could get the wrong name. The files may be deleted by now.
     pub(crate) fn name_opened(&mut self, until: Timestamp, machine: &Machine) {
         self.settle_freed();
         let mut roots = Roots::new(machine);
@@ -219,7 +219,8 @@ impl Files {
                 continue;
             }
             let Some(path) = path_of(file, &mut self.folders, &mut roots) else { continue };
-            // A symbolic link is not the file's own path; the look-up finds that.
+            // A symbolic link is not the file's own path; the look-up by inode number finds the file's own
+            // path.
             if path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink()) {
                 continue;
             }
@@ -230,7 +231,8 @@ impl Files {
         }
     }
 
-    /// Returns an opened file; for an overlay file, the file below it. `None` if that is in a lower layer.
+    /// Returns an opened file; for an overlay file, the file below it. `None` if the file below is in a lower
+    /// layer.
     fn opened_below(&mut self, file: &Opened, machine: &Machine, roots: &mut Roots<'_>) -> Option<Opened> {
         let Some(overlay) = self.overlay(file.inode.fs, machine).cloned() else { return Some(file.clone()) };
         let of = |number| Inode { fs: overlay.fs, number };
@@ -284,8 +286,9 @@ impl Files {
         self.look_beside();
     }
 
-    /// Finds which files named like a journal or WAL belong to a database. A file named by its opening has no
-    /// kind yet, and a new database gets its header only after the first transaction.
+    /// Finds which files named like a journal or WAL belong to a database. A file whose path came from the
+    /// call that opened it has no kind yet, and a new database gets its header only after the first
+    /// transaction.
     fn look_beside(&mut self) {
         let mut databases: FxHashMap<PathBuf, bool> = FxHashMap::default();
         let names = self.known.values_mut().flat_map(|known| &mut known.names);
@@ -305,8 +308,8 @@ impl Files {
         }
     }
 
-    /// Returns the overlay with this device number. It is cached, because a container's overlay may be gone
-    /// at the end.
+    /// Returns the overlay with this device number. The overlay is cached, because the overlay of a container
+    /// may no longer exist at the end.
     fn overlay(&mut self, fs: DeviceId, machine: &Machine) -> Option<&Overlay> {
         if fs.major() != 0 || (self.overlays.len() >= OVERLAYS_MAX && !self.overlays.contains_key(&fs)) {
             return None;
@@ -363,9 +366,9 @@ impl Files {
 
 /// Returns the path of an opened file in the recorder's mounts: its folder's path plus the last component of
 /// the process's path. If the folder is unknown, an absolute path is the best guess; it is wrong for a
-/// process with other mounts.
+/// process in another mount namespace.
 fn path_of(file: &Opened, folders: &mut FxHashMap<Inode, PathBuf>, roots: &mut Roots<'_>) -> Option<PathBuf> {
-    // A file-system root is its own folder and has no name in it.
+    // The root of a file system is its own folder, and so has no name in a folder.
     if file.folder == file.inode.number {
         return None;
     }

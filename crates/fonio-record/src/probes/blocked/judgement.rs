@@ -2,8 +2,8 @@
 //! stack.
 //!
 //! A function on the stack is more specific than the call: a write can wait for a swapped-out page, for the
-//! journal, or because too much memory is dirty. For fsync the call decides, because fsync waits for all of
-//! these.
+//! journal, or because too much memory is dirty. For fsync, the call determines the operation, because fsync
+//! can wait for all of these.
 
 use fonio_core::{BlockedIn, WaitReason};
 use fonio_tracefs::functions;
@@ -31,7 +31,8 @@ const OPERATIONS: &[(BlockedIn, &[&str])] = functions!(BlockedIn {
         xfs_log_force_seq wait_current_trans wait_log_commit btrfs_wait_for_commit;
 });
 
-/// Interrupt functions. A thread with one of them on its stack was interrupted, so it is not the waker.
+/// Interrupt functions. If the stack of a thread contains one of these functions, an interrupt stopped the
+/// thread, so the thread is not the waker.
 const INTERRUPTS: &[&str] = functions!(
     common_interrupt asm_common_interrupt sysvec_apic_timer_interrupt sysvec_call_function_single
     sysvec_call_function sysvec_reschedule_ipi do_IRQ handle_irq_event __irq_exit_rcu irq_exit_rcu
@@ -92,8 +93,8 @@ impl StackFunctions {
         Judgement { blocked_in, reason, is_of_file: false, waker_tid: None, by_completion: false }
     }
 
-    /// Judges a wait by its stack, innermost function first, and by whether it was for I/O, if known. The
-    /// caller must add how it ended.
+    /// Judges a wait by its stack (innermost function first) and, if known, by whether it was a wait for I/O.
+    /// The caller must add how it ended.
     pub(super) fn of_stack(&self, stack: &[u64], caller: Caller, is_io: Option<bool>) -> Judgement {
         let stack = || stack.iter().copied();
         let blocked_in = match (caller, self.operations.innermost(stack())) {
@@ -127,7 +128,7 @@ impl StackFunctions {
         let is_for_thread = wait.flags & ASYNC_IO == 0;
         let by_completion =
             !is_for_thread && self.reasons.of_waker(waker_stack()) == Some(WaitReason::Storage);
-        // An interrupted thread is not the waker, and asynchronous I/O may be socket I/O.
+        // A thread that an interrupt stopped is not the waker, and asynchronous I/O may be socket I/O.
         if (is_for_thread && is_interrupt) || (!is_for_thread && !by_completion) {
             return None;
         }

@@ -1,6 +1,6 @@
 //! Describes waits that outlast the recording, from procfs.
 //!
-//! The BPF program knows when they began. Call and stack are read from `/proc/TID/syscall` and
+//! The BPF program knows when they began. The call and the stack are read from `/proc/TID/syscall` and
 //! `/proc/TID/stack` a moment later. The file is unknown.
 
 use fonio_core::BlockedIn;
@@ -51,7 +51,7 @@ pub(crate) fn judgement(machine: &Machine, tid: u32) -> Judgement {
     };
     let (stack, innermost) = (text("stack"), text("wchan"));
     let mut names: Vec<&str> = stack.lines().filter_map(function).collect();
-    // Some kernels show no stacks, but the function in which a thread sleeps.
+    // Some kernels do not show stacks, but only the function in which a thread sleeps.
     if names.is_empty() {
         names.extend(Some(innermost.trim()).filter(|name| !matches!(*name, "" | "0")));
     }

@@ -18,7 +18,7 @@ pub(crate) enum Probe {
     Bpf(Box<BlockedProbe>),
     Tracefs {
         probe: Box<TracedProbe>,
-        /// The reason why BPF is not used; `None` if the user chose this.
+        /// The reason why BPF is not used; `None` if the user chose not to use it.
         instead: Option<Unavailable>,
     },
 }
@@ -99,7 +99,7 @@ impl Probe {
     }
 
     /// Ends the probe, and passes on the remaining long waits and the open ones. Also returns why BPF was not
-    /// used; `None` if the user chose this.
+    /// used; `None` if the user chose not to use it.
     pub(super) fn finish(
         self,
         ended: Timestamp,

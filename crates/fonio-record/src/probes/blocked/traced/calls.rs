@@ -114,7 +114,7 @@ impl CallFunctions {
         let mut caller = None;
         for found in known {
             match found {
-                // The outermost call decides: execve also opens and reads a file.
+                // The outermost call counts, because execve, for example, also opens and reads a file.
                 Caller::OtherCall => caller = caller.or(Some(found)),
                 _ => return found,
             }

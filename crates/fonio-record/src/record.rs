@@ -42,8 +42,8 @@ pub fn record(
 }
 
 /// Does the same as [`record`], and adds the caller's rows, such as the phases of the command. `other_rows`
-/// is called once, after the capture. It may add marks, calls, waits, files and samples, with times on
-/// `CLOCK_MONOTONIC`.
+/// is called once, after the capture. The caller may add marks, calls, waits, files and samples, with times
+/// of `CLOCK_MONOTONIC`.
 ///
 /// # Errors
 /// The same as for [`record`]. An error of `other_rows` becomes [`RecordError::Write`].
@@ -65,7 +65,7 @@ struct Prepared<'a> {
     /// The instance and store for waits, if they are recorded.
     waits: Option<(Instance, PageStore)>,
     probes: Probes,
-    /// Dropped after the instances: they must be removed before tracefs is unmounted.
+    /// Dropped after the instances, which must be removed before tracefs is unmounted.
     tracefs: Tracefs,
 }
 
@@ -164,7 +164,7 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// Returns the processes of these threads; fails if one does not exist.
+/// Returns the processes of these threads; fails if one of the threads does not exist.
 fn followed_processes(machine: &Machine, pids: &[u32]) -> Result<Vec<u32>, RecordError> {
     let process = |pid: &u32| {
         let owner = machine.task(*pid).owner();

@@ -70,8 +70,8 @@ fn lacking(error: &RecordError) -> Option<Need> {
     }
 }
 
-/// Returns the names of the tracefs instances. A recorder's private mount is invisible here, so this mounts
-/// its own.
+/// Returns the names of the tracefs instances. The private mount of a recorder is not visible in this
+/// process, so this function mounts tracefs itself.
 fn instances() -> Vec<String> {
     let mount = tempfile::tempdir().unwrap();
     let flags = rustix::mount::MountFlags::empty();
@@ -112,7 +112,7 @@ fn a_command_and_its_writes() {
     let dir = scratch();
     let file = dir.path().join("written");
     let out = dir.path().join("recording");
-    // After its last write, dd waits for end of input, so that the recorder can look it up in /proc.
+    // After its last write, dd waits for the end of its input, so that the recorder can look dd up in /proc.
     let script = format!(
         "(head -c 4194304 /dev/zero; sleep 0.5) | dd of={} bs=64k iflag=fullblock oflag=sync 2>/dev/null; exit 7",
         file.display()
@@ -239,7 +239,7 @@ fn why_threads_wait() {
         assert!(waited_s(&rows, reason) >= 0.29, "{script}: {:?}", rows.waits);
         let span = launch.until.unwrap().0 - launch.at.0;
         assert!(span >= 290_000_000 && launch.at >= summary.began, "{script}");
-        // The waits of the command's first thread begin at its creation.
+        // The waits of the command's first thread begin when the thread is created.
         let first = rows.waits.iter().find(|wait| Some(wait.tid) == launch.tid).unwrap();
         assert_eq!((first.began, first.reason), (launch.at, WaitReason::Cpu), "{script}");
     }
@@ -325,7 +325,7 @@ fn loss_is_counted_and_placed(summary: &RecordSummary, meta: &Meta) {
         );
         assert!(gap.cpu.is_some(), "{gap:?}");
     }
-    // If the number does not fit into the page, only the statistics have it.
+    // If the number of lost events does not fit into the page, only the statistics contain it.
     let placed = lost.gaps.iter().filter_map(|gap| gap.count).sum::<u64>();
     let unnumbered = lost.gaps.iter().any(|gap| gap.count.is_none());
     if lost.gaps_beyond == 0 {
@@ -361,7 +361,7 @@ fn a_small_kernel_buffer_loses_events_and_counts_them() {
 #[test]
 fn a_full_buffer_ends_it_and_what_came_later_is_counted() {
     let dir = scratch();
-    // Use a separate device: I/O of others would fill the buffer before the command begins.
+    // Use a separate device, because I/O of other programs would fill the buffer before the command begins.
     let Some(system) = FileSystem::ext4(&dir.path().join("image")) else { return };
     let (script, expected) = reads(system.dir.path(), 4, 6);
     let full = RecordOptions {
@@ -377,7 +377,8 @@ fn a_full_buffer_ends_it_and_what_came_later_is_counted() {
     let (meta, rows) = read(&summary.out);
     loss_is_counted_and_placed(&summary, &meta);
     assert!(summary.lost.events > 0);
-    // After one time, no processor's events were kept: a request in flight at that time has no completion.
+    // After a certain time, no events of any processor were kept, so a request in flight at that time has no
+    // completion.
     let end = summary
         .lost
         .gaps

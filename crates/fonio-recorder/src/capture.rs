@@ -19,8 +19,8 @@ use crate::exit::Exit;
 /// Describes where a thread was blocked: `in fsync`.
 pub type Words = fn(BlockedIn) -> String;
 
-/// Records, and prints a summary of the recording and the next command. Returns the recorded command's exit,
-/// so a script can prefix any command with `fonio record --`.
+/// Records, and prints a summary of the recording and the next command. Returns the exit status of the
+/// recorded command, so that a script can prefix any command with `fonio record --`.
 ///
 /// # Errors
 /// If the recording fails.

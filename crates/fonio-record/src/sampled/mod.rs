@@ -1,8 +1,8 @@
 //! Records waiting threads if there are no kernel events: repeatedly samples procfs for blocked threads.
 //!
 //! Sampling needs neither tracefs, BPF nor privileges, but only root sees the causes of other users' waits.
-//! It shows no requests, no waits for other threads, and not whose requests delay a thread. The lengths of
-//! waits are estimates ([`tally`]).
+//! Such a recording does not show requests, waits for other threads, or whose requests delay a thread. The
+//! lengths of waits are estimates ([`tally`]).
 
 mod look;
 mod tally;

@@ -16,7 +16,8 @@ use crate::options::Selector;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Watched {
     /// These disks, the disks below them, and the mapped devices above any of them, sorted by number. The
-    /// bios of an upper device show whose data it is: dm-crypt's workers issue encrypted data of any process.
+    /// bios of an upper device show whose data they carry; below it, the workers of dm-crypt issue the
+    /// encrypted data of all processes.
     Only(Vec<DeviceId>),
     /// Every disk except these: loop devices over a file on another disk, where the same I/O appears again.
     AllBut(Vec<DeviceId>),
@@ -42,7 +43,7 @@ impl Watched {
     }
 }
 
-/// Resolves the selectors. If there are none, chooses disks that show each I/O once.
+/// Resolves the selectors. If the user named none, chooses disks that show each I/O only once.
 pub(crate) fn resolve(machine: &Machine, selectors: &[Selector]) -> Result<Watched, RecordError> {
     if selectors.is_empty() {
         // A mapped device (dm, md) has no requests of its own; a loop device has.

@@ -31,7 +31,7 @@ pub(crate) fn load(
     load_sized(object, programs, constants, &[])
 }
 
-/// Loads an object like [`load`], but with other sizes for some maps.
+/// Loads an object as [`load`] does, but with other sizes for some maps.
 pub(crate) fn load_sized(
     object: &[u8],
     programs: &[Program],
@@ -45,7 +45,7 @@ pub(crate) fn load_sized(
         return Err(Unavailable::NoTypes);
     }
     // A loader first reads the kernel's types, which take much memory (until aya 0.15, which needs a newer
-    // Rust). This copy is freed before the types are read again below.
+    // Rust). This copy of the types is freed before the types are read again below.
     let mut loader = EbpfLoader::new();
     loader.btf(None);
     let btf = Btf::from_sys_fs().map_err(|error| Unavailable::from_types(&error))?;

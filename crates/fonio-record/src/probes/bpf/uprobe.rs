@@ -102,7 +102,7 @@ impl Uprobes {
     /// Runs the program at the byte `offset` of the file, with the cookie.
     ///
     /// # Errors
-    /// The error of the system, for example `EINVAL` if there cannot be an instruction at `offset`.
+    /// The system's error, for example `EINVAL` if no instruction can begin at `offset`.
     pub(crate) fn attach(
         self,
         program: &ProgramFd,

@@ -6,7 +6,7 @@ use crate::probes::bpf::read_record;
 
 /// Size of a name in bytes, including the final zero (`TASK_COMM_LEN`).
 const COMM_MAX: usize = 16;
-/// Maximum number of bytes read from the beginning of a write.
+/// Maximum number of bytes that the program reads from the beginning of the written data.
 const HEAD_MAX: usize = 32;
 /// Maximum size of a path in bytes, including the final zero.
 pub(super) const PATH_MAX: usize = 256;

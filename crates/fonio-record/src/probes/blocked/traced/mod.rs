@@ -131,7 +131,7 @@ impl TracedProbe {
         self.instance.switch(true)?;
         self.judge.note_own(machine);
         // If a thread is blocked both before and after the events are enabled, it is assumed to have been
-        // blocked in between. The few that blocked twice cause an event later.
+        // blocked in between. The few threads that blocked twice cause an event later.
         for tid in before {
             if open::is_blocked(machine, tid) && !self.judge.own.contains(&tid) {
                 self.judge.looked_up.insert((tid, began), open::judgement(machine, tid));

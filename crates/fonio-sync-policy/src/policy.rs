@@ -12,7 +12,8 @@ use crate::error::PolicyError;
 
 /// The default window of `ordered`: about the interval at which an idle app writes its state; our choice.
 const WINDOW_DEFAULT_MS: u64 = 1000;
-/// The longest window: later, the kernel writes back anyway (`dirty_expire_centisecs` is 30 s by default).
+/// The longest window. After this time, the kernel writes the data back anyway (`dirty_expire_centisecs` is
+/// 30 s by default).
 const WINDOW_MAX_MS: u64 = 30_000;
 
 /// The sync class of a database.
@@ -29,7 +30,7 @@ pub enum Class {
         /// Whether to change the database to write-ahead mode when it is opened.
         to_wal: bool,
     },
-    /// The database is never synced. After a boot that did not end cleanly, it is removed.
+    /// The database is never synced. After a boot that did not end cleanly, the database is removed.
     Cache {
         /// Whether to drop the program's own fsync calls, for programs that contain SQLite.
         drop_fsync: bool,
@@ -46,7 +47,7 @@ pub struct Rule {
     /// The class of matching databases.
     pub class: Class,
     pattern: WildMatch,
-    /// The folder if the path is a folder: the rule applies to all databases below it.
+    /// The folder, if the path is a folder; the rule then applies to all databases below it.
     folder: Option<PathBuf>,
 }
 
@@ -185,7 +186,8 @@ fn rule_of(written: Written) -> Result<Rule, String> {
     let plain = Path::new(path.trim_end_matches('/'));
     let is_folder = !is_pattern && (path.ends_with('/') || plain.is_dir());
     let folder = is_folder.then(|| resolved(plain).into_owned());
-    // Resolves the rule's folders too, because SQLite resolves symbolic links before it opens a database.
+    // Also resolves symbolic links in the folders of the rule, because SQLite resolves symbolic links before
+    // it opens a database.
     let pattern = match is_pattern {
         false => resolved(plain).to_string_lossy().into_owned(),
         true => {

@@ -1,10 +1,10 @@
 //! Stores raw pages that do not fit into memory in a spill file.
 //!
-//! A separate thread writes them. So a slow disk does not delay reading the kernel's buffers, and the thread
-//! id identifies the bios of these writes. The thread bypasses the page cache if the file system allows it;
-//! otherwise kernel threads would write the pages back under their own ids. Additional writes by the file
-//! system (journal, extents) cannot be identified as caused by the recorder. So prefer to spill to a disk
-//! that is not watched.
+//! A separate thread writes these pages. So a slow disk does not delay reading the kernel's buffers, and the
+//! thread id identifies the bios of these writes. The thread bypasses the page cache if the file system
+//! allows it; otherwise kernel threads would write the pages back under their own ids. Additional writes by
+//! the file system (journal, extents) cannot be identified as caused by the recorder. So a disk that is not
+//! watched is a better place for the spill file.
 
 use std::fs::File;
 use std::io;

@@ -145,7 +145,7 @@ impl Kept {
         }
     }
 
-    /// If the call opened a file, stores the file's path; for another call with a path, finds the file.
+    /// If the call opened a file, stores the path of this file; otherwise, finds the file at the call's path.
     fn add_path(&mut self, call: &mut RecordedCall, path: RawPath, process: u32) {
         // Longer paths are truncated.
         if path.bytes.is_empty() || path.bytes.len() + 1 >= PATH_MAX {

@@ -105,7 +105,8 @@ fn of_set(set: Set, scope: &Scope) -> Vec<Test> {
             rand(Access::RandWrite, 64 * KIB, size),
             rand(Access::RandRead, 64 * KIB, size),
             seq(Access::SeqRead, 4 * KIB),
-            // Each range is twice the previous one, so the exact range at which throughput falls is unknown.
+            // Each range is twice as large as the previous one, so the exact range from which throughput
+            // falls is unknown.
             rand(Access::RandWrite, 4 * KIB, size / 8 * 5),
         ],
         Set::HeldBack => vec![
@@ -200,7 +201,8 @@ fn size_name(bytes: u64) -> String {
 pub struct Volume {
     /// Used bytes of the file or device.
     pub extent_bytes: u64,
-    /// Bytes written if every test needs only the minimum number of runs and no run reaches its time limit.
+    /// Number of bytes written if every test needs only the minimum number of runs, and no run reaches its
+    /// time limit.
     pub writes_min_bytes: u64,
     /// Maximum number of bytes written.
     pub writes_max_bytes: u64,

@@ -160,7 +160,8 @@ impl Session<'_> {
         if Instant::now() >= self.until {
             return Err(BenchError::TimeOver);
         }
-        // A started run may use its full time; this limit ends it if the device does not respond.
+        // A run that has started may use its full time; this limit ends the run if the device does not
+        // respond.
         let limit = Limit { stop: self.stop, until: self.until + time_max };
         let run = self.fio.measure(self.target.file(), test, time_max, self.seed, limit)?;
         if test.access.writes() {

@@ -125,7 +125,7 @@ pub enum RecordError {
         /// The problem.
         problem: String,
     },
-    /// The recording could not be written, and nothing of it remains.
+    /// The recording could not be written, and no part of it remains.
     #[error("the recording {out} could not be written")]
     Write {
         /// The recording.

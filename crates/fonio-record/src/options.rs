@@ -29,12 +29,12 @@ pub struct RecordOptions {
     pub setting: CommandSetting,
     /// Also record when and why threads of the command and of its descendants were blocked.
     pub waits: bool,
-    /// How to record the threads of the machine that storage or a kernel lock blocks. No effect if the
+    /// How to record all threads of the machine that storage or a kernel lock blocks. No effect if the
     /// command's threads are followed (`waits`, `until_idle`).
     pub blocked: BlockedBy,
     /// Also record the file-system calls of the command and of its descendants, by BPF.
     pub calls: bool,
-    /// Also record the file-system calls of these processes and of their later descendants.
+    /// Also record the file-system calls of these processes and of descendants that they start later.
     pub calls_of: Vec<u32>,
     /// With calls, also record the SQL statements of SQLite, without their values.
     pub statements: bool,
@@ -87,7 +87,7 @@ impl RecordOptions {
 /// How the recorder finds the threads that storage or a kernel lock blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BlockedBy {
-    /// By BPF; by scheduler events in tracefs if BPF is not possible.
+    /// By BPF or, if BPF is not possible, by scheduler events in tracefs.
     #[default]
     Best,
     /// By BPF only.
@@ -128,7 +128,8 @@ pub enum CommandOutput {
 /// The condition under which a command that does not end on its own counts as quiet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quiet {
-    /// Its threads together use less than this share of one processor, and none waits for storage …
+    /// The threads of the command together use less than this share of one processor, and no thread waits for
+    /// storage …
     pub below_share: f64,
     /// … for this long.
     pub lasting: Duration,

@@ -29,8 +29,8 @@ const KERNEL_BUFFER_PER_CPU: std::ops::RangeInclusive<u64> = 1 << 20..=8 << 20;
 /// Records block I/O according to `options`, and writes a recording.
 ///
 /// SIGINT and SIGTERM end a capture cleanly; a second SIGINT aborts it. The terminal sends SIGINT to the
-/// command too; the recorder forwards SIGTERM. The only change to the machine is our tracefs instance. It is
-/// removed at the end, together with the instances of killed runs.
+/// command too; the recorder forwards SIGTERM. The only change to the machine is our tracefs instance. The
+/// tracefs instance is removed at the end, together with the instances of killed runs.
 ///
 /// # Errors
 /// [`RecordError`] explains in one sentence what is missing or failed.

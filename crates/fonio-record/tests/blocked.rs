@@ -62,7 +62,7 @@ fn waits_have_their_operation_file_and_waker() {
     threads.extend(short.iter().map(|row| row.tid));
     threads.sort_unstable();
     threads.dedup();
-    // The recording has every thread of the machine, so it may include `sync` calls of other programs.
+    // The recording contains every thread of the machine, so it may contain `sync` calls of other programs.
     assert!(threads.len() >= 50, "{}", threads.len());
     for row in &long {
         assert!(row.file_id.is_some(), "{row:?}");

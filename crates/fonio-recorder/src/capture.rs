@@ -52,7 +52,7 @@ pub fn run(arguments: &Record, words: Words) -> Result<Exit> {
     // Standard output belongs to the command.
     say!("{}\n{next}", sentence(&summary));
     Ok(match summary.command_exit {
-        // The command handled the signal itself, so its own exit code counts.
+        // The command handled the signal itself, so its own exit code is returned.
         Some(0) => Exit::Command(0),
         _ => Exit::of_command(failure(&summary)),
     })

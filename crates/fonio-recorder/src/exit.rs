@@ -47,7 +47,7 @@ pub fn table() -> String {
     text + OF_COMMAND
 }
 
-/// An error for a measurement that does not answer the user's question.
+/// The error of a measurement that does not answer the user's question.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct NotShown(pub String);

@@ -10,7 +10,7 @@ use crate::error::PolicyError;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// The file in which the systemd unit records boots that ended cleanly.
 pub const CLEAN_BOOTS: &str = "/var/lib/fonio/clean-boots";
-/// The number of recorded boots. A database that was not opened during more boots than this is removed, which
+/// The number of recorded boots. A database that was not opened for more boots than this is removed, which
 /// loses only a cache.
 const REMEMBERED: usize = 1000;
 

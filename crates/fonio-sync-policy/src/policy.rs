@@ -10,7 +10,8 @@ use wildmatch::WildMatch;
 
 use crate::error::PolicyError;
 
-/// The default window of `ordered`: about the interval at which an idle app writes its state; our choice.
+/// The default window of `ordered`: our choice, which is about the interval at which an idle app writes its
+/// state.
 const WINDOW_DEFAULT_MS: u64 = 1000;
 /// The longest window. After this time, the kernel writes the data back anyway (`dirty_expire_centisecs` is
 /// 30 s by default).
@@ -23,7 +24,7 @@ pub enum Class {
     Durable,
     /// In write-ahead mode, commits are synced in groups, at the latest after `window`. A power cut loses at
     /// most the transactions of one window, and never corrupts the database. With a rollback journal, the
-    /// database is durable.
+    /// database is synced as its program requests.
     Ordered {
         /// Maximum time span of lost transactions.
         window: Duration,
@@ -32,7 +33,8 @@ pub enum Class {
     },
     /// The database is never synced. After a boot that did not end cleanly, the database is removed.
     Cache {
-        /// Whether to drop the program's own fsync calls, for programs that contain SQLite.
+        /// Whether to drop the fsync calls of the program itself; meant for programs that contain a copy of
+        /// SQLite.
         drop_fsync: bool,
     },
     /// The database is synced as its program requests; a class is suggested when it is closed.
@@ -117,8 +119,8 @@ impl TryFrom<String> for Name {
 }
 
 impl Policy {
-    /// Parses the text of the file `from`. One wrong rule invalidates the complete policy, so that no user
-    /// assumes that the rule is active.
+    /// Parses the text of the file `from`. One wrong rule invalidates the complete policy; otherwise, a user
+    /// could assume that the wrong rule is active.
     ///
     /// # Errors
     ///

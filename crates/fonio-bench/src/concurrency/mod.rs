@@ -28,7 +28,8 @@ pub const AT_ONCE_QUICK: [u32; 6] = [1, 2, 4, 8, 16, 32];
 /// The smallest range: 128 KiB for each of 32 processes.
 pub const RANGE_MIN: u64 = 4 << 20;
 
-/// Maximum total number of requests in a run. Only fast devices reach it before the time of a run is over.
+/// Maximum total number of requests in a run. Only fast devices reach this number before the time limit of a
+/// run.
 const REQUESTS: u64 = 16_384;
 
 /// Request size, as in the study.
@@ -91,7 +92,7 @@ fn parameter(access: Access, tests: &[&TestResult]) -> Option<Parameter> {
     })
 }
 
-/// Whether the parameters are stable: each interval contains only one number.
+/// Whether the parameters are stable, which means that each interval contains only one number of requests.
 pub(crate) fn are_known(tests: &[Test], runs: &[Vec<Run>]) -> bool {
     let is_known = |access: Access| {
         let of_kind = tests.iter().zip(runs).filter(|(test, _)| test.access == access);

@@ -59,8 +59,8 @@ fn the_known_number_of_overlapping_requests_is_found() {
 }
 
 /// The phone's model reaches the speedups of the study's figure (1.45, 1.29, 1.55 and 1.41) with two
-/// requests. The study gives 2, 4, 4 and 2 processes as the best, but not the smallest number within 2 %. Two
-/// requests keep the eMMC's controller busy.
+/// requests. The study states that 2, 4, 4 and 2 processes are best, but it does not state the smallest
+/// number within 2 % of the best. Two requests keep the eMMC's controller busy.
 #[test]
 fn models_have_their_parameters() {
     let mut shown = String::new();

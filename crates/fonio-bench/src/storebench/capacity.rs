@@ -332,7 +332,7 @@ mod tests {
         Wraps(u64),
         /// Regions from this one on are lost.
         Loses(u64),
-        /// Regions from this one on always have a flipped bit when read.
+        /// Starting with this region, each region has a flipped bit whenever it is read.
         Flips(u64),
         /// This region has a flipped bit only in the first read.
         FlipsOnce(u64),

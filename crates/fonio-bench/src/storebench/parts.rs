@@ -65,7 +65,7 @@ impl PartResult {
         }
     }
 
-    /// Corrects the reason for missing write figures if `tests` contains only reads.
+    /// If `tests` contains only reads, corrects the reason given for the missing write figures.
     pub(super) fn explain_missing(&mut self, tests: &[Test]) {
         if tests.iter().any(|test| test.access.writes()) {
             return;

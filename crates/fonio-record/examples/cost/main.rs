@@ -40,7 +40,7 @@ fn span_s(summary: &RecordSummary) -> f64 {
 
 const DEVICE_BYTES: u64 = 256 << 20;
 
-/// A loop device over a file in memory; removed at the end.
+/// A loop device over a file in memory. The device is removed at the end.
 struct LoopDevice(PathBuf);
 
 impl LoopDevice {

@@ -28,12 +28,12 @@ use crate::probes::requests::{GivenCause, GivenRequest, RequestsProbe};
 use crate::sampled::{Looker, Tally};
 use identities::{Identities, Shown};
 
-/// Minimum time between two samples of procfs, and the pause after a sample as a multiple of its duration:
-/// sampling uses at most 0.25 % of one processor.
+/// Minimum time between two samples of procfs, and the pause after a sample as a multiple of the sample's
+/// duration. With this pause, sampling uses at most 0.25 % of one processor.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const PAUSE_PER_LOOK: u32 = 400;
-/// Maximum number of kept file paths, and how long they are kept: the inode number can be reused for another
-/// file.
+/// Maximum number of kept file paths, and the time for which a path is kept. This time is limited, because
+/// the file's inode number can be reused for another file.
 const PATHS_MAX: usize = 2048;
 const PATH_HOLDS: Duration = Duration::from_secs(600);
 /// How often the swap areas are read.
@@ -42,8 +42,8 @@ const SWAP_EVERY: Duration = Duration::from_secs(60);
 /// A unit, a program without one, or a kind of kernel thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Party {
-    /// The name of the unit, container or package; otherwise of the program, or of the kernel thread without
-    /// its number.
+    /// The name of the unit, container or package; otherwise, the name of the program, or the name of the
+    /// kernel thread without its number.
     pub name: String,
     /// The kind of the party.
     pub kind: PartyKind,

@@ -30,12 +30,14 @@ pub(crate) use tally::Tally;
 
 /// Minimum time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// The pause after a look, as a multiple of the look's duration: sampling uses at most 2 % of one processor.
+/// The pause after a look, as a multiple of the look's duration, so that sampling uses at most 2 % of one
+/// processor.
 const PAUSE_PER_LOOK: u32 = 50;
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 impl RecordError {
-    /// Whether the kernel cannot trace, or this user must not. Then [`record_sampled`] is possible.
+    /// Whether the error means that the kernel cannot trace or that this user may not trace.
+    /// [`record_sampled`] is still possible then.
     pub fn is_about_tracing(&self) -> bool {
         matches!(
             self,

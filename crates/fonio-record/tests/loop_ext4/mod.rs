@@ -146,7 +146,7 @@ impl Recorded {
 
 impl Drop for FileSystem {
     fn drop(&mut self) {
-        // Another recorder on this machine may be looking up names of its files.
+        // Another recorder on this machine may be looking up names of files on this file system.
         let began = Instant::now();
         while unmount(self.dir.path(), UnmountFlags::empty()) == Err(Errno::BUSY) {
             if began.elapsed() > PATIENCE {

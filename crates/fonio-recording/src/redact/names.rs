@@ -206,7 +206,7 @@ impl Names {
         let kind = kinds.find_map(|kind| Some((kind, unit.strip_prefix(kind)?.strip_prefix(' ')?)));
         match kind {
             Some((kind, name)) => {
-                // The unit inside a container, or the container in a pod.
+                // The part after the slash is a unit inside a container, or a container in a pod.
                 let parts: Vec<String> = name.split('/').map(|part| self.group(part)).collect();
                 format!("{kind} {}", parts.join("/"))
             }

@@ -25,7 +25,7 @@ pub struct WriterOptions {
     pub overwrite: bool,
     /// Memory for unsorted requests and bios, in bytes. Encoding needs up to about 60 MB more.
     pub memory_bytes: usize,
-    /// Directory for rows that exceed `memory_bytes`, in unlinked files. `None` for the recording's own
+    /// Directory for the unlinked files that hold rows beyond `memory_bytes`. `None` for the recording's own
     /// directory, which needs room for the rows anyway.
     pub spill_dir: Option<PathBuf>,
     /// If the file system fills up, keep a recording of the rows that fit. Otherwise nothing remains.

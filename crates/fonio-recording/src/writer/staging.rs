@@ -241,7 +241,7 @@ fn is_gone(pid: i32, dir: &Path) -> bool {
     let locked = || match File::open(dir).map(|file| file.try_lock()) {
         Ok(Ok(())) => false,
         Ok(Err(TryLockError::WouldBlock)) => true,
-        // On file systems without locks, only directories of other processes can be leftovers.
+        // On file systems without locks, only a directory with another process id can be a leftover.
         Ok(Err(TryLockError::Error(_))) | Err(_) => pid as u32 == std::process::id(),
     };
     dir.is_dir() && !alive && !locked()

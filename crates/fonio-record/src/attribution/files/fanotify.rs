@@ -2,8 +2,9 @@
 //!
 //! A file deleted soon after its creation has no name when the recorder looks it up. For each creation, move
 //! and deletion on the marked file systems, the kernel reports the folder, the name, and the inode number
-//! with its generation. It does not report reads and writes, so the cost is one event for each file that is
-//! created or deleted. If the kernel lacks fanotify or forbids it, short-lived files have no path.
+//! with its generation. The kernel does not report reads and writes here, so the cost is one event for each
+//! file that is created or deleted. If the kernel lacks fanotify or forbids it, short-lived files have no
+//! path.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 

@@ -63,7 +63,7 @@ pub(super) fn timed(lives: &[Life], freed: &[Timestamp]) -> Vec<(Timestamp, Stri
             (None, None) => Timestamp(u64::MAX),
         };
         let mut ends = &freed[first..freed.partition_point(|end| *end <= until).max(first)];
-        // It was open when it was deleted.
+        // The last file was still open when it was deleted.
         if later.is_empty() && ends.len() + 1 == count {
             ends = &freed[first..freed.len().min(first + count)];
         }
@@ -119,7 +119,7 @@ mod tests {
         check(&three, &[120, 150, 230], &[(1, "a"), (121, "b"), (151, "c")]);
         // An unnamed file also had the inode number, but the order of the files is unknown.
         check(&three, &[120, 130, 150, 230], &[(151, "c")]);
-        // It was deleted before the others were created.
+        // The unnamed file was deleted before the other files were created.
         check(&three, &[90, 120, 150, 230], &[(91, "a"), (121, "b"), (151, "c")]);
         // The file `c` was still open when it was deleted, until `d` appeared.
         let open = [life("a", 1, Some(1)), life("b", 1, Some(1)), life("c", 2, Some(2)), life("d", 3, None)];

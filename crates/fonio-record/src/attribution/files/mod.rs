@@ -89,7 +89,8 @@ pub(crate) struct Files {
     names: Option<Names>,
     /// Opened files that have no name yet.
     opened: Vec<Opened>,
-    /// Deletions of files not seen yet: since the last wake-up, and before that wake-up.
+    /// Deletions of files of which no use has been read yet: the deletions since the last wake-up, and those
+    /// in the interval before it.
     freed_unseen: [Vec<(Inode, Timestamp)>; 2],
 }
 
@@ -317,7 +318,7 @@ impl Files {
         self.overlays.entry(fs).or_insert_with(|| Overlay::of(machine, fs)).as_ref()
     }
 
-    /// Returns the file below an overlay file if its names show that it exists.
+    /// Returns the file below an overlay file, if the names of that file show that it exists.
     pub(crate) fn below_overlay(&self, inode: Inode, at: Timestamp) -> Option<Inode> {
         let overlay = self.overlays.get(&inode.fs)?.as_ref()?;
         let below = Inode { fs: overlay.fs, ..inode };

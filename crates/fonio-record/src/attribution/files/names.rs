@@ -104,7 +104,7 @@ impl Names {
         }
         let Some(life) = lives.last_mut() else { return };
         for change in &event.changes {
-            // A file with another hard link may lose a name and continue to exist.
+            // A file with several hard links can lose one name and continue to exist.
             life.deleted = (*change == Change::Deleted).then_some(between);
             if is_new && *change == Change::Created {
                 life.created = Some(between);

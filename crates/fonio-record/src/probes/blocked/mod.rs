@@ -2,10 +2,10 @@
 //! uninterruptibly, and the long intervals in which a thread waits for a blocked thread or for asynchronous
 //! I/O.
 //!
-//! Without BPF, the module [`traced`] records only the uninterruptible waits. With BPF, a program
-//! (`bpf/blocked.bpf.c`) notes when a thread leaves the processor blocked, and when it is woken. It passes
-//! each wait above a threshold to this module, and counts shorter waits in the kernel. The life cycle of a
-//! probe:
+//! Without BPF, the module [`traced`] records only the uninterruptible waits. A BPF program
+//! (`bpf/blocked.bpf.c`) notes when a thread leaves the processor blocked, and when the thread is woken. It
+//! passes each wait above a threshold to this module, and counts shorter waits in the kernel. The life cycle
+//! of a probe:
 //!
 //! 1. [`BlockedProbe::load`] creates the maps and lets the kernel verify the programs.
 //! 2. [`BlockedProbe::attach`] begins to record. Waits of already blocked threads start at this time.

@@ -12,7 +12,7 @@ use super::layout::KERNEL_THREAD;
 
 /// `PF_KTHREAD` of `include/linux/sched.h`.
 const KERNEL_THREAD_FLAG: u64 = 0x0020_0000;
-/// Replaces the call number if it is not readable, or if the thread runs again.
+/// The value in place of the call number if the number is not readable, or if the thread runs again.
 const UNREADABLE: i32 = -5;
 
 /// The state of a thread in `/proc/TID/stat`.

@@ -3,9 +3,9 @@
 //! The kernel records `sched_switch`, with the kernel stack, only for threads that leave their processor
 //! blocked. It records every `sched_waking` and `sched_wakeup`, because these events do not show the kind of
 //! the thread's sleep. The events are decoded during the recording, and only the waits are kept
-//! ([`BlockedThreads`]). The life cycle is the same as for [`BlockedProbe`](super::BlockedProbe). That probe
-//! sees more: threads that wait for another thread sleep interruptibly, and the events do not show the file
-//! of a call.
+//! ([`BlockedThreads`]). The life cycle is the same as for [`BlockedProbe`](super::BlockedProbe). The BPF
+//! probe sees more: threads that wait for another thread sleep interruptibly, so this probe does not see
+//! them, and its events do not show the file of a call.
 //!
 //! After `kill -9`, the next run removes this tracefs instance, like the recorder's other instances.
 
@@ -240,8 +240,8 @@ impl TracedProbe {
         self.period_began = now;
         self.judge.short.begin(self.period, now);
         if self.unseen.without_stack > self.without_stack_before {
-            // The kernel has stopped recording stacks. If this fails, later waits count as waits without a
-            // stack.
+            // The kernel has stopped recording stacks. If this call fails, later waits count as waits without
+            // a stack.
             let _ = self.instance.take_stacks(STACKS_PER_PERIOD);
             self.without_stack_before = self.unseen.without_stack;
         }

@@ -2,7 +2,7 @@
 //!
 //! A slowdown is the mean response time of a process while processes of the other operation run, divided by
 //! the mean response time of one process alone. The study divides a process's total time by its number of
-//! requests; with one request in flight, both are equal.
+//! requests; with one request in flight, the two values are equal.
 
 use fonio_core::Access;
 use fonio_core::statistics::sample::Spread;

@@ -1,4 +1,4 @@
-//! Describes the environment of a benchmark: everything besides the device that affects its numbers.
+//! Describes the environment of a benchmark: everything besides the device that affects the results.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;

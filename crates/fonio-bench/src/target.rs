@@ -137,7 +137,7 @@ impl Drop for Target {
     }
 }
 
-/// Number of bytes that can be written to `path`, without changing it.
+/// Number of bytes that could be written to `path`. This check does not change `path`.
 pub fn room_bytes(path: &Path) -> Result<u64, BenchError> {
     let metadata = fs::metadata(path).map_err(BenchError::system("find", path))?;
     let place = Place::of(path);

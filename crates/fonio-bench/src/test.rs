@@ -15,7 +15,7 @@ pub enum Set {
     /// Nguyen et al., section 4.5: 1, 2, 4 and 8 processes.
     Concurrency,
     /// The concurrency parameters of Nguyen et al., section 5: 1 to 32 processes that share a range, measured in rounds
-    /// ([`crate::concurrency`]). Only `fonio bench concurrency` runs this set; it cannot be selected.
+    /// ([`crate::concurrency`]). Only `fonio bench concurrency` runs this set; users cannot select it.
     ConcurrencyParameters,
     /// Every kind of I/O with every size of [`SIZES`](fonio_storebench_document::figures::SIZES); only for
     /// StoreBench.

@@ -25,7 +25,7 @@ fn read(dir: &Path) -> (Meta, CollectedRows) {
     (read.meta, read.rows)
 }
 
-/// Creates a directory on a real disk, if the build directory is on one.
+/// Creates a directory on a real disk, if the build directory is on a real disk.
 fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -659,7 +659,7 @@ fn the_next_run_removes_what_a_killed_one_left() {
         }
     })
     .unwrap();
-    // Another recording, of a test or a user, may already have removed it.
+    // Another recording, by a test or a user, may already have removed the instance.
     assert_eq!(left(instances()), 0);
     for note in notes.iter().filter(|note| note.contains("killed")) {
         assert!(note.contains("tracefs instance fonio-"), "{note}");

@@ -130,7 +130,7 @@ pub enum RecordingError {
         #[source]
         source: io::Error,
     },
-    /// The sink of the rows failed; the recording is not damaged.
+    /// The sink to which the rows were passed failed; the recording is not damaged.
     #[error("the rows of the recording could not be processed")]
     Sink(#[source] io::Error),
 }

@@ -12,8 +12,8 @@ use crate::sequence::ordered::Ordered;
 pub struct SequencerOptions {
     /// Maximum number of rows of each table in memory. A row takes up to about 250 bytes.
     pub rows_in_memory: usize,
-    /// Directory for spilled rows, in unlinked files. `None` for the system's temporary directory, which on
-    /// some systems is in memory, too.
+    /// Directory for spilled rows, in unlinked files. `None` for the system's temporary directory. On some
+    /// systems, this directory is in memory.
     pub spill_dir: Option<PathBuf>,
 }
 

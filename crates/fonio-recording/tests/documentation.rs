@@ -59,8 +59,8 @@ fn write_recording(dir: &Path) {
     let mut writer = Writer::create(dir, WriterOptions::default()).unwrap();
     Generated { requests: 5000, bios: true, ..Generated::default() }.feed(&mut writer).unwrap();
     let (parent_table, child_table) = (LinkEnd::Bio, LinkEnd::Bio);
-    // A chain of three bios: one on a stacked device, the bio below to which it was remapped, and the remainder of a
-    // split.
+    // A chain of three bios: a bio on a stacked device, the bio on the lower device to which it was remapped,
+    // and the remainder of a split.
     for (kind, parent, child) in [(LinkKind::Remap, 0, 1), (LinkKind::Split, 1, 2)] {
         writer.link(&Link { kind, parent_table, parent, child_table, child }).unwrap();
     }

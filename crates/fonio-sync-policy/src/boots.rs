@@ -27,7 +27,7 @@ impl Boots {
     ///
     /// # Errors
     ///
-    /// [`PolicyError::System`] if the boot id cannot be read. An unreadable record counts as empty: then
+    /// [`PolicyError::System`] if the boot id cannot be read. An unreadable record counts as empty. Then
     /// valid caches may be removed, but no stale cache is used.
     pub fn read() -> Result<Boots, PolicyError> {
         Boots::read_from(Path::new(BOOT_ID), Path::new(CLEAN_BOOTS))

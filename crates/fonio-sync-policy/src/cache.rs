@@ -4,10 +4,10 @@
 //! was written without sync.
 //!
 //! Invariant: the marker of a boot is durable before the first unsynced write of that boot. So if the marker
-//! names an earlier boot that did not end cleanly, any writes since then may be lost. Without a marker, every
-//! write was synced. The files are removed before the marker, so if the power is cut in between, the
-//! remaining files are removed next time. Killing a program is harmless: its writes are in the page cache,
-//! and the marker names the current boot.
+//! names an earlier boot that did not end cleanly, any writes since the beginning of that boot may be lost.
+//! Without a marker, every write was synced. The files are removed before the marker, so if the power is cut
+//! in between, the remaining files are removed next time. Killing a program is harmless: its writes are in
+//! the page cache, and the marker names the current boot.
 
 use std::ffi::OsString;
 use std::fs::{self, File};

@@ -37,14 +37,15 @@ pub enum Class {
         /// SQLite.
         drop_fsync: bool,
     },
-    /// The database is synced as its program requests; a class is suggested when it is closed.
+    /// The database is synced as its program requests; when the database is closed, a class is suggested for
+    /// it.
     Learn,
 }
 
 /// A rule of the policy.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// The path in the file; it can be a pattern with `*` and `?`.
+    /// The path as written in the policy file; it can be a pattern with `*` and `?`.
     pub path: String,
     /// The class of matching databases.
     pub class: Class,

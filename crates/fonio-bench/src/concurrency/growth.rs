@@ -1,8 +1,8 @@
 //! Finds the number of concurrent requests beyond which throughput no longer grows.
 //!
 //! This is the smallest number within [`TOLERANCE`] of the best. The means of a few runs do not show this
-//! number directly: on a plateau, the best of ten noisy means is always above the other nine. So a smaller
-//! number is rejected only if a larger one was *shown* to be faster by more than the tolerance.
+//! number directly: on a plateau, the best of ten noisy means is always above the other nine. So a number of
+//! requests is rejected only if a larger one was *shown* to be faster by more than the tolerance.
 //!
 //! A bootstrap gives the bounds. Each rate is divided by the mean of its round, which removes slowdowns
 //! between rounds. The error of a run is its difference from the mean of all runs with the same number of
@@ -62,7 +62,8 @@ pub fn enough(rates: &[Vec<f64>]) -> Option<Enough> {
         let mut draw = || errors[random.below(errors.len() as u64) as usize];
         let mut factor = |_| 1.0 + (0..rounds).map(|_| draw()).sum::<f64>() / rounds as f64;
         let factors: Vec<f64> = means.iter().map(&mut factor).collect();
-        // All numbers share one pool of errors, so each resample compares the best with another number.
+        // All numbers of requests share one pool of errors, so each resample compares the best number with
+        // another one.
         margins.push(greatest(&factors) / factors[resample % factors.len()] - 1.0);
         let drawn: Vec<f64> = means.iter().zip(&factors).map(|(mean, factor)| mean * factor).collect();
         highs.push(first_within(&drawn, 0.0));

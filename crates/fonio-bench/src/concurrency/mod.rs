@@ -19,7 +19,8 @@ use self::growth::Enough;
 use crate::result::{Benchmark, Parameter, Run, TestResult};
 use crate::test::{Set, Test};
 
-/// Measured numbers of concurrent requests. The study has 1, 2, 4, … 32; we added numbers between them.
+/// Measured numbers of concurrent requests. The study uses 1, 2, 4, … 32 processes; we added numbers between
+/// these.
 pub const AT_ONCE: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32];
 
 /// The numbers of a quick measurement, as in the study.

@@ -49,7 +49,7 @@ struct Percentiles {
 ///
 /// # Errors
 ///
-/// [`BenchError::FioOutput`] if there is no JSON of fio 3, a job is missing, or there are no requests.
+/// [`BenchError::FioOutput`] if the output contains no JSON of fio 3, lacks a job, or contains no requests.
 pub fn parse(text: &str, test: &Test) -> Result<Run, BenchError> {
     let wrong = |what: String| BenchError::FioOutput { what };
     let start = if text.starts_with('{') { Some(0) } else { text.find("\n{").map(|at| at + 1) };

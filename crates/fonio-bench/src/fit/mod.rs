@@ -6,7 +6,8 @@
 //!    whose model comes closest to all measurements is chosen.
 //! 4. [`bootstrap`] computes the intervals of the numbers.
 //!
-//! The fit does not use the tests of [`Set::HeldBack`]; [`predict`] compares a profile with them.
+//! The fit does not use the tests of [`Set::HeldBack`]; [`predict`] compares the predictions of a profile
+//! with these tests.
 
 pub mod bootstrap;
 mod error;

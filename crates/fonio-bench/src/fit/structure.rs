@@ -54,7 +54,8 @@ pub(super) fn candidates(shape: &Shape) -> Vec<Structure> {
                 }
             }
             Shape::Smooth { level_until } => {
-                // A disturbed measurement of a flat device can also look like this; the other tests decide.
+                // A disturbed measurement of a device with a flat curve can also look like this; the other
+                // tests decide between the two.
                 found.push(Structure { layer: Layer::PageMap, page, erase_block: 128 * page });
                 for reach in level_until.into_iter().flat_map(|level| [level, level / 2 * 3]) {
                     for piece in PIECES.into_iter().filter(|piece| *piece <= reach) {

@@ -242,9 +242,9 @@ const FILE_MAX_BYTES: u64 = 3 << 30;
 const FILES_MAX: u64 = 512;
 
 impl FilePlaces {
-    /// Reserves files that fill most of a file system's free space, so their beginnings are spread across it.
-    /// Their names are `prefix`, a number and `.data`. Returns `None` if the file system cannot reserve
-    /// space.
+    /// Reserves files that fill most of the free space of a file system, so that the beginnings of the files
+    /// are spread across this space. Their names are `prefix`, a number and `.data`. Returns `None` if the
+    /// file system cannot reserve space.
     pub fn reserve(prefix: &Path, free_bytes: u64, count: u64) -> io::Result<Option<FilePlaces>> {
         let kept = ((free_bytes as f64 * FREE_SHARE) as u64).max(FREE_MIN_BYTES);
         let space = free_bytes.saturating_sub(kept);

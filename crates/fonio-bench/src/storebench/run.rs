@@ -77,8 +77,8 @@ impl Kept {
         Kept { version: KEPT_VERSION, of, parts: Vec::new(), notes: Vec::new() }
     }
 
-    /// Whether a run like `other` can continue this one: target, device, settings and versions are equal, and
-    /// it began less than a day ago.
+    /// Whether a run like `other` can continue this run: the target, the device, the settings and the
+    /// versions are equal, and this run began less than a day ago.
     pub fn can_continue(&self, other: &Kept) -> bool {
         let age = other.of.began_unix_s.checked_sub(self.of.began_unix_s);
         // Capacity, model and revisions of the device identify the card.

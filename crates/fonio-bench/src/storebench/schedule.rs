@@ -116,7 +116,7 @@ const SYNC_WRITES: u64 = 1000;
 
 /// Bytes of the long write: larger than the fast cache of most cards and eMMC devices.
 const SUSTAINED_BYTES: u64 = 4096 * MIB;
-/// The minimum length of the long write: a shorter write does not fill a cache.
+/// The minimum length of the long write, because a shorter write does not fill the cache of a device.
 const SUSTAINED_MIN_BYTES: u64 = 256 * MIB;
 const SUSTAINED_QUICK_BYTES: u64 = 128 * MIB;
 

@@ -1,4 +1,5 @@
-//! Records waiting threads if there are no kernel events: repeatedly samples procfs for blocked threads.
+//! Records waiting threads if the kernel's events are not available, by repeatedly sampling procfs for
+//! blocked threads.
 //!
 //! Sampling needs neither tracefs, BPF nor privileges, but only root sees the causes of other users' waits.
 //! Such a recording does not show requests, waits for other threads, or whose requests delay a thread. The

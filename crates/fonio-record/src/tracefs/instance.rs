@@ -252,7 +252,7 @@ impl Tracefs {
     }
 
     /// Reads the layouts of the events that show whose data bios carry; `None` if this kernel has none of
-    /// them.
+    /// these events.
     pub(crate) fn file_layouts(&self) -> Result<Option<FileDecoder>, RecordError> {
         let mut formats = Vec::new();
         for (system, event) in FILE_EVENTS {

@@ -76,8 +76,8 @@ pub(crate) struct PageStore {
 /// The events that did not fit into the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LeftOut {
-    /// The time up to which all processors' events are kept; `None` if one processor has none. Later events
-    /// are useless, because their issue or completion may be missing.
+    /// The time up to which all processors' events are kept; `None` if no events of one of the processors are
+    /// kept. Later events are useless, because their issue or completion may be missing.
     pub complete_until: Option<Timestamp>,
     /// For every processor, the events in its buffer after the store was full.
     pub cpus: Vec<LeftOnCpu>,

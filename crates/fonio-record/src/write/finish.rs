@@ -47,7 +47,7 @@ pub(crate) struct FinishedCapture<'a> {
 struct Assembled {
     meta: Meta,
     events: u64,
-    /// Requests and bios that the recorder itself caused; they are left out.
+    /// Number of requests and bios that the recorder itself caused, which are left out.
     own_rows: u64,
     losses: Losses,
     /// Remarks on gaps in the attribution to files.

@@ -1,5 +1,5 @@
 //! Converts columns that other tools wrote with other types: Spark replaces unsigned integers by wider signed
-//! ones, and pandas turns integers with nulls into floating-point numbers.
+//! integers, and pandas turns integers with nulls into floating-point numbers.
 //!
 //! The conversion is lossless: a value must be an integer within the range of the column's type.
 

@@ -1,4 +1,5 @@
-//! Sorts requests and bios and interleaves them by time: the common part of a sequencer and a writer.
+//! Sorts requests and bios and interleaves them by time: this is the part that a sequencer and a writer
+//! share.
 
 use std::io;
 use std::path::Path;

@@ -26,7 +26,7 @@ pub struct WriterOptions {
     /// Memory for unsorted requests and bios, in bytes. Encoding needs up to about 60 MB more.
     pub memory_bytes: usize,
     /// Directory for the unlinked files that hold rows beyond `memory_bytes`. `None` for the recording's own
-    /// directory, which needs room for the rows anyway.
+    /// directory, whose file system needs room for the rows anyway.
     pub spill_dir: Option<PathBuf>,
     /// If the file system fills up, keep a recording of the rows that fit. Otherwise nothing remains.
     pub keep_what_fits: bool,
@@ -39,7 +39,7 @@ pub struct WriterOptions {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FinishedRecording {
-    /// Its path: the requested one, or another one because of [`WriterOptions::other_name_if_taken`].
+    /// Its path: the requested path, or another path because of [`WriterOptions::other_name_if_taken`].
     pub path: PathBuf,
     /// Its `meta.json`.
     pub meta: Meta,

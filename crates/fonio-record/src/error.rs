@@ -24,7 +24,7 @@ pub enum RecordError {
         #[source]
         source: io::Error,
     },
-    /// The kernel is locked down, which forbids tracing even to root.
+    /// The kernel is locked down, so even root may not trace.
     #[error(
         "this kernel is locked down ({mode}), so even root cannot trace: boot without Secure Boot or with `lockdown=none`"
     )]

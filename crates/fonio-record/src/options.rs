@@ -21,7 +21,8 @@ pub struct RecordOptions {
     pub select: Vec<Selector>,
     /// End after this time. A command that still runs then gets SIGTERM.
     pub duration: Option<Duration>,
-    /// Run this command and end when it ends: the program, then its arguments.
+    /// Run this command, and end the capture when the command ends. The list contains the program, then its
+    /// arguments.
     pub command: Option<Vec<OsString>>,
     /// The command shown in the recording, if not `command`.
     pub told_command: Option<Vec<String>>,

@@ -70,7 +70,7 @@ struct Run {
     latency_p99_us: f64,
     /// Processor time of fio, including the tracepoints in its system calls.
     fio_ms: f64,
-    /// Busy processor time of the machine; it means little if other programs run.
+    /// Busy processor time of the machine; it is meaningful only if no other programs run.
     busy_ms: f64,
 }
 

@@ -45,7 +45,7 @@ impl ThreadNames {
         std::mem::take(&mut self.new)
     }
 
-    /// Writes a row for each of these threads that is not yet in `named`.
+    /// Writes a row for each of the given threads that is not yet in `named`.
     pub(crate) fn write_rows(
         &self,
         mut tids: Vec<u32>,

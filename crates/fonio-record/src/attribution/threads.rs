@@ -208,7 +208,7 @@ impl Threads {
         }
     }
 
-    /// Returns a row for each known process that started another one. They trace a thread back to the
+    /// Returns a row for each known process that started another process. They trace a thread back to the
     /// command.
     pub(crate) fn parents(&self, from: Timestamp) -> Vec<Thread> {
         let mut all = self.parents.clone();
@@ -334,7 +334,7 @@ mod tests {
         Threads::naming(Units::below(root), Nanos(0))
     }
 
-    /// The unit of the thread that had the number 7 at this time.
+    /// The unit of the thread that had the id 7 at this time.
     fn unit(threads: &Threads, at_ms: u64) -> String {
         let mut row = Thread { tid: 7, from: Timestamp(at_ms * MS), ..Thread::default() };
         threads.complete(&mut row);
@@ -402,7 +402,7 @@ mod tests {
         }
     }
 
-    /// Processes that ended before their look-up still lead to their common ancestor.
+    /// Processes that ended before their look-up can still be traced back to their common ancestor.
     #[test]
     fn ended_processes_lead_to_the_first_one() {
         let mut threads = Threads::default();

@@ -173,7 +173,8 @@ impl<'a> WithFiles<'a> {
         Ok(Owner { file_id: listed.map(|listed| listed.id), cause: whose.cause, content })
     }
 
-    /// Returns the number of the file that had this inode number at `at`. Writes its rows at the first use.
+    /// Returns the recording's file id for the file that had this inode number at the time `at`. Writes its
+    /// rows at the first use.
     pub(crate) fn file_at(&mut self, inode: Inode, at: Timestamp) -> io::Result<Option<u32>> {
         let inode = self.files.below_overlay(inode, at).unwrap_or(inode);
         let freed = self.files.freed_before(inode, at);
@@ -205,7 +206,7 @@ impl<'a> WithFiles<'a> {
             content,
         };
         let from = self.began.max(file.after);
-        // The first known name is also the best guess for earlier times.
+        // The first known name of a file is also the best guess for earlier times.
         for (at, named) in names.iter().enumerate() {
             let from = if at == 0 { from } else { named.at };
             self.inner.file(&row(from, Some(named.path.clone()), named.content))?;
@@ -282,7 +283,7 @@ impl RowSink for WithFiles<'_> {
     }
 }
 
-/// Returns the owner of most bytes; the first one if several have equally many.
+/// Returns the owner of most bytes; if several owners have equally many bytes, the first of these.
 fn most(shares: &[(Owner, u64)]) -> Owner {
     let mut best: Option<(Owner, u64)> = None;
     for &(owner, bytes) in shares {

@@ -1,8 +1,8 @@
 //! Runs the capture, from enabling the events to reading the last page.
 //!
 //! One loop wakes up about five times a second, reads the kernel's pages, and sleeps again. If new data woke
-//! the loop, each event would cost the traced threads a check. Nothing is written during the capture, except
-//! to a spill file if the user wants one.
+//! the loop, each event would cost the traced threads a check. The recorder writes nothing during the
+//! capture, except to a spill file if the user asked for one.
 
 pub(crate) mod command;
 mod idle;
@@ -156,8 +156,8 @@ struct Running<'a> {
 }
 
 impl Capture<'_> {
-    /// Runs the capture and returns the pages of block events and scheduler events. At the end it disables
-    /// the instances and reads them fully.
+    /// Runs the capture and returns the pages of block events and scheduler events. At the end, it disables
+    /// the tracefs instances and reads all remaining pages.
     pub(crate) fn run(
         &self,
         block: Feed<'_>,
@@ -376,7 +376,8 @@ impl Running<'_> {
         Ok(drained)
     }
 
-    /// Scales `used` of `size` bytes to the size of the buffer for block events, which the pace uses.
+    /// Scales the fill level `used` of a buffer of `size` bytes to the size of the buffer for block events,
+    /// because the pace is based on that size.
     fn scaled(&self, (used, size): (u64, u64)) -> ByteCount {
         let ring = self.block.instance.bytes_per_cpu().unwrap_or(size);
         let used = u128::from(used) * u128::from(ring) / u128::from(size.max(1));

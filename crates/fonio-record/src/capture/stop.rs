@@ -215,7 +215,7 @@ mod tests {
     fn the_end_of_the_command_ends_the_capture() {
         for command in [Command::Beside, Command::Apart] {
             check(command, &[(300, COMMAND_ENDS)], &[(300, stop(StopReason::CommandEnded))]);
-            // A command that ends at the same time as Ctrl-C ended by itself.
+            // A command that ends at the time of the Ctrl-C counts as having ended by itself.
             check(
                 command,
                 &[(300, COMMAND_ENDS), (300, INTERRUPT)],

@@ -39,7 +39,7 @@ const PATH_HOLDS: Duration = Duration::from_secs(600);
 /// How often the swap areas are read.
 const SWAP_EVERY: Duration = Duration::from_secs(60);
 
-/// A unit, a program without one, or a kind of kernel thread.
+/// A unit, a program that belongs to no unit, or a kind of kernel thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Party {
     /// The name of the unit, container or package; otherwise, the name of the program, or the name of the
@@ -101,7 +101,7 @@ pub struct ObservedWait {
 }
 
 impl ObservedWait {
-    /// Whether it is a program's wait for storage, not a kernel thread's.
+    /// Whether it is a program, and not a kernel thread, that waits for storage.
     pub fn is_for_storage(&self) -> bool {
         let blocked_in = self.row.blocked_in.unwrap_or(BlockedIn::Unknown);
         blocked_in != BlockedIn::KernelThread && blocked_in.is_for_storage(self.row.reason)
@@ -363,7 +363,8 @@ impl Observer {
         found
     }
 
-    /// Returns the disk of a file system; `None` if its device has no number of its own, as with btrfs.
+    /// Returns the disk of a file system; `None` if the device number of the file system is not that of a
+    /// disk, as with btrfs.
     pub fn disk_of(&self, file_system: DeviceId) -> Option<DeviceId> {
         (file_system.major() != 0).then(|| self.machine.disk_of(file_system))
     }

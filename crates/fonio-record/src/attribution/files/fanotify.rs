@@ -1,10 +1,10 @@
 //! Receives name changes of files from the kernel while the recorder runs (fanotify, Linux 5.17 and later).
 //!
-//! A file deleted soon after its creation has no name when the recorder looks it up. For each creation, move
-//! and deletion on the marked file systems, the kernel reports the folder, the name, and the inode number
-//! with its generation. The kernel does not report reads and writes here, so the cost is one event for each
-//! file that is created or deleted. If the kernel lacks fanotify or forbids it, short-lived files have no
-//! path.
+//! A file that is deleted soon after its creation no longer has a name when the recorder looks it up. For
+//! each creation, move and deletion on the marked file systems, the kernel reports the folder, the name, and
+//! the inode number with its generation. The kernel does not report reads and writes here, so the cost is one
+//! event for each file that is created or deleted. If the kernel lacks fanotify or forbids it, short-lived
+//! files have no path.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 

@@ -94,7 +94,7 @@ impl Roots<'_> {
 }
 
 impl Root {
-    /// Opens a file by its number; `None` if it does not exist.
+    /// Opens a file by its inode number; `None` if the file does not exist.
     fn open(&self, number: u64) -> Option<OwnedFd> {
         match self.numbers {
             // A generation of 0 matches every generation.

@@ -1,10 +1,10 @@
 //! Finds the creation and deletion times of the files in the kernel's name events.
 //!
-//! The kernel's name events have no time: the recorder only knows between which of its wake-ups they
-//! happened. The trace shows when an inode number was freed, but no name. Both lists are ordered, and an
-//! inode number is reused only after its file is deleted. So within an interval with equally many deletions
-//! and named files, the first deletion belongs to the first file, and so on. If the numbers differ, unnamed
-//! files (`O_TMPFILE`) also used the inode number, and nothing is assumed.
+//! The kernel's name events contain no time: the recorder knows only the two wake-ups between which an event
+//! happened. The trace shows when an inode number was freed, but does not show the name of the file. Both
+//! lists are ordered, and an inode number is reused only after its file is deleted. So within an interval
+//! with equally many deletions and named files, the first deletion belongs to the first file, and so on. If
+//! the numbers differ, unnamed files (`O_TMPFILE`) also used the inode number, and nothing is assumed.
 
 use fonio_core::Timestamp;
 

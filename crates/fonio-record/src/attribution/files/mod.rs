@@ -44,7 +44,7 @@ const TIME_PER_WAKE: Duration = Duration::from_millis(5);
 /// Maximum time for looking up all files again at the end, which finds renamed files.
 const TIME_AT_END: Duration = Duration::from_millis(200);
 /// Maximum number of names, and of deletions, kept for one inode number. A program that repeatedly deletes
-/// and creates a file, such as SQLite with its journal, mostly gets the same inode number.
+/// and creates a file, such as SQLite with its journal, usually gets the same inode number.
 const NAMES_MAX: usize = 16_384;
 /// Maximum total number of names and deletions: 40 MB at 160 bytes each.
 const NAMES_IN_ALL: usize = 1 << 18;
@@ -183,8 +183,9 @@ impl Files {
         known.freed.insert(place, at);
     }
 
-    /// Notes deletions that were read before any use of the file. The processors' buffers are read one after
-    /// the other, so a use may be read after the deletion: in the same wake-up or the next one.
+    /// Notes deletions that were read before any event showed a use of the file. The processors' buffers are
+    /// read one after the other, so a use may be read after the deletion: in the same wake-up or the next
+    /// one.
     fn settle_freed(&mut self) {
         for at in 0..self.freed_unseen.len() {
             let unseen = std::mem::take(&mut self.freed_unseen[at]);
@@ -348,7 +349,8 @@ impl Files {
         }
     }
 
-    /// Returns when a file with this number was last deleted before `at`; 0 if no deletion was seen.
+    /// Returns the time of the last deletion before `at` of a file with this inode number; 0 if no deletion
+    /// was seen.
     pub(crate) fn freed_before(&self, inode: Inode, at: Timestamp) -> Timestamp {
         let freed = self.known.get(&inode).map_or(&[][..], |known| &known.freed);
         let before = freed.partition_point(|freed| *freed <= at).checked_sub(1);
@@ -365,9 +367,9 @@ impl Files {
     }
 }
 
-/// Returns the path of an opened file in the recorder's mounts: its folder's path plus the last component of
-/// the process's path. If the folder is unknown, an absolute path is the best guess; it is wrong for a
-/// process in another mount namespace.
+/// Returns the path of an opened file in the recorder's mounts: the path of its folder, plus the last
+/// component of the path that the process passed. If the folder is unknown, an absolute path is the best
+/// guess; it is wrong for a process in another mount namespace.
 fn path_of(file: &Opened, folders: &mut FxHashMap<Inode, PathBuf>, roots: &mut Roots<'_>) -> Option<PathBuf> {
     // The root of a file system is its own folder, and so has no name in a folder.
     if file.folder == file.inode.number {

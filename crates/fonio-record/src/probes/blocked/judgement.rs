@@ -84,7 +84,7 @@ impl StackFunctions {
 
     /// Judges an open wait by the function names on its stack, innermost first.
     pub(super) fn of_names(names: &[&str], call: i32) -> Judgement {
-        // Each function gets an address by its position on the stack.
+        // Each function gets an address that depends on its position on the stack.
         let lines = names.iter().enumerate().map(|(at, name)| format!("{:x} t {name}\n", (at + 1) << 8));
         let functions = StackFunctions::from_kallsyms(&lines.collect::<String>());
         let stack = || (1..=names.len()).map(|at| (at as u64) << 8 | 1).map(|address| address + 1);
@@ -231,7 +231,7 @@ mod tests {
             wait.waker_tid = waker_tid;
             let judgement = functions.of(&wait).unwrap();
             assert_eq!((judgement.waker_tid, judgement.by_completion), expected);
-            // The file is used only if the first argument of the call is its descriptor.
+            // The file is recorded only if the first argument of the call is the file's descriptor.
             assert!(!judgement.is_of_file);
             wait.flags |= HAS_FILE;
             assert!(functions.of(&wait).unwrap().is_of_file);

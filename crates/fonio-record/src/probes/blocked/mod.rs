@@ -10,7 +10,8 @@
 //! 1. [`BlockedProbe::load`] creates the maps and lets the kernel verify the programs.
 //! 2. [`BlockedProbe::attach`] begins to record. Waits of already blocked threads start at this time.
 //! 3. [`BlockedProbe::drain`], called at each wake-up of the recorder, takes the long waits. About once a
-//!    second it takes the counts of the last period and adapts the threshold to the load ([`shedding`]).
+//!    second, it also takes the counts of the last period, and adapts the threshold to the load
+//!    ([`shedding`]).
 //! 4. [`BlockedProbe::finish`] detaches the programs and finds the open waits.
 //!
 //! Each wait is reported exactly once: on its own by [`drain`](BlockedProbe::drain), or in a sum of

@@ -125,7 +125,7 @@ fn row(
         _ => wait.began,
     };
     // A page fault, for example, has no file descriptor, but the request that ended its wait has a file. BPF
-    // shows the file of an fsync unless it covers several files.
+    // shows the file of an fsync, unless the call covers several files.
     let by_request = completed.and_then(|completed| completed.file_id).filter(|_| match wait.blocked_in {
         BlockedIn::PageFault | BlockedIn::AsyncIo | BlockedIn::Read | BlockedIn::Write => true,
         BlockedIn::Fsync => is_without_bpf,

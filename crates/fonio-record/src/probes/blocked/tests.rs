@@ -129,7 +129,7 @@ fn play_talks(who_is_blocked: &str) {
     other.join().unwrap();
 }
 
-/// One thread blocks while it holds a lock that another one waits for. Prints the waiting thread and the
+/// One thread blocks while it holds a lock for which another thread waits. Prints the waiting thread and the
 /// other one.
 fn play_locks(_: &str) {
     let lock = std::sync::Arc::new(std::sync::Mutex::new(0));
@@ -429,8 +429,8 @@ fn counts_come_by_period() {
     let mut given = 0;
     for _ in 0..2 {
         run("blocks 50");
-        // A period ends at the first drain at least a second after its beginning. The next drain takes its
-        // counts.
+        // A period ends at the first call of `drain` that is at least a second after the beginning of the
+        // period. The next drain takes its counts.
         probe.period_began = Timestamp(0);
         probe.drain(now(), &mut |_| given += 1);
     }

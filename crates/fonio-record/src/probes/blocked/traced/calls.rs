@@ -143,9 +143,9 @@ mod tests {
             (&[0x1710, 0x1410, 0x1010], "Fsync"),
             (&[0x1810], "Fsync"),
             (&[0x1910], "Write"),
-            // execve is not a call on files, although it opens and reads one.
+            // execve does not count as a call on files, although it opens and reads a file.
             (&[0x1710, 0x1210, 0x1010], "other"),
-            // The loop driver writes and syncs files on behalf of others.
+            // The loop driver writes and syncs files on behalf of other threads.
             (&[0x1710, 0x1410, 0x1310], "kernel"),
             (&[0x1710, 0x2010], "unknown"),
             (&[0x1710], "unknown"),

@@ -48,7 +48,7 @@ fn waits_have_their_operation_file_and_waker() {
     let shell = rows.threads.iter().rfind(|thread| thread.tid == rows.command_pid).unwrap();
     assert_eq!(shell.pid, Some(rows.command_pid));
 
-    // Each `sync` process waited for the disk or the journal, mostly for a short time.
+    // Each `sync` process waited for the disk or the journal, usually for a short time.
     let is_sync = |tid: u32| rows.comm(tid) == "sync";
     let in_fsync = Some(BlockedIn::Fsync);
     let long: Vec<&Wait> =

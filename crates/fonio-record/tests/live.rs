@@ -86,7 +86,8 @@ fn instances() -> Vec<String> {
     names
 }
 
-/// If the command only wakes a prepared process that does the work, its own processes are not recorded.
+/// If the command only wakes a prepared process that does the work, the processes of the command itself are
+/// not recorded.
 #[test]
 fn a_command_that_stands_for_another() {
     let dir = scratch();
@@ -219,7 +220,7 @@ fn waits_of(script: &str, until_idle: Option<Quiet>) -> Option<(RecordSummary, C
     Some((summary, rows, launch))
 }
 
-/// Total time in seconds that all threads waited for a reason.
+/// Total time in seconds for which all threads together waited for the given reason.
 fn waited_s(rows: &CollectedRows, reason: WaitReason) -> f64 {
     let waits = rows.waits.iter().filter(|wait| wait.reason == reason);
     waits.map(|wait| wait.ended.map_or(0, |ended| ended.0 - wait.began.0)).sum::<u64>() as f64 / 1e9
@@ -297,8 +298,8 @@ fn a_duration_ends_it() {
     assert!(record(&RecordOptions { overwrite: true, ..options }, &mut |_| {}).is_ok());
 }
 
-/// Creates a file, and a shell script that reads it `times` times in 4 KiB reads, bypassing the page cache.
-/// Returns the script and the number of reads.
+/// Creates a file, and a shell script that reads it `times` times in 4 KiB reads, which bypass the page
+/// cache. Returns the script and the number of reads.
 fn reads(dir: &Path, mib: usize, times: usize) -> (String, u64) {
     let file = dir.join("data");
     fs::write(&file, vec![1; mib << 20]).unwrap();
@@ -696,7 +697,7 @@ fn a_full_disk_keeps_what_fits_and_says_what_is_missing() {
     assert!(!rows.samples.is_empty() && !rows.threads.is_empty() && !rows.marks.is_empty());
     assert_eq!(meta.lost.total(), None, "the content of missing rows is unknown");
 
-    // On a full disk, the message names only existing files, and nothing remains.
+    // On a full disk, the error message names only files that exist, and no part of the recording remains.
     let Some(disk) = Tmpfs::of(8 << 10) else { return };
     let out = disk.0.path().join("recording");
     let error = record(&options(&out), &mut |_| {}).unwrap_err();

@@ -53,8 +53,8 @@ pub fn table() -> String {
 pub struct NotShown(pub String);
 
 impl Exit {
-    /// Returns the more severe result: a failure of the user's command, then an invalid measurement, then a
-    /// broken limit.
+    /// Returns the more severe result: a failure of the user's command is the most severe, then an invalid
+    /// measurement, then an exceeded limit.
     pub fn worse(self, other: Exit) -> Exit {
         let weight = |exit| match exit {
             Exit::Fine | Exit::Command(0) => 0,

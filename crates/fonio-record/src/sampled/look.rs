@@ -76,7 +76,7 @@ impl Looker {
         let Ok(stat) = std::fs::read(self.machine.proc(format!("{pid}/task/{tid}/stat"))) else {
             return false;
         };
-        // The name can contain any byte; the state is the first letter after it.
+        // The name of the thread can contain any byte; the state is the first letter after the name.
         let after_name = stat.iter().rposition(|byte| *byte == b')');
         after_name.is_some_and(|at| stat.get(at + 2) == Some(&b'D'))
     }

@@ -19,7 +19,8 @@ pub(crate) enum Watched {
     /// The bios of an upper device show whose data they carry; below it, the workers of dm-crypt issue the
     /// encrypted data of all processes.
     Only(Vec<DeviceId>),
-    /// Every disk except these: loop devices over a file on another disk, where the same I/O appears again.
+    /// Every disk except these, which are loop devices over a file on another disk: on that disk, the same
+    /// I/O appears again.
     AllBut(Vec<DeviceId>),
 }
 

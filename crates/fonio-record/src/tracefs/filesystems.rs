@@ -19,7 +19,7 @@ pub(crate) struct FileScope {
 }
 
 impl FileScope {
-    /// Returns the file systems on the watched disks, including those on device mapper or RAID.
+    /// Returns the file systems on the watched disks, including file systems on device mapper or RAID.
     pub(crate) fn of(machine: &Machine, watched: &Watched) -> FileScope {
         let mut partitions = Vec::new();
         for disk in machine.devices() {

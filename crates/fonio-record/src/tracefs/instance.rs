@@ -291,7 +291,8 @@ impl Tracefs {
     }
 }
 
-/// Reads a text with one call: only the first read of `header_page` returns data, even if it is short.
+/// Reads a text with one call, because only the first read of `header_page` returns data, even if that read
+/// is short.
 fn read_whole(path: &Path) -> Result<String, RecordError> {
     let mut file = File::open(path).map_err(file_error(path, "opening"))?;
     let mut text = vec![0; 64 << 10];

@@ -77,9 +77,9 @@ pub(crate) struct PageStore {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LeftOut {
     /// The time up to which all processors' events are kept; `None` if no events of one of the processors are
-    /// kept. Later events are useless, because their issue or completion may be missing.
+    /// kept. Later events are useless, because the matching issue or completion may be missing.
     pub complete_until: Option<Timestamp>,
-    /// For every processor, the events in its buffer after the store was full.
+    /// For each processor, the events that were in its buffer after the store had become full.
     pub cpus: Vec<LeftOnCpu>,
 }
 
@@ -408,7 +408,7 @@ mod tests {
         \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
         \tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n";
 
-    /// A processor with an empty buffer counts as complete and keeps its number.
+    /// A processor with an empty buffer counts as complete, and keeps its processor number.
     #[test]
     fn nothing_is_left_out_where_nothing_is_left() {
         let layout = PageLayout::parse(HEADER, ByteOrder::NATIVE).unwrap();

@@ -359,7 +359,7 @@ fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, ca
     meta.devices = ids.into_iter().filter_map(|id| machine.device(id).or_else(|| known(id))).collect();
 }
 
-/// Waits for the command if the capture ended because the buffer was full; the command continues undisturbed.
+/// If the capture ended because the buffer was full, waits for the command, which continues undisturbed.
 fn wait_for_command(captured: &mut Captured, signals: &Listener) -> Result<(), RecordError> {
     if captured.stopped_by != StopReason::BufferFull {
         return Ok(());

@@ -177,7 +177,8 @@ mod tests {
     fn each_lost_event_counts_once_and_has_a_processor() {
         let (lost, said) = settle(&[gap(0, Some(7))], kernel(&[Some((7, 0)), Some((0, 0))]));
         assert_eq!((lost.total(), lost.gaps.len(), said), (Some(7), 1, vec!["lost-events"]));
-        // The kernel lost more events on processor 1 than the pages count, and refused some.
+        // On processor 1, the kernel lost more events than the pages count, and refused to record some
+        // events.
         let (lost, said) = settle(&[gap(0, Some(7))], kernel(&[Some((7, 0)), Some((5, 2))]));
         assert_eq!((lost.total(), said), (Some(14), vec!["lost-events", "refused-events"]));
         let places: Vec<_> =

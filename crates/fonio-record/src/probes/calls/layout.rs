@@ -104,7 +104,7 @@ pub(crate) struct RawPath {
 }
 
 impl RawCall {
-    /// Reads a record of the ring buffer; `None` if it has another size.
+    /// Reads a record of the ring buffer; `None` if the record has another size.
     pub(super) fn read(bytes: &[u8]) -> Option<(RawCall, Option<RawPath>)> {
         if let Some(call) = read_record(bytes) {
             return Some((call, None));

@@ -43,7 +43,7 @@ struct Kept {
     names: ThreadNames,
     /// The file that was last opened at each path. Relative paths are stored per process.
     paths: FxHashMap<(Option<u32>, Vec<u8>), Inode>,
-    /// The files used, and the files opened, since the last look-up.
+    /// The files that calls used and the files that calls opened since the last look-up.
     used: FxHashSet<Inode>,
     opened: Vec<Opened>,
     /// The processes that opened files since they were last examined.

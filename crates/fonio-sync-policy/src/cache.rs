@@ -1,7 +1,7 @@
 //! The contract of databases that are never synced.
 //!
-//! The marker `x-fonio-boot` is next to the database `x`. It contains the id of the last boot in which `x`
-//! was written without sync.
+//! The marker `x-fonio-boot` is next to the database `x`. The marker contains the id of the last boot during
+//! which `x` was written without sync.
 //!
 //! Invariant: the marker of a boot is durable before the first unsynced write of that boot. So if the marker
 //! names an earlier boot that did not end cleanly, any writes since the beginning of that boot may be lost.

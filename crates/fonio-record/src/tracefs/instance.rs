@@ -154,8 +154,8 @@ impl Tracefs {
                 continue;
             }
             // The kernel refuses to remove an instance while a process reads its buffers. This process may be
-            // a recorder in another process namespace, whose process id differs here. It disables its events
-            // itself.
+            // a recorder in another process namespace, whose process id differs here. Such a recorder
+            // disables its events itself.
             if fs::remove_dir(entry.path()).is_ok() {
                 removed.push(name);
             }

@@ -94,8 +94,8 @@ impl Libraries {
         }
     }
 
-    /// Examines a file, and sets the probes if the file contains SQLite. Returns whether it did. A missing
-    /// file is skipped.
+    /// Examines a file, and sets the probes if the file contains SQLite. Returns whether it set them. A
+    /// missing file is skipped.
     fn look_at(&mut self, path: &Path, named: &Path) -> bool {
         let Ok(metadata) = fs::metadata(path) else { return false };
         let is_new = metadata.is_file()

@@ -4,7 +4,8 @@ use fonio_core::Random;
 
 const ALIGNMENT: usize = 4096;
 
-/// Block-aligned memory with incompressible content, so a compressing file system writes all of it.
+/// Block-aligned memory with incompressible content, so that a compressing file system writes the full
+/// amount.
 #[derive(Debug, Default)]
 pub struct Buffer(Vec<u8>);
 

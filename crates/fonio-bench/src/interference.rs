@@ -1,8 +1,8 @@
 //! Slowdown of concurrent reads and writes (Nguyen et al. 2015, sections 4.3 and 4.4).
 //!
-//! A slowdown is a process's mean response time while processes of the other op run, divided by the mean
-//! response time of one process alone. The study divides a process's total time by its number of requests;
-//! with one request in flight, both are equal.
+//! A slowdown is the mean response time of a process while processes of the other operation run, divided by
+//! the mean response time of one process alone. The study divides a process's total time by its number of
+//! requests; with one request in flight, the two values are equal.
 
 use fonio_core::Access;
 use fonio_core::statistics::sample::Spread;
@@ -83,7 +83,7 @@ mod tests {
     }
 
     /// Reads and writes slow down equally, and runs differ by a tenth. The verdict picks the larger of two
-    /// slowdowns; this alone must not make it claim a difference.
+    /// slowdowns; this choice alone must not lead to a claimed difference.
     #[test]
     fn equal_slowdowns_are_called_different_in_at_most_5_percent_of_benchmarks() {
         const BENCHMARKS: u64 = 1000;

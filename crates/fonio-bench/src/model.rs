@@ -9,7 +9,8 @@ use crate::plan::Test;
 use crate::result::{Benchmark, Run, TestResult};
 use crate::verdict;
 
-/// Requests of a concurrent process per request of the measured process: enough to run longer than it.
+/// Requests of a concurrent process per request of the measured process, so that the concurrent process runs
+/// longer.
 const BESIDE_FACTOR: u64 = 64;
 
 /// Runs `test` on a fresh device with `requests` per process.
@@ -55,9 +56,9 @@ fn as_run(measured: &[Measured]) -> Run {
     }
 }
 
-/// Runs `test` on a used device. Random writes leave log blocks and stale pages behind. So they run twice for
-/// the length of the test, and only the second run is measured. A measurement on a real device starts
-/// anywhere between two merges; it is close to the mean over many merges.
+/// Runs `test` on a used device. Random writes leave log blocks and stale pages behind. So a random-write
+/// test runs twice at full length, and only the second run is measured. A measurement on a real device starts
+/// anywhere between two merges; its result is close to the mean over many merges.
 pub fn measure_used(device: &mut dyn Device, test: &Test, requests: u64, seed: u64) -> Run {
     if test.access != Access::RandWrite || test.processes > 1 || test.beside.is_some() {
         return measure(device, test, requests, seed);

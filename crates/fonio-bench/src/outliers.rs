@@ -3,10 +3,10 @@
 use fonio_core::statistics::sample::median;
 
 /// A value with at least this modified z-score is an outlier (Iglewicz and Hoaglin 1993). Hyperfine warns
-/// from 14.826, but with many more runs than a slow card allows.
+/// from a score of 14.826, but makes many more runs than a slow card allows.
 const OUTLIER_SCORE: f64 = 3.5;
 
-/// Ratio of the median absolute deviation to the standard deviation for normal values.
+/// Ratio of the median absolute deviation to the standard deviation for normally distributed values.
 const MAD_OF_NORMAL: f64 = 0.6745;
 
 /// Minimum relative difference of an outlier from the median, even if the other values hardly differ.

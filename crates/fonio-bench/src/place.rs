@@ -1,4 +1,4 @@
-//! Describes the environment of a benchmark: everything besides the device that affects its numbers.
+//! Describes the environment of a benchmark: everything besides the device that affects the results.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -25,7 +25,7 @@ pub struct Place {
     pub compression: Option<String>,
     /// `dm-crypt` if the underlying device is encrypted. Encryption of single directories is not detected.
     pub encryption: Option<String>,
-    /// Free space for this user; for a raw device, its size.
+    /// Free space for this user; for a raw device, the size of the device.
     pub free_bytes: u64,
     /// Size of the file system or device.
     pub size_bytes: u64,

@@ -30,7 +30,7 @@ pub struct Scope {
 }
 
 impl Scope {
-    /// Creates the scope of sets over `size` bytes. They need no address range, no sustained write and no
+    /// Creates a scope over `size` bytes, for sets that need no growing range, no sustained write and no
     /// nearly full device.
     pub fn of(sets: &[Set], size: ByteCount) -> Scope {
         let none = ByteCount(0);
@@ -49,8 +49,8 @@ pub fn tests(scope: &Scope) -> Vec<Test> {
 /// Number of 4 KiB random requests in a run, as in Kim et al., section 5.3.
 const RANDOM_REQUESTS: u64 = 2048;
 
-/// Bytes written sequentially before random writes to a smaller range. The studies' 1 GB takes minutes on a
-/// slow card; this amount replaces more log blocks than their cards seem to have.
+/// Bytes written sequentially before random writes to a smaller range. The 1 GB of the studies takes minutes
+/// on a slow card; this amount replaces more log blocks than the studies' cards seem to have.
 const PREPARE_MIN: u64 = 16 * MIB;
 
 fn of_set(set: Set, scope: &Scope) -> Vec<Test> {
@@ -105,7 +105,8 @@ fn of_set(set: Set, scope: &Scope) -> Vec<Test> {
             rand(Access::RandWrite, 64 * KIB, size),
             rand(Access::RandRead, 64 * KIB, size),
             seq(Access::SeqRead, 4 * KIB),
-            // Each range is twice the previous one, so the exact range at which throughput falls is unknown.
+            // Each range is twice as large as the previous one, so the exact range from which throughput
+            // falls is unknown.
             rand(Access::RandWrite, 4 * KIB, size / 8 * 5),
         ],
         Set::HeldBack => vec![
@@ -200,16 +201,17 @@ fn size_name(bytes: u64) -> String {
 pub struct Volume {
     /// Used bytes of the file or device.
     pub extent_bytes: u64,
-    /// Bytes written if every test needs only the minimum number of runs and no run reaches its time limit.
+    /// Number of bytes written if every test needs only the minimum number of runs, and no run reaches its
+    /// time limit.
     pub writes_min_bytes: u64,
     /// Maximum number of bytes written.
     pub writes_max_bytes: u64,
 }
 
-/// The amount that `tests` write if each test runs `runs_min` to `runs_max` times.
+/// The amount that `tests` write if each of them runs `runs_min` to `runs_max` times.
 pub fn volume(tests: &[Test], runs_min: u32, runs_max: u32) -> Volume {
     let extent_bytes = tests.iter().map(Test::extent_bytes).max().unwrap_or(0);
-    // In rounds, each kind of writes is prepared once per round.
+    // In tests that run in rounds, the range is prepared once per round for each kind of writes.
     let of_round = |access: Access| {
         let in_rounds =
             tests.iter().filter(|test| test.set == Set::ConcurrencyParameters && test.access == access);

@@ -53,21 +53,24 @@ pub struct Slowdown {
     pub processes: u32,
     /// Mean response time of one process alone, in milliseconds.
     pub alone_ms: f64,
-    /// Mean response time while the others run, in milliseconds.
+    /// Mean response time while the other processes run, in milliseconds.
     pub beside_ms: f64,
     /// `beside_ms` divided by `alone_ms`; a value above 1 means slower.
     pub slowdown: f64,
-    /// Fastest concurrent run divided by the slowest run alone; `None` if either test ran only once.
+    /// Mean response time in the fastest concurrent run, divided by that in the slowest run alone; `None` if
+    /// either test ran only once.
     pub slowdown_min: Option<f64>,
-    /// Slowest concurrent run divided by the fastest run alone; `None` if either test ran only once.
+    /// Mean response time in the slowest concurrent run, divided by that in the fastest run alone; `None` if
+    /// either test ran only once.
     pub slowdown_max: Option<f64>,
     /// Throughput of one process alone, in 10⁶ bytes per second.
     pub alone_mb_s: f64,
-    /// Total throughput of all processes of this pattern while the others run, in 10⁶ bytes per second.
+    /// Total throughput of all processes with this access pattern while the other processes run, in 10⁶ bytes
+    /// per second.
     pub beside_mb_s: f64,
 }
 
-/// A concurrency parameter: the number of concurrent requests of one kind that is enough.
+/// A concurrency parameter: the number of concurrent requests that is enough for one kind of I/O.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Parameter {
     /// The kind of I/O.
@@ -77,7 +80,7 @@ pub struct Parameter {
     pub requests: u32,
     /// The upper end of the interval; `None` if each test ran only once.
     pub requests_high: Option<u32>,
-    /// The largest measured number.
+    /// The largest measured number of concurrent requests.
     pub measured_max: u32,
     /// Throughput with [`Parameter::requests`] concurrent requests, in 10⁶ bytes per second.
     pub mb_s: f64,
@@ -149,7 +152,7 @@ impl Run {
     }
 }
 
-/// The result of a write that is long enough to exceed a cache of faster flash.
+/// The result of a write that is longer than the device's cache of faster flash.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sustained {
     /// Throughput during the first tenth.

@@ -73,8 +73,8 @@ pub fn run(
     Ok(benchmark)
 }
 
-/// Minimum requests per run: with fewer, the mean is unreliable if write times differ by a factor of a
-/// thousand.
+/// Minimum requests per run: with fewer requests, the mean is unreliable if write times differ by a factor of
+/// a thousand.
 const REQUESTS_MIN: u64 = 20;
 
 fn warnings(benchmark: &Benchmark, effort: &Effort) -> Vec<String> {

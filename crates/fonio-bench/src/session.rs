@@ -21,7 +21,7 @@ pub struct Effort {
     pub runs_max: u32,
     /// A test is stable when the standard error of the mean is at most this share of the mean.
     pub error_max: f64,
-    /// Maximum time of a run, without its preparation.
+    /// Maximum duration of a run, without its preparation.
     pub run_time_max: Duration,
     /// Maximum time of a sustained write.
     pub sustained_time_max: Duration,
@@ -75,14 +75,15 @@ pub(crate) struct Session<'a> {
     pub effort: &'a Effort,
     pub stop: &'a AtomicBool,
     pub until: Instant,
-    /// Number of bytes from the beginning that were already written and can be read.
+    /// Number of bytes at the beginning of the target that are already written, and so can be read.
     pub laid_out: u64,
     pub written: u64,
     pub seed: u64,
 }
 
 impl Session<'_> {
-    /// Measures all tests in rounds. A test's result is `None` if the time ended before its first run.
+    /// Measures all tests in rounds. The result of a test is `None` if the time limit was reached before its
+    /// first run.
     pub(crate) fn by_turns(
         &mut self,
         tests: &[Test],
@@ -122,8 +123,8 @@ impl Session<'_> {
         self.write_in_order(bytes)
     }
 
-    /// Prepares all tests of one kind of I/O. For write tests, it writes the range; for read tests, it waits
-    /// until the device has finished earlier writes.
+    /// Prepares all tests of one kind of I/O. Before write tests, it writes the range; before read tests, it
+    /// waits until the device has finished earlier writes.
     pub(crate) fn prepare_kind(&mut self, first: &Test) -> Result<(), BenchError> {
         if first.access.writes() || first.prepare_bytes > self.laid_out {
             self.write_in_order(first.prepare_bytes)
@@ -159,7 +160,8 @@ impl Session<'_> {
         if Instant::now() >= self.until {
             return Err(BenchError::TimeOver);
         }
-        // A started run may use its full time; this limit ends it if the device does not respond.
+        // A run that has started may use its full time; this limit ends the run if the device does not
+        // respond.
         let limit = Limit { stop: self.stop, until: self.until + time_max };
         let run = self.fio.measure(self.target.file(), test, time_max, self.seed, limit)?;
         if test.access.writes() {

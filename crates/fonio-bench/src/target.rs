@@ -1,7 +1,7 @@
 //! The target of a benchmark: a new file in a directory, or a complete device.
 //!
-//! The file name contains the process id, and the file is locked. If the process has ended, an interrupted
-//! benchmark left the file behind; the next benchmark in the same directory removes it.
+//! The file name contains the process id, and the file is locked. If the process no longer exists, an
+//! interrupted benchmark left the file behind; the next benchmark in the same directory removes it.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::ErrorKind;
@@ -26,7 +26,7 @@ const APPS: &str = ".apps";
 /// Space that stays free in a directory.
 const RESERVE_BYTES: u64 = 64 << 20;
 
-/// A target. Dropping it removes a file; a device keeps the written data.
+/// A target. Dropping the target removes the file; a device keeps the written data.
 #[derive(Debug)]
 pub struct Target {
     /// The path for fio.
@@ -40,7 +40,7 @@ pub struct Target {
 
 impl Target {
     /// Opens `path`: creates a file in a directory, or claims a block device. If the device holds data,
-    /// `erase` must be the same path.
+    /// `erase` must be equal to `path`.
     ///
     /// # Errors
     ///
@@ -74,8 +74,9 @@ impl Target {
         Ok(Target { file: path.to_owned(), place, room_bytes, remove: false, _held: held })
     }
 
-    /// Path prefix of further files (`-NUMBER.data`) and folders (`.apps`) in the directory. If they are left
-    /// behind without a lock, the next benchmark in the directory removes them. `None` for a device.
+    /// Path prefix of further files (`-NUMBER.data`) and folders (`.apps`) in the directory. The next
+    /// benchmark in the directory removes files and folders that are left behind without a lock. `None` for a
+    /// device.
     pub(crate) fn beside(&self) -> Option<PathBuf> {
         self.remove.then(|| self.file.with_extension(""))
     }
@@ -130,13 +131,13 @@ impl Target {
 impl Drop for Target {
     fn drop(&mut self) {
         if self.remove {
-            // If it cannot be removed, the next benchmark in this directory tries again.
+            // If the file cannot be removed, the next benchmark in this directory tries again.
             let _ = fs::remove_file(&self.file);
         }
     }
 }
 
-/// Number of bytes that can be written to `path`, without changing it.
+/// Number of bytes that could be written to `path`. This check does not change `path`.
 pub fn room_bytes(path: &Path) -> Result<u64, BenchError> {
     let metadata = fs::metadata(path).map_err(BenchError::system("find", path))?;
     let place = Place::of(path);
@@ -176,7 +177,7 @@ fn remove_left_over(folder: &Path) -> Result<(), BenchError> {
         if !name.starts_with(PREFIX) {
             continue;
         }
-        // When fio extends a file, it replaces it, and the new file has no lock.
+        // To extend a file, fio replaces it, and the new file has no lock.
         if is_owner_alive(&name) {
             continue;
         }

@@ -15,7 +15,7 @@ pub enum Set {
     /// Nguyen et al., section 4.5: 1, 2, 4 and 8 processes.
     Concurrency,
     /// The concurrency parameters of Nguyen et al., section 5: 1 to 32 processes that share a range, measured in rounds
-    /// ([`crate::concurrency`]). Only `fonio bench concurrency` runs this set; it cannot be selected.
+    /// ([`crate::concurrency`]). Only `fonio bench concurrency` runs this set; users cannot select it.
     ConcurrencyParameters,
     /// Every kind of I/O with every size of [`SIZES`](fonio_storebench_document::figures::SIZES); only for
     /// StoreBench.
@@ -68,15 +68,15 @@ pub struct Test {
     pub request_bytes: u64,
     /// The range of each process in bytes; the ranges are adjacent.
     pub range_bytes: u64,
-    /// Number of requests of each process, unless the time ends first.
+    /// Number of requests of each process, unless the time limit is reached first.
     pub requests: u64,
     /// Number of concurrent processes, each with one request in flight.
     pub processes: u32,
-    /// The access pattern of additional concurrent processes. Their number, request size and duration are the
-    /// same, and each has its own range.
+    /// The access pattern of additional concurrent processes. Their number, request size and duration equal
+    /// those of the measured processes, and each has its own range.
     pub beside: Option<Access>,
     /// Bytes written sequentially from the beginning before the test, in requests of 512 KiB. If
-    /// [`Test::is_prepared_each_time`] is false, they are written only once per benchmark.
+    /// [`Test::is_prepared_each_time`] is false, these bytes are written only once per benchmark.
     pub prepare_bytes: u64,
 }
 
@@ -100,7 +100,7 @@ impl Test {
     }
 
     /// Maximum bytes that one run writes, including the preparation. A concurrent writer runs as long as the
-    /// reader; this estimate counts the same number of requests for both.
+    /// reader; this estimate assumes that both issue the same number of requests.
     pub fn run_writes_bytes(&self) -> u64 {
         let own = self.requests * self.request_bytes * u64::from(self.processes);
         let beside = match self.beside {

@@ -66,8 +66,8 @@ fn open_direct(path: &Path, writes: bool) -> io::Result<File> {
     OpenOptions::new().read(true).write(writes).custom_flags(flags).open(path)
 }
 
-/// Calls `record` with an aligned buffer at each record's offset, until `bytes` are done or it returns false.
-/// Returns the number of bytes for which it returned true.
+/// Calls `record` with an aligned buffer at the offset of each record, until `bytes` are done or `record`
+/// returns false. Returns the number of bytes for which it returned true.
 fn each_record(bytes: u64, mut record: impl FnMut(&mut [u8], u64) -> io::Result<bool>) -> io::Result<u64> {
     let mut memory = vec![0x5a; RECORD_BYTES + ALIGNMENT];
     let from = memory.as_ptr().align_offset(ALIGNMENT);

@@ -37,8 +37,8 @@ pub fn classes(benchmark: &Benchmark) -> Vec<&'static str> {
         .collect()
 }
 
-/// Computes slowdowns, concurrency parameters and verdict from the tests of a benchmark, and adds them and
-/// the version.
+/// Computes the slowdowns, the concurrency parameters and the verdict from the tests of a benchmark, and adds
+/// these and the version to it.
 pub(crate) fn judged(mut benchmark: Benchmark) -> Benchmark {
     benchmark.schema = SCHEMA;
     benchmark.slowdowns = interference::slowdowns(&benchmark);
@@ -86,7 +86,8 @@ fn against_a1(benchmark: &Benchmark) -> Option<String> {
     })
 }
 
-/// Minimum ratio between the smallest and the largest range for which the verdict mentions the range.
+/// If the throughput on the smallest range is at least this factor above that on the largest range, the
+/// verdict reports that random writes slow down.
 const CLIFF: f64 = 2.0;
 
 fn cliff(benchmark: &Benchmark) -> Option<String> {

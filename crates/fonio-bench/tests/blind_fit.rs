@@ -58,7 +58,7 @@ fn sandisk() {
     check("sandisk", "page_map");
 }
 
-/// Uses times, erase blocks and log blocks that are not candidates of the fit.
+/// Uses times, erase blocks and log blocks that are not among the candidates of the fit.
 #[test]
 fn a_device_between_the_candidates() {
     let mut device = Profile::shipped("kingston").expect("a shipped profile");

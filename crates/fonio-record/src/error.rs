@@ -24,7 +24,7 @@ pub enum RecordError {
         #[source]
         source: io::Error,
     },
-    /// The kernel is locked down, which forbids tracing even to root.
+    /// The kernel is locked down, so even root may not trace.
     #[error(
         "this kernel is locked down ({mode}), so even root cannot trace: boot without Secure Boot or with `lockdown=none`"
     )]
@@ -125,7 +125,7 @@ pub enum RecordError {
         /// The problem.
         problem: String,
     },
-    /// The recording could not be written, and nothing of it remains.
+    /// The recording could not be written, and no part of it remains.
     #[error("the recording {out} could not be written")]
     Write {
         /// The recording.

@@ -12,7 +12,8 @@ use fonio_machine::{Machine, read_text};
 use fonio_system::Pressure;
 use fonio_system::procfs::memory;
 
-/// Longer than any text, except `/proc/diskstats` on a machine with hundreds of disks, which is truncated.
+/// Larger than any text that is read, except `/proc/diskstats` on a machine with hundreds of disks, which is
+/// truncated.
 const TEXT_BYTES: usize = 64 << 10;
 
 /// Reads the system's counters and keeps the values.
@@ -39,7 +40,7 @@ enum Kind {
     Pressure(String),
     /// A single number.
     Gauge(Metric, String),
-    /// An interface's speed in Mbit/s; -1 or an error if its driver does not know it.
+    /// The speed of an interface in Mbit/s; -1 or an error if the driver does not know the speed.
     LinkSpeed(String),
 }
 

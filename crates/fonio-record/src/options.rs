@@ -12,8 +12,8 @@ use fonio_recording::Key;
 /// The options of a recording.
 #[derive(Clone, Debug)]
 pub struct RecordOptions {
-    /// The recording's directory, which must be new or empty. If it is in use at the end of the capture, the
-    /// recording goes to `NAME-2`, or to the next free number.
+    /// The recording's directory, which must be new or empty. If the path exists at the end of the capture,
+    /// the recording goes to `NAME-2`, or to the name with the next free number.
     pub out: PathBuf,
     /// Replace an existing recording at `out`.
     pub overwrite: bool,
@@ -21,7 +21,8 @@ pub struct RecordOptions {
     pub select: Vec<Selector>,
     /// End after this time. A command that still runs then gets SIGTERM.
     pub duration: Option<Duration>,
-    /// Run this command and end when it ends: the program, then its arguments.
+    /// Run this command, and end the capture when the command ends. The list contains the program, then its
+    /// arguments.
     pub command: Option<Vec<OsString>>,
     /// The command shown in the recording, if not `command`.
     pub told_command: Option<Vec<String>>,
@@ -29,12 +30,12 @@ pub struct RecordOptions {
     pub setting: CommandSetting,
     /// Also record when and why threads of the command and of its descendants were blocked.
     pub waits: bool,
-    /// How to record the threads of the machine that storage or a kernel lock blocks. No effect if the
+    /// How to record all threads of the machine that storage or a kernel lock blocks. No effect if the
     /// command's threads are followed (`waits`, `until_idle`).
     pub blocked: BlockedBy,
     /// Also record the file-system calls of the command and of its descendants, by BPF.
     pub calls: bool,
-    /// Also record the file-system calls of these processes and of their later descendants.
+    /// Also record the file-system calls of these processes and of descendants that they start later.
     pub calls_of: Vec<u32>,
     /// With calls, also record the SQL statements of SQLite, without their values.
     pub statements: bool,
@@ -44,16 +45,16 @@ pub struct RecordOptions {
     pub until_idle: Option<Quiet>,
     /// Memory for raw trace pages.
     pub buffer: ByteCount,
-    /// Directory for raw trace pages once half of `buffer` is full, preferably on a disk that is not watched.
-    /// The recorder creates an unnamed temporary file in it. If `None`, the capture ends when the buffer is
-    /// full.
+    /// Directory to which raw trace pages are written once half of `buffer` is full, preferably on a disk
+    /// that is not watched. The recorder creates an unnamed temporary file in it. If `None`, the capture ends
+    /// when the buffer is full.
     pub spill_to: Option<PathBuf>,
     /// The monitor's sampling interval; `None` for no monitor.
     pub sample_interval: Option<Duration>,
     /// The size of the kernel's ring buffer per processor. `None` lets the recorder choose: 1 to 8 MiB per
     /// processor, 64 MiB in total, and at most 1/32 of the memory.
     pub kernel_buffer_per_cpu: Option<ByteCount>,
-    /// Write tokens of this key instead of names, so that the recording can be shared.
+    /// Replace names by tokens computed with this key, so that the recording can be shared.
     pub redact: Option<Key>,
 }
 
@@ -87,7 +88,7 @@ impl RecordOptions {
 /// How the recorder finds the threads that storage or a kernel lock blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BlockedBy {
-    /// By BPF; by scheduler events in tracefs if BPF is not possible.
+    /// By BPF or, if BPF is not possible, by scheduler events in tracefs.
     #[default]
     Best,
     /// By BPF only.
@@ -105,7 +106,7 @@ pub struct CommandSetting {
     pub dir: Option<PathBuf>,
     /// Variables added to our environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// Make it the leader of a new process group, which ends with it.
+    /// Make the command the leader of a new process group, which ends when the command ends.
     pub own_group: bool,
     /// The folders of the control groups in which it starts.
     pub cgroups: Vec<PathBuf>,
@@ -116,7 +117,7 @@ pub struct CommandSetting {
 /// The destination of a command's standard output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CommandOutput {
-    /// To our standard output; the command also shares our standard input.
+    /// The command writes to our standard output, and also shares our standard input.
     #[default]
     Inherit,
     /// To our standard error.
@@ -125,10 +126,11 @@ pub enum CommandOutput {
     Discard,
 }
 
-/// When a command that does not end on its own counts as quiet.
+/// The condition under which a command that does not end on its own counts as quiet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Quiet {
-    /// Its threads together use less than this share of one processor, and none waits for storage …
+    /// The threads of the command together use less than this share of one processor, and no thread waits for
+    /// storage …
     pub below_share: f64,
     /// … for this long.
     pub lasting: Duration,

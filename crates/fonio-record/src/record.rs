@@ -22,15 +22,15 @@ use crate::write::writer;
 /// Maximum default size of the kernel's buffers of all processors: in bytes, and as a part of the memory.
 const KERNEL_BUFFERS: u64 = 64 << 20;
 const KERNEL_BUFFERS_OF_MEMORY: u64 = 32;
-/// Minimum and maximum default buffer of one processor. At 64 bytes per event, 8 MiB hold 131,000 events: as
-/// many as 160,000 requests per second cause between two wake-ups.
+/// Minimum and maximum default buffer of one processor. At 64 bytes per event, 8 MiB hold 131,000 events.
+/// This is the number of events that 160,000 requests per second cause between two wake-ups.
 const KERNEL_BUFFER_PER_CPU: std::ops::RangeInclusive<u64> = 1 << 20..=8 << 20;
 
 /// Records block I/O according to `options`, and writes a recording.
 ///
 /// SIGINT and SIGTERM end a capture cleanly; a second SIGINT aborts it. The terminal sends SIGINT to the
-/// command too; the recorder forwards SIGTERM. The only change to the machine is our tracefs instance. It is
-/// removed at the end, together with the instances of killed runs.
+/// command too; the recorder forwards SIGTERM. The only change to the machine is our tracefs instance. The
+/// tracefs instance is removed at the end, together with the instances of killed runs.
 ///
 /// # Errors
 /// [`RecordError`] explains in one sentence what is missing or failed.
@@ -42,8 +42,8 @@ pub fn record(
 }
 
 /// Does the same as [`record`], and adds the caller's rows, such as the phases of the command. `other_rows`
-/// is called once, after the capture. It may add marks, calls, waits, files and samples, with times on
-/// `CLOCK_MONOTONIC`.
+/// is called once, after the capture. The caller may add marks, calls, waits, files and samples, with times
+/// of `CLOCK_MONOTONIC`.
 ///
 /// # Errors
 /// The same as for [`record`]. An error of `other_rows` becomes [`RecordError::Write`].
@@ -65,7 +65,7 @@ struct Prepared<'a> {
     /// The instance and store for waits, if they are recorded.
     waits: Option<(Instance, PageStore)>,
     probes: Probes,
-    /// Dropped after the instances: they must be removed before tracefs is unmounted.
+    /// Dropped after the instances, which must be removed before tracefs is unmounted.
     tracefs: Tracefs,
 }
 
@@ -142,7 +142,7 @@ impl<'a> Prepared<'a> {
         Ok(Prepared { capture, watched, block, waits, probes, tracefs })
     }
 
-    /// Captures until there is a reason to stop, and removes the instances.
+    /// Captures until there is a reason to stop, and then removes the tracefs instances.
     fn capture(
         self,
         progress: &mut dyn FnMut(Progress<'_>),
@@ -164,7 +164,7 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// Returns the processes of these threads; fails if one does not exist.
+/// Returns the processes of these threads; fails if one of the threads does not exist.
 fn followed_processes(machine: &Machine, pids: &[u32]) -> Result<Vec<u32>, RecordError> {
     let process = |pid: &u32| {
         let owner = machine.task(*pid).owner();

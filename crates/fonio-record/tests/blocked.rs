@@ -48,7 +48,7 @@ fn waits_have_their_operation_file_and_waker() {
     let shell = rows.threads.iter().rfind(|thread| thread.tid == rows.command_pid).unwrap();
     assert_eq!(shell.pid, Some(rows.command_pid));
 
-    // Each `sync` process waited for the disk or the journal, mostly for a short time.
+    // Each `sync` process waited for the disk or the journal, usually for a short time.
     let is_sync = |tid: u32| rows.comm(tid) == "sync";
     let in_fsync = Some(BlockedIn::Fsync);
     let long: Vec<&Wait> =
@@ -62,7 +62,7 @@ fn waits_have_their_operation_file_and_waker() {
     threads.extend(short.iter().map(|row| row.tid));
     threads.sort_unstable();
     threads.dedup();
-    // The recording has every thread of the machine, so it may include `sync` calls of other programs.
+    // The recording contains every thread of the machine, so it may contain `sync` calls of other programs.
     assert!(threads.len() >= 50, "{}", threads.len());
     for row in &long {
         assert!(row.file_id.is_some(), "{row:?}");
@@ -70,7 +70,7 @@ fn waits_have_their_operation_file_and_waker() {
     for row in &short {
         assert!(row.total.0 < row.count * row.below.0 && row.from < row.until, "{row:?}");
     }
-    // A wait ended by a completion names a request that completed before the end of the wait.
+    // If a completion ended a wait, the wait names a request that completed before the end of the wait.
     let requests: HashMap<u64, &Request> = rows.requests.iter().map(|row| (row.request_id, row)).collect();
     for (row, request) in rows.waits.iter().filter_map(|row| Some((row, requests.get(&row.request_id?)?))) {
         assert!(request.completed.unwrap() <= row.ended.unwrap(), "{row:?} {request:?}");
@@ -157,7 +157,8 @@ fn without_bpf_threads_are_seen_to_be_blocked_for_as_long() {
         skip(Need::Bpf, found.message.clone());
         return;
     }
-    // Clock and tracepoints are the same. A virtual machine may pause between the two, but not for long.
+    // Clock and tracepoints are the same. A virtual machine may pause between the two times, but not for
+    // long.
     let other = bpf.waits.iter().filter(|row| row.tid == rows.command_pid).find(by_lock).unwrap();
     let differs = |a: Timestamp, b: Timestamp| a.0.abs_diff(b.0) > 50_000_000;
     assert!(!differs(frozen.began, other.began), "{frozen:?} {other:?}");

@@ -61,7 +61,7 @@ fn a_command_and_its_children_are_followed() {
     let Some(rows) = recorded("DELETE") else { return };
     assert!(rows.meta.source.shows.iter().any(|shown| shown == SHOWS_CALLS));
     assert!(!rows.diagnostics.iter().any(|found| found.code == LOST_CALLS), "{:?}", rows.diagnostics);
-    // Each transaction creates and deletes a journal; each of these files has its name.
+    // Each transaction creates and deletes a journal; the recording names each of these files.
     assert_eq!(count(&rows, &["unlink", "unlinkat"], "DELETE.db-journal"), TRANSACTIONS + 1);
     assert_eq!(count(&rows, &["fsync", "fdatasync"], "DELETE.db"), TRANSACTIONS + 1);
     let journal = rows.calls.iter().filter_map(|call| file_of(&rows, call));

@@ -25,7 +25,7 @@ fn read(dir: &Path) -> (Meta, CollectedRows) {
     (read.meta, read.rows)
 }
 
-/// Creates a directory on a real disk, if the build directory is on one.
+/// Creates a directory on a real disk, if the build directory is on a real disk.
 fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -70,8 +70,8 @@ fn lacking(error: &RecordError) -> Option<Need> {
     }
 }
 
-/// Returns the names of the tracefs instances. A recorder's private mount is invisible here, so this mounts
-/// its own.
+/// Returns the names of the tracefs instances. The private mount of a recorder is not visible in this
+/// process, so this function mounts tracefs itself.
 fn instances() -> Vec<String> {
     let mount = tempfile::tempdir().unwrap();
     let flags = rustix::mount::MountFlags::empty();
@@ -86,7 +86,8 @@ fn instances() -> Vec<String> {
     names
 }
 
-/// If the command only wakes a prepared process that does the work, its own processes are not recorded.
+/// If the command only wakes a prepared process that does the work, the processes of the command itself are
+/// not recorded.
 #[test]
 fn a_command_that_stands_for_another() {
     let dir = scratch();
@@ -112,7 +113,7 @@ fn a_command_and_its_writes() {
     let dir = scratch();
     let file = dir.path().join("written");
     let out = dir.path().join("recording");
-    // After its last write, dd waits for end of input, so that the recorder can look it up in /proc.
+    // After its last write, dd waits for the end of its input, so that the recorder can look dd up in /proc.
     let script = format!(
         "(head -c 4194304 /dev/zero; sleep 0.5) | dd of={} bs=64k iflag=fullblock oflag=sync 2>/dev/null; exit 7",
         file.display()
@@ -219,7 +220,7 @@ fn waits_of(script: &str, until_idle: Option<Quiet>) -> Option<(RecordSummary, C
     Some((summary, rows, launch))
 }
 
-/// Total time in seconds that all threads waited for a reason.
+/// Total time in seconds for which all threads together waited for the given reason.
 fn waited_s(rows: &CollectedRows, reason: WaitReason) -> f64 {
     let waits = rows.waits.iter().filter(|wait| wait.reason == reason);
     waits.map(|wait| wait.ended.map_or(0, |ended| ended.0 - wait.began.0)).sum::<u64>() as f64 / 1e9
@@ -239,7 +240,7 @@ fn why_threads_wait() {
         assert!(waited_s(&rows, reason) >= 0.29, "{script}: {:?}", rows.waits);
         let span = launch.until.unwrap().0 - launch.at.0;
         assert!(span >= 290_000_000 && launch.at >= summary.began, "{script}");
-        // The waits of the command's first thread begin at its creation.
+        // The waits of the command's first thread begin when the thread is created.
         let first = rows.waits.iter().find(|wait| Some(wait.tid) == launch.tid).unwrap();
         assert_eq!((first.began, first.reason), (launch.at, WaitReason::Cpu), "{script}");
     }
@@ -297,8 +298,8 @@ fn a_duration_ends_it() {
     assert!(record(&RecordOptions { overwrite: true, ..options }, &mut |_| {}).is_ok());
 }
 
-/// Creates a file, and a shell script that reads it `times` times in 4 KiB reads, bypassing the page cache.
-/// Returns the script and the number of reads.
+/// Creates a file, and a shell script that reads it `times` times in 4 KiB reads, which bypass the page
+/// cache. Returns the script and the number of reads.
 fn reads(dir: &Path, mib: usize, times: usize) -> (String, u64) {
     let file = dir.join("data");
     fs::write(&file, vec![1; mib << 20]).unwrap();
@@ -325,7 +326,7 @@ fn loss_is_counted_and_placed(summary: &RecordSummary, meta: &Meta) {
         );
         assert!(gap.cpu.is_some(), "{gap:?}");
     }
-    // If the number does not fit into the page, only the statistics have it.
+    // If the number of lost events does not fit into the page, only the statistics contain it.
     let placed = lost.gaps.iter().filter_map(|gap| gap.count).sum::<u64>();
     let unnumbered = lost.gaps.iter().any(|gap| gap.count.is_none());
     if lost.gaps_beyond == 0 {
@@ -361,7 +362,7 @@ fn a_small_kernel_buffer_loses_events_and_counts_them() {
 #[test]
 fn a_full_buffer_ends_it_and_what_came_later_is_counted() {
     let dir = scratch();
-    // Use a separate device: I/O of others would fill the buffer before the command begins.
+    // Use a separate device, because I/O of other programs would fill the buffer before the command begins.
     let Some(system) = FileSystem::ext4(&dir.path().join("image")) else { return };
     let (script, expected) = reads(system.dir.path(), 4, 6);
     let full = RecordOptions {
@@ -377,7 +378,8 @@ fn a_full_buffer_ends_it_and_what_came_later_is_counted() {
     let (meta, rows) = read(&summary.out);
     loss_is_counted_and_placed(&summary, &meta);
     assert!(summary.lost.events > 0);
-    // After one time, no processor's events were kept: a request in flight at that time has no completion.
+    // After a certain time, no events of any processor were kept, so a request in flight at that time has no
+    // completion.
     let end = summary
         .lost
         .gaps
@@ -502,7 +504,7 @@ fn a_command_that_does_not_exist_leaves_nothing() {
     assert!(!out.exists());
 }
 
-/// Not a test: the process to which the tests below send signals.
+/// This is not a test, but the process to which the tests below send signals.
 #[test]
 fn as_a_process() {
     let Some(out) = std::env::var_os("FONIO_TEST_OUT") else { return };
@@ -658,7 +660,7 @@ fn the_next_run_removes_what_a_killed_one_left() {
         }
     })
     .unwrap();
-    // Another recording, of a test or a user, may already have removed it.
+    // Another recording, by a test or a user, may already have removed the instance.
     assert_eq!(left(instances()), 0);
     for note in notes.iter().filter(|note| note.contains("killed")) {
         assert!(note.contains("tracefs instance fonio-"), "{note}");
@@ -695,7 +697,7 @@ fn a_full_disk_keeps_what_fits_and_says_what_is_missing() {
     assert!(!rows.samples.is_empty() && !rows.threads.is_empty() && !rows.marks.is_empty());
     assert_eq!(meta.lost.total(), None, "the content of missing rows is unknown");
 
-    // On a full disk, the message names only existing files, and nothing remains.
+    // On a full disk, the error message names only files that exist, and no part of the recording remains.
     let Some(disk) = Tmpfs::of(8 << 10) else { return };
     let out = disk.0.path().join("recording");
     let error = record(&options(&out), &mut |_| {}).unwrap_err();

@@ -116,7 +116,8 @@ fn the_statements_of_the_shell_are_recorded_without_values() {
     assert!(rows.statements.is_empty() && rows.codes().iter().all(|code| !code.contains("statements")));
 }
 
-/// Two threads with one connection each, and statements prepared once, some before the recording.
+/// Two threads with one connection each execute statements that are prepared once, some of them before the
+/// recording.
 const PYTHON: &str = "
 import os, sqlite3, sys, threading, time
 folder = sys.argv[1]

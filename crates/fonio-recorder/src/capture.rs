@@ -19,8 +19,8 @@ use crate::exit::Exit;
 /// Describes where a thread was blocked: `in fsync`.
 pub type Words = fn(BlockedIn) -> String;
 
-/// Records, and prints a summary of the recording and the next command. Returns the recorded command's exit,
-/// so a script can prefix any command with `fonio record --`.
+/// Records, and prints a summary of the recording and the next command. Returns the exit status of the
+/// recorded command, so that a script can prefix any command with `fonio record --`.
 ///
 /// # Errors
 /// If the recording fails.
@@ -52,7 +52,7 @@ pub fn run(arguments: &Record, words: Words) -> Result<Exit> {
     // Standard output belongs to the command.
     say!("{}\n{next}", sentence(&summary));
     Ok(match summary.command_exit {
-        // The command handled the signal itself, so its own exit code counts.
+        // The command handled the signal itself, so its own exit code is returned.
         Some(0) => Exit::Command(0),
         _ => Exit::of_command(failure(&summary)),
     })

@@ -47,14 +47,14 @@ pub fn table() -> String {
     text + OF_COMMAND
 }
 
-/// An error for a measurement that does not answer the user's question.
+/// The error of a measurement that does not answer the user's question.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct NotShown(pub String);
 
 impl Exit {
-    /// Returns the more severe result: a failure of the user's command, then an invalid measurement, then a
-    /// broken limit.
+    /// Returns the more severe result: a failure of the user's command is the most severe, then an invalid
+    /// measurement, then an exceeded limit.
     pub fn worse(self, other: Exit) -> Exit {
         let weight = |exit| match exit {
             Exit::Fine | Exit::Command(0) => 0,

@@ -1,6 +1,7 @@
 //! Measures the time per request of ordering, writing and reading.
 //!
-//! `nothing` measures only the cost of passing rows, which the other figures include.
+//! The benchmark `nothing` measures only the cost of passing rows, which the figures of the other benchmarks
+//! include.
 
 #![allow(clippy::unwrap_used)]
 
@@ -18,8 +19,8 @@ fn main() {
 
 const REQUESTS: u64 = 1 << 20;
 
-/// A recorded step of a producer. A short sequence is repeated, so that rows come from the cache, as from a
-/// real producer.
+/// A recorded step of a producer. A short sequence of rows is repeated, so that the rows come from the
+/// processor's cache, as those of a real producer do.
 enum Step {
     Request(Request),
     Settled(Timestamp),

@@ -111,7 +111,7 @@ pub enum RecordingError {
         /// The recording that would have been overwritten.
         path: PathBuf,
     },
-    /// The path has something that fonio did not write and must not remove.
+    /// The path contains something that fonio did not write and must not remove.
     #[error("{} will not be overwritten: {why}; choose another name or remove it yourself", path.display())]
     NotOurs {
         /// The file or directory in the way.
@@ -130,7 +130,7 @@ pub enum RecordingError {
         #[source]
         source: io::Error,
     },
-    /// The sink of the rows failed; the recording is not damaged.
+    /// The sink to which the rows were passed failed; the recording is not damaged.
     #[error("the rows of the recording could not be processed")]
     Sink(#[source] io::Error),
 }
@@ -153,7 +153,8 @@ impl RecordingError {
     }
 }
 
-/// A [`RowSink`](fonio_core::RowSink) can fail only with an `io::Error`, so this wraps the recording's error.
+/// A [`RowSink`](fonio_core::RowSink) can fail only with an `io::Error`, so this conversion wraps the error
+/// of the recording in one.
 impl From<RecordingError> for io::Error {
     fn from(error: RecordingError) -> io::Error {
         let kind = match &error {

@@ -11,17 +11,18 @@ use fonio_core::{
     Timestamp, Wait,
 };
 
-/// Rows in a batch: about 360 KiB and 1 ms of work. Compared with this, waking the other thread is cheap:
-/// tens of microseconds in a virtual machine.
+/// Rows in a batch: about 360 KiB and 1 ms of work. In comparison, it is cheap to wake the other thread: this
+/// takes tens of microseconds in a virtual machine.
 const ROWS: usize = 2048;
-/// Batches between the threads. More would bridge longer pauses, but exceed the processor's cache.
+/// Number of batches between the threads. More batches would bridge longer pauses, but would not fit into the
+/// processor's cache.
 const BATCHES: usize = 4;
 
 /// Runs `produce` and passes its rows to `sink` in order.
 ///
 /// With several processors, `produce` runs on its own thread, a bounded number of rows ahead of `sink`, which
 /// stays on this thread. The result is the same as on one thread: the sink gets the same rows in the same
-/// order, also before an error of `produce`.
+/// order, even if `produce` then fails.
 ///
 /// # Errors
 /// The error of `produce` or `sink`; the error of `sink` if both fail.
@@ -62,7 +63,7 @@ where
         });
         let taken = take(batches, &used, sink);
         let produced = producer.join().unwrap_or_else(|panic| resume_unwind(panic));
-        // The sink's error goes first: it may be the cause of the producer's error.
+        // The sink's error takes precedence, because it may be the cause of the producer's error.
         taken?;
         produced
     })

@@ -1,9 +1,9 @@
 //! Reads and writes fonio's recordings: directories of Parquet tables that any tool can read.
 //!
-//! [`Writer`] writes rows to a recording; [`Recording`] opens one and passes its rows to a
-//! [`RowSink`](fonio_core::RowSink). [`Sequencer`] puts requests and bios in order between a producer and any
-//! sink; the writer does this itself. [`hand_over`] runs a producer on its own thread. All of them use
-//! bounded memory for any number of rows.
+//! [`Writer`] writes rows to a recording; [`Recording`] opens a recording and passes its rows to a
+//! [`RowSink`](fonio_core::RowSink). [`Sequencer`] sorts requests and bios between a producer and any sink; a
+//! [`Writer`] sorts them itself. [`hand_over`] runs a producer on its own thread. All these types use bounded
+//! memory for any number of rows.
 //!
 //! [`Redactor`] replaces names by tokens, so that a recording can be shared.
 //!

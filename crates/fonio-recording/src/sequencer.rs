@@ -7,13 +7,13 @@ use fonio_core::{Bio, Request, RowSink, Timestamp, forward_rows};
 
 use crate::sequence::ordered::Ordered;
 
-/// The memory of a [`Sequencer`], and where it spills other rows.
+/// The memory limit of a [`Sequencer`], and the directory to which it spills further rows.
 #[derive(Clone, Debug)]
 pub struct SequencerOptions {
     /// Maximum number of rows of each table in memory. A row takes up to about 250 bytes.
     pub rows_in_memory: usize,
-    /// Directory for spilled rows, in unlinked files. `None` for the system's temporary directory, which on
-    /// some systems is in memory, too.
+    /// Directory for spilled rows, in unlinked files. `None` for the system's temporary directory. On some
+    /// systems, this directory is in memory.
     pub spill_dir: Option<PathBuf>,
 }
 
@@ -28,9 +28,10 @@ impl Default for SequencerOptions {
 /// Requests are ordered by [`order_time`](Request::order_time) and id, bios by queue time and id. The two
 /// tables are interleaved by these times, a bio before a request of the same time. Replaying a recording
 /// gives the same order. Rows of other tables are passed on at once. The sink gets fewer `settled` marks than
-/// the producer sends; each holds for both tables.
+/// the producer sends; each mark holds for both tables.
 ///
-/// A row before the producer's mark, as in damaged traces, is left out, counted and reported as a diagnostic.
+/// A row whose time is before the producer's mark, which occurs in damaged traces, is left out, counted and
+/// reported as a diagnostic.
 pub struct Sequencer<'a> {
     ordered: Ordered,
     sink: &'a mut dyn RowSink,

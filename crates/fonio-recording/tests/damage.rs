@@ -14,7 +14,7 @@ use fonio_recording::{Recording, Tables, Writer, WriterOptions};
 use generated::{Checked, Generated};
 use proptest::prelude::*;
 
-/// Creates and damages a recording. Returns the error of opening and replaying it, with its causes.
+/// Creates and damages a recording. Opens and replays the recording, and returns the error with its causes.
 fn error_after(damage: &dyn Fn(&Path)) -> String {
     let place = tempfile::tempdir().unwrap();
     let dir = place.path().join("run");
@@ -77,8 +77,8 @@ fn every_damage_is_named_with_its_file_and_what_to_do() {
         }),
         ("a table of a later version", &|dir| {
             edit(&dir.join("requests.parquet"), |bytes| {
-                // In the footer, the version is a one-byte string after its key. The last occurrence is the
-                // key-value pair.
+                // In the footer, the schema version is a string of one byte after its key. The last
+                // occurrence is the key-value pair.
                 let key = b"fonio.schema_version";
                 let at = bytes.windows(key.len()).rposition(|window| window == key).unwrap() + key.len();
                 let digit = (at..).find(|at| bytes[*at] == b'1').unwrap();
@@ -109,7 +109,8 @@ fn every_damage_is_named_with_its_file_and_what_to_do() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Some damage is undetectable, because Parquet's pages have no checksum, but none may cause a panic.
+    /// Some damage is undetectable, because Parquet's pages have no checksum, but no damage may cause a
+    /// panic.
     #[test]
     fn flipped_bits_are_no_panic(table in 0..2_usize, flips in prop::collection::vec((any::<prop::sample::Index>(), 0..8_u32), 1..4)) {
         static WHOLE: OnceLock<tempfile::TempDir> = OnceLock::new();

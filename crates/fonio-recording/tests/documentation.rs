@@ -1,7 +1,7 @@
 //! Runs the queries of `docs/recording-reference.md` in DuckDB, on a recording with every table.
 //!
-//! `FONIO_DUCKDB` names a Python interpreter that can `import duckdb`. Without it, the tests try the
-//! environment that `cargo xtask test` creates below the target directory, then `python3`.
+//! `FONIO_DUCKDB` names a Python interpreter that can `import duckdb`. If it is not set, the tests try the
+//! Python environment that `cargo xtask test` creates below the target directory, then `python3`.
 
 #![allow(clippy::unwrap_used)]
 
@@ -59,8 +59,8 @@ fn write_recording(dir: &Path) {
     let mut writer = Writer::create(dir, WriterOptions::default()).unwrap();
     Generated { requests: 5000, bios: true, ..Generated::default() }.feed(&mut writer).unwrap();
     let (parent_table, child_table) = (LinkEnd::Bio, LinkEnd::Bio);
-    // A chain of three bios: one on a stacked device, the bio below to which it was remapped, and the remainder of a
-    // split.
+    // A chain of three bios: a bio on a stacked device, the bio on the lower device to which it was remapped,
+    // and the remainder of a split.
     for (kind, parent, child) in [(LinkKind::Remap, 0, 1), (LinkKind::Split, 1, 2)] {
         writer.link(&Link { kind, parent_table, parent, child_table, child }).unwrap();
     }

@@ -78,7 +78,8 @@ fn the_rows_that_fit_are_kept_and_the_others_counted() {
         let disk = Disk::of(kib);
         let finished = write(&disk.path().join("run"), true).unwrap();
         assert_eq!(disk.names(), ["run"]);
-        // At most the margins of both kinds of tables remain free, minus the table footers.
+        // The space that remains free is at most the margins of both kinds of tables, minus the table
+        // footers.
         assert!(disk.free_kib() < 384, "{} of {kib} KiB are left", disk.free_kib());
         let kept = rows(&finished.path);
         assert!(!kept.requests.is_empty() && kept.requests.len() < whole.requests.len());

@@ -66,7 +66,7 @@ enum Shape {
     Rising,
     Falling,
     Random,
-    /// Rising, but out of order within a window of this size.
+    /// Rising, but rows within a window of this size are out of order.
     Nearly(u64),
     /// Few distinct times.
     Equal,
@@ -154,7 +154,8 @@ proptest! {
     }
 }
 
-/// The worst input: it creates the most runs, which are merged level by level.
+/// Input in reverse order is the worst case: it creates the largest number of runs, which are merged level by
+/// level.
 #[test]
 fn reverse_order() {
     const ROWS: u64 = 400_000;

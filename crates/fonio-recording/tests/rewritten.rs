@@ -1,6 +1,6 @@
-//! Reads tables with other encodings than fonio now writes: rewritten by Polars, pandas and Spark with other
-//! compression, row groups, string types and integer widths, and without key-value metadata; or written by an
-//! older fonio.
+//! Reads tables in encodings other than those that fonio now writes. Polars, pandas and Spark rewrote some of
+//! the tables, with other compression, row groups, string types and integer widths, and without key-value
+//! metadata; an older fonio wrote the others.
 //!
 //! `tests/data/rewrite.py` rewrote tables of `tests/data/original` to `tests/data/rewritten`.
 

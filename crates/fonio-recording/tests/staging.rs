@@ -127,14 +127,14 @@ fn leftovers_of_killed_writers_go() {
         format!(".run.partial-{DEAD}"),
         format!(".run.partial-{DEAD}-2"),
         format!(".run.replaced-{DEAD}"),
-        // From an earlier process with the same process id, as happens in containers.
+        // The leftover of an earlier process with the same process id, as occurs in containers.
         format!(".run.partial-{own}"),
     ] {
         fs::create_dir(at(name.clone())).unwrap();
         fs::write(at(name).join("requests.parquet"), "half").unwrap();
     }
-    // Not leftovers: of another recording, of a running process, locked by a process in another namespace,
-    // and with another name.
+    // These directories are not leftovers: one of another recording, one of a running process, one locked by
+    // a process in another namespace, and one with another name.
     let kept = [
         format!(".other.partial-{DEAD}"),
         ".run.partial-1".to_owned(),

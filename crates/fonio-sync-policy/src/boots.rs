@@ -10,8 +10,8 @@ use crate::error::PolicyError;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// The file in which the systemd unit records boots that ended cleanly.
 pub const CLEAN_BOOTS: &str = "/var/lib/fonio/clean-boots";
-/// The number of recorded boots. A database that was not opened for more boots is removed; this loses a
-/// cache, not data.
+/// The number of recorded boots. A database that was not opened for more boots than this is removed, which
+/// loses only a cache.
 const REMEMBERED: usize = 1000;
 
 /// The current boot, and earlier boots that ended cleanly.
@@ -27,7 +27,7 @@ impl Boots {
     ///
     /// # Errors
     ///
-    /// [`PolicyError::System`] if the boot id cannot be read. An unreadable record counts as empty: then
+    /// [`PolicyError::System`] if the boot id cannot be read. An unreadable record counts as empty. Then
     /// valid caches may be removed, but no stale cache is used.
     pub fn read() -> Result<Boots, PolicyError> {
         Boots::read_from(Path::new(BOOT_ID), Path::new(CLEAN_BOOTS))
@@ -58,7 +58,7 @@ impl Boots {
     ///
     /// # Errors
     ///
-    /// [`PolicyError::System`] if the record cannot be written; it is then unchanged.
+    /// [`PolicyError::System`] if the record cannot be written; the record is then unchanged.
     pub fn record(&mut self, is_clean: bool) -> Result<(), PolicyError> {
         let mut clean: Vec<&str> =
             self.clean.iter().map(String::as_str).filter(|id| *id != self.current).collect();
@@ -76,7 +76,7 @@ impl Boots {
     }
 }
 
-/// Replaces a small file durably: after a power cut, the old or the new file is there.
+/// Replaces a small file durably: after a power cut, either the old or the new file exists.
 pub(crate) fn replace(path: &Path, text: &str, like: Option<&fs::Metadata>) -> Result<(), PolicyError> {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}", std::process::id()));
@@ -90,7 +90,7 @@ pub(crate) fn replace(path: &Path, text: &str, like: Option<&fs::Metadata>) -> R
             file.set_permissions(like.permissions())?;
         }
         file.write_all(text.as_bytes())?;
-        // Not `sync_all`: this sync must happen even in a program with dropped fsync calls.
+        // Do not use `sync_all`: this sync must happen even in a program whose fsync calls are dropped.
         rustix::fs::fsync(&file)?;
         fs::rename(&new, path)?;
         sync_folder(path)

@@ -1,13 +1,13 @@
 //! The contract of databases that are never synced.
 //!
-//! The marker `x-fonio-boot` is next to the database `x`. It contains the id of the last boot in which `x`
-//! was written without sync.
+//! The marker `x-fonio-boot` is next to the database `x`. The marker contains the id of the last boot during
+//! which `x` was written without sync.
 //!
 //! Invariant: the marker of a boot is durable before the first unsynced write of that boot. So if the marker
-//! names an earlier boot that did not end cleanly, any writes since then may be lost. Without a marker, every
-//! write was synced. The files are removed before the marker; after a power cut in between, the rest is
-//! removed next time. Killing a program is harmless: its writes are in the page cache, and the marker names
-//! the current boot.
+//! names an earlier boot that did not end cleanly, any writes since the beginning of that boot may be lost.
+//! Without a marker, every write was synced. The files are removed before the marker, so if the power is cut
+//! in between, the remaining files are removed next time. Killing a program is harmless: its writes are in
+//! the page cache, and the marker names the current boot.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -26,8 +26,8 @@ pub const COMPANIONS: [&str; 3] = ["-wal", "-shm", "-journal"];
 
 pub(crate) const MARKER: &str = "-fonio-boot";
 
-/// The bytes that SQLite locks: in a database from `PENDING_BYTE` on (os.h), and in the index of a
-/// write-ahead log from `UNIX_SHM_BASE` to `UNIX_SHM_DMS` (os_unix.c).
+/// The bytes that SQLite locks: in a database, those from `PENDING_BYTE` on (os.h); in the index of a
+/// write-ahead log, those from `UNIX_SHM_BASE` to `UNIX_SHM_DMS` (os_unix.c).
 const LOCKS: [(&str, u64, u64); 2] = [("", 0x4000_0000, 512), ("-shm", 120, 9)];
 
 /// The state of a database according to its marker.
@@ -85,8 +85,8 @@ impl Cache {
         }
     }
 
-    /// Removes the database if it is stale, and returns the removed files. Afterwards its state is that of a
-    /// database that was always synced.
+    /// Removes the database if it is stale, and returns the removed files. Afterwards, its state is the same
+    /// as if it had always been synced.
     ///
     /// # Errors
     ///
@@ -120,7 +120,7 @@ impl Cache {
     ///
     /// # Errors
     ///
-    /// [`PolicyError::System`], for example if the disk is full; writes then need a sync.
+    /// [`PolicyError::System`], for example if the disk is full; then writes still need a sync.
     ///
     /// # Panics
     ///
@@ -136,7 +136,7 @@ impl Cache {
         replace(&self.with(MARKER), &format!("{}\n", boots.current()), like.as_ref())
     }
 
-    /// Locks the folder, so that other processes do not remove or mark its databases at the same time.
+    /// Locks the folder, so that no other process removes or marks databases in the folder at the same time.
     fn lock(&self) -> Result<File, PolicyError> {
         let folder = self.database.parent().unwrap_or(Path::new("/"));
         let file = File::open(folder).map_err(PolicyError::system("open", folder))?;

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-/// Network file systems by their statfs(2) numbers. Other machines can write or cache their data, so the
-/// boots of this machine say nothing about a database there.
+/// Network file systems by their statfs(2) numbers. Other machines can write or cache the data of a network
+/// file system, so the boots of this machine do not show the state of a database on it.
 const NETWORK: [(u64, &str); 15] = [
     (0x6969, "NFS"),
     (0x517b, "SMB"),
@@ -23,8 +23,8 @@ const NETWORK: [(u64, &str); 15] = [
     (0x6573_5546, "FUSE"),
 ];
 
-/// Returns the name of a file's file system if it is, or can be, a network file system; `None` if it is
-/// local.
+/// Returns the type of a file's file system if this is or can be a network file system; `None` if the file
+/// system is local.
 pub fn network_filesystem(folder: &Path) -> std::io::Result<Option<&'static str>> {
     let stat = rustix::fs::statfs(folder)?;
     // The numbers have 32 bits; their type depends on the architecture.

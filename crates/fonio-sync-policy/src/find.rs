@@ -1,4 +1,4 @@
-//! Finds the databases under a policy that were written without sync.
+//! Finds the databases that are subject to a policy and were written without sync.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -10,7 +10,7 @@ use crate::policy::{Class, Policy, Rule};
 
 /// Returns the databases that have a marker and match a rule of the class `cache`. Follows no symbolic links,
 /// and stays on the file system of the rule's folder. The second list has an error for each unreadable
-/// folder; the search continues in the others.
+/// folder; the search continues in the other folders.
 pub fn caches_below(policy: &Policy, rule: &Rule) -> (Vec<Cache>, Vec<PolicyError>) {
     let (mut found, mut errors) = (Vec::new(), Vec::new());
     let root = rule.root();

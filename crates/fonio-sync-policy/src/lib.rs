@@ -1,10 +1,10 @@
 //! The policy for SQLite databases that are synced less often than their programs request, and the effect of
-//! reboots on them.
+//! reboots on these databases.
 //!
 //! [`Policy`] is the file in which users name these databases. [`Cache`] is the contract of databases that
-//! are never synced. Before the first unsynced write of a boot, a marker next to the database names the boot.
-//! If the boot does not end cleanly, the database is removed with all its files. The library in programs
-//! (`fonio-sqlite-sync`) and the systemd units use this crate.
+//! are never synced. Before the first unsynced write during a boot, a marker next to the database gets the id
+//! of the boot. If the boot does not end cleanly, the database is removed with all its files. The library in
+//! programs (`fonio-sqlite-sync`) and the systemd units use this crate.
 
 mod boots;
 mod cache;

@@ -10,9 +10,11 @@ use wildmatch::WildMatch;
 
 use crate::error::PolicyError;
 
-/// The default window of `ordered`: about the interval at which an idle app writes its state; our choice.
+/// The default window of `ordered`: our choice, which is about the interval at which an idle app writes its
+/// state.
 const WINDOW_DEFAULT_MS: u64 = 1000;
-/// The longest window: later, the kernel writes back anyway (`dirty_expire_centisecs` is 30 s by default).
+/// The longest window. After this time, the kernel writes the data back anyway (`dirty_expire_centisecs` is
+/// 30 s by default).
 const WINDOW_MAX_MS: u64 = 30_000;
 
 /// The sync class of a database.
@@ -22,31 +24,33 @@ pub enum Class {
     Durable,
     /// In write-ahead mode, commits are synced in groups, at the latest after `window`. A power cut loses at
     /// most the transactions of one window, and never corrupts the database. With a rollback journal, the
-    /// database is durable.
+    /// database is synced as its program requests.
     Ordered {
         /// Maximum time span of lost transactions.
         window: Duration,
         /// Whether to change the database to write-ahead mode when it is opened.
         to_wal: bool,
     },
-    /// The database is never synced. After a boot that did not end cleanly, it is removed.
+    /// The database is never synced. After a boot that did not end cleanly, the database is removed.
     Cache {
-        /// Whether to drop the program's own fsync calls, for programs that contain SQLite.
+        /// Whether to drop the fsync calls of the program itself; meant for programs that contain a copy of
+        /// SQLite.
         drop_fsync: bool,
     },
-    /// The database is synced as its program requests; a class is suggested when it is closed.
+    /// The database is synced as its program requests; when the database is closed, a class is suggested for
+    /// it.
     Learn,
 }
 
 /// A rule of the policy.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// The path in the file; it can be a pattern with `*` and `?`.
+    /// The path as written in the policy file; it can be a pattern with `*` and `?`.
     pub path: String,
     /// The class of matching databases.
     pub class: Class,
     pattern: WildMatch,
-    /// The folder if the path is a folder: the rule applies to all databases below it.
+    /// The folder, if the path is a folder; the rule then applies to all databases below it.
     folder: Option<PathBuf>,
 }
 
@@ -116,8 +120,8 @@ impl TryFrom<String> for Name {
 }
 
 impl Policy {
-    /// Parses the text of the file `from`. One wrong rule invalidates the complete policy, so that no user
-    /// assumes that the rule is active.
+    /// Parses the text of the file `from`. One wrong rule invalidates the complete policy; otherwise, a user
+    /// could assume that the wrong rule is active.
     ///
     /// # Errors
     ///
@@ -185,7 +189,8 @@ fn rule_of(written: Written) -> Result<Rule, String> {
     let plain = Path::new(path.trim_end_matches('/'));
     let is_folder = !is_pattern && (path.ends_with('/') || plain.is_dir());
     let folder = is_folder.then(|| resolved(plain).into_owned());
-    // Resolves the rule's folders too, because SQLite resolves symbolic links before it opens a database.
+    // Also resolves symbolic links in the folders of the rule, because SQLite resolves symbolic links before
+    // it opens a database.
     let pattern = match is_pattern {
         false => resolved(plain).to_string_lossy().into_owned(),
         true => {

@@ -17,7 +17,8 @@ pub const VARIABLE: &str = "FONIO_SYNC_POLICY";
 #[derive(Debug)]
 pub struct Source {
     path: PathBuf,
-    /// The last version read: `None` before the first check, and `Some(None)` if there was no file.
+    /// The version of the file at the last check: `None` before the first check, and `Some(None)` if there
+    /// was no file.
     seen: Option<Option<Seen>>,
     policy: Arc<Policy>,
 }
@@ -44,8 +45,8 @@ impl Source {
 
     /// Returns the current policy. Costs one system call if the file has not changed.
     ///
-    /// An error is reported once per version of the file. Until it is fixed, the policy has no rules, so all
-    /// databases are durable.
+    /// An error is reported once per version of the file. Until the file is corrected, the policy has no
+    /// rules, so all databases are durable.
     pub fn current(&mut self) -> (Arc<Policy>, Option<PolicyError>) {
         let found = fs::metadata(&self.path);
         let seen = found.as_ref().ok().map(|stat| Seen {

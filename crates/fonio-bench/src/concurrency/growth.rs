@@ -1,19 +1,19 @@
 //! Finds the number of concurrent requests beyond which throughput no longer grows.
 //!
-//! This is the smallest number within [`TOLERANCE`] of the best. Means of a few runs do not show it directly:
-//! on a plateau, the best of ten noisy means is always above the others. So a smaller number is rejected only
-//! if a larger one was *shown* to be faster by more than the tolerance.
+//! This is the smallest number within [`TOLERANCE`] of the best. The means of a few runs do not show this
+//! number directly: on a plateau, the best of ten noisy means is always above the other nine. So a number of
+//! requests is rejected only if a larger one was *shown* to be faster by more than the tolerance.
 //!
-//! A bootstrap gives the bounds. Rates are relative to the mean of their round; this removes slowdowns
-//! between rounds. The error of a run is its difference from the mean of its number of requests. The errors
-//! of all numbers form one pool, because five runs are too few to estimate a spread. Each resample draws new
-//! errors.
+//! A bootstrap gives the bounds. Each rate is divided by the mean of its round, which removes slowdowns
+//! between rounds. The error of a run is its difference from the mean of all runs with the same number of
+//! requests. The errors for all numbers of requests form one pool, because five runs are too few to estimate
+//! a spread. Each resample draws new errors.
 
 use fonio_core::Random;
 use fonio_core::statistics::sample::mean;
 
-/// A number of requests is enough if its throughput is at most this share below the best. Our choice: for a
-/// smaller gain, it is not worth letting requests wait for each other in the device.
+/// A number of requests is enough if its throughput is at most this share below the best. Our choice: a
+/// smaller gain does not justify requests that wait for each other in the device.
 pub const TOLERANCE: f64 = 0.02;
 
 /// Maximum error probability of each bound, so the interval has 95 % confidence.
@@ -26,8 +26,8 @@ const SEED: u64 = 0x0c0c;
 /// The result, as indices into the list of numbers of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enough {
-    /// The smallest number that no other was shown to exceed by more than [`TOLERANCE`]; also the lower end
-    /// of the interval.
+    /// The smallest number of requests whose throughput no other number was shown to exceed by more than
+    /// [`TOLERANCE`]; also the lower end of the interval.
     pub at: usize,
     /// The upper end of the interval; `None` if there is only one round, because the spread is unknown.
     pub high: Option<usize>,
@@ -62,7 +62,8 @@ pub fn enough(rates: &[Vec<f64>]) -> Option<Enough> {
         let mut draw = || errors[random.below(errors.len() as u64) as usize];
         let mut factor = |_| 1.0 + (0..rounds).map(|_| draw()).sum::<f64>() / rounds as f64;
         let factors: Vec<f64> = means.iter().map(&mut factor).collect();
-        // All numbers share one pool of errors, so each resample compares the best with another number.
+        // All numbers of requests share one pool of errors, so each resample compares the best number with
+        // another one.
         margins.push(greatest(&factors) / factors[resample % factors.len()] - 1.0);
         let drawn: Vec<f64> = means.iter().zip(&factors).map(|(mean, factor)| mean * factor).collect();
         highs.push(first_within(&drawn, 0.0));
@@ -86,8 +87,8 @@ fn greatest(rates: &[f64]) -> f64 {
     rates.iter().copied().fold(0.0, f64::max)
 }
 
-/// The errors of all runs, relative to the mean for their number of requests. Removing the means shrinks the
-/// errors; a factor scales them back.
+/// The errors of all runs, relative to the mean for their number of requests. Subtracting the means makes the
+/// errors too small; a factor corrects this.
 fn errors(relative: &[Vec<f64>], means: &[f64]) -> Vec<f64> {
     let (numbers, rounds) = (means.len() as f64, relative[0].len() as f64);
     let lost = (rounds / (rounds - 1.0) * numbers / (numbers - 1.0)).sqrt();
@@ -100,8 +101,8 @@ fn errors(relative: &[Vec<f64>], means: &[f64]) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// Throughput with 1, 2, 3, 4, 6, 8, 12, 16, 24 and 32 concurrent requests, relative to one, and the
-    /// number that is enough.
+    /// Throughput with 1, 2, 3, 4, 6, 8, 12, 16, 24 and 32 concurrent requests relative to one request, and
+    /// the number of requests that is enough.
     const CURVES: [(&str, [f64; 10], usize); 7] = [
         ("flat", [1.0; 10], 0),
         ("falls", [1.0, 0.8, 0.7, 0.7, 0.7, 0.6, 0.6, 0.6, 0.5, 0.5], 0),
@@ -139,8 +140,8 @@ mod tests {
         assert_eq!(enough(&[vec![1.0, 2.0]]), Some(Enough { at: 0, high: Some(0) }));
     }
 
-    /// The found number exceeds the true one in at most 5 of 100 measurements, even if all numbers are
-    /// equally fast. The interval contains the true number with its stated probability.
+    /// The number found exceeds the true one in at most 5 of 100 measurements, even if all numbers of
+    /// requests give the same throughput. The interval contains the true number with its stated probability.
     #[test]
     fn intervals_hold_the_number_and_equal_numbers_do_not_differ() {
         const MEASUREMENTS: u64 = 60;

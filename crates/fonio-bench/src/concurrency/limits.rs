@@ -1,5 +1,5 @@
-//! Limits of a disk's queue. They are lifted while the concurrency parameters are measured, and the result
-//! gives a new setting.
+//! Limits of a disk's queue. The limits are lifted during the measurement of the concurrency parameters,
+//! whose result becomes a new setting.
 
 use std::path::Path;
 
@@ -99,8 +99,8 @@ fn parameters(numbers: Concurrency) -> Setting {
 }
 
 /// Queue limits that are lifted during a measurement. Otherwise, a measurement would only find the limits
-/// that an earlier one has set. Dropping it restores them; after `kill -9`, the next fonio command restores
-/// them.
+/// that an earlier measurement has set. Dropping the value restores the limits; after `kill -9`, the next
+/// fonio command restores them.
 #[derive(Debug)]
 pub struct Lifted {
     ledger: Ledger,
@@ -108,7 +108,8 @@ pub struct Lifted {
 }
 
 impl Lifted {
-    /// Lifts `limits` of a disk, and calls `note` with a sentence for each. `None` if no limit is active.
+    /// Lifts the `limits` of a disk, and calls `note` with a sentence for each limit. `None` if no limit is
+    /// active.
     pub fn lift(
         disk: &Disk,
         limits: &[Setting],

@@ -6,8 +6,8 @@
 //! it slower. Here all processes of a test share one range in equal parts.
 //!
 //! Every round measures each test once. The kinds of I/O, and the numbers of processes within a kind, are in
-//! random order. So a device that becomes slower or warmer favours no number. [`growth`] reads the parameters
-//! from the rounds.
+//! random order. So a device that slows down or heats up favours no number of processes. [`growth`] reads the
+//! parameters from the rounds.
 
 pub mod growth;
 pub mod limits;
@@ -19,7 +19,8 @@ use self::growth::Enough;
 use crate::result::{Benchmark, Parameter, Run, TestResult};
 use crate::test::{Set, Test};
 
-/// Measured numbers of concurrent requests. The study has 1, 2, 4, … 32; we added numbers between them.
+/// Measured numbers of concurrent requests. The study uses 1, 2, 4, … 32 processes; we added numbers between
+/// these.
 pub const AT_ONCE: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32];
 
 /// The numbers of a quick measurement, as in the study.
@@ -28,7 +29,8 @@ pub const AT_ONCE_QUICK: [u32; 6] = [1, 2, 4, 8, 16, 32];
 /// The smallest range: 128 KiB for each of 32 processes.
 pub const RANGE_MIN: u64 = 4 << 20;
 
-/// Maximum total number of requests in a run. Only fast devices reach it before the time of a run is over.
+/// Maximum total number of requests in a run. Only fast devices reach this number before the time limit of a
+/// run.
 const REQUESTS: u64 = 16_384;
 
 /// Request size, as in the study.
@@ -91,7 +93,7 @@ fn parameter(access: Access, tests: &[&TestResult]) -> Option<Parameter> {
     })
 }
 
-/// Whether the parameters are stable: each interval contains only one number.
+/// Whether the parameters are stable, which means that each interval contains only one number of requests.
 pub(crate) fn are_known(tests: &[Test], runs: &[Vec<Run>]) -> bool {
     let is_known = |access: Access| {
         let of_kind = tests.iter().zip(runs).filter(|(test, _)| test.access == access);

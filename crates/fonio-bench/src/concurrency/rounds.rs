@@ -10,12 +10,12 @@ use crate::session::{Effort, Session};
 use crate::test::Test;
 
 /// Runs every test once per round, until the parameters are stable. Before each run, calls `progress` with
-/// the test's name and the round's number. A round that the time limit interrupts is discarded, so all tests
-/// have the same number of runs.
+/// the test's name and the round's number. A round that exceeds the time limit is discarded, so that all
+/// tests have the same number of runs.
 ///
 /// # Errors
 ///
-/// [`BenchError::TimeOver`] if the time ended before the first round was complete; also errors of the
+/// [`BenchError::TimeOver`] if the time limit was reached before the first round was complete; errors of the
 /// session.
 pub(crate) fn measure(
     session: &mut Session<'_>,

@@ -21,8 +21,8 @@ fn shipped(name: &str) -> Profile {
 }
 
 /// The S5 without its stream limits. Each request occupies the controller for some time, and then takes
-/// `factor` - 1 times this time without it. So `factor` concurrent requests keep the controller busy, and
-/// more do not help.
+/// `factor` - 1 times as long without the controller. So `factor` concurrent requests keep the controller
+/// busy, and more requests do not raise the throughput.
 fn overlapping(factor: u64) -> Profile {
     let mut profile = shipped("samsung_s5");
     let mut set = |key: &str, number: u64| profile.set(key, number, Source::Assumed, "").expect(key);
@@ -59,8 +59,8 @@ fn the_known_number_of_overlapping_requests_is_found() {
 }
 
 /// The phone's model reaches the speedups of the study's figure (1.45, 1.29, 1.55 and 1.41) with two
-/// requests. The study gives 2, 4, 4 and 2 processes as the best, but not the smallest number within 2 %. Two
-/// requests keep the eMMC's controller busy.
+/// requests. The study states that 2, 4, 4 and 2 processes are best, but it does not state the smallest
+/// number within 2 % of the best. Two requests keep the eMMC's controller busy.
 #[test]
 fn models_have_their_parameters() {
     let mut shown = String::new();

@@ -1,7 +1,7 @@
 //! Runs fio.
 //!
 //! fio runs in its own process group, so Ctrl-C reaches it only through this process. If util-linux's
-//! `setpriv` is installed, fio ends together with this process; otherwise its job's time limit ends it.
+//! `setpriv` is installed, fio ends together with this process; otherwise the time limit of its job ends it.
 
 pub mod output;
 
@@ -118,7 +118,8 @@ impl Fio {
         let scratch = scratch()?;
         let rates = test.set == Set::Sustained;
         if rates {
-            // With `overwrite`, fio would first write the complete file and so fill a fast cache.
+            // With `overwrite`, fio would first write the complete file, and so fill the fast cache of the
+            // device.
             arguments.extend(words(&["--overwrite=0", "--fallocate=native"]));
             let prefix = scratch.path().join("rate");
             arguments.extend(words(&[

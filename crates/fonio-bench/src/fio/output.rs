@@ -49,7 +49,7 @@ struct Percentiles {
 ///
 /// # Errors
 ///
-/// [`BenchError::FioOutput`] if there is no JSON of fio 3, a job is missing, or there are no requests.
+/// [`BenchError::FioOutput`] if the output contains no JSON of fio 3, lacks a job, or contains no requests.
 pub fn parse(text: &str, test: &Test) -> Result<Run, BenchError> {
     let wrong = |what: String| BenchError::FioOutput { what };
     let start = if text.starts_with('{') { Some(0) } else { text.find("\n{").map(|at| at + 1) };
@@ -78,7 +78,7 @@ pub fn parse(text: &str, test: &Test) -> Result<Run, BenchError> {
     let (mean, sigma) = together(&sides, requests);
     // For one process with one request in flight, the duration is the sum of its response times. This is more
     // precise than fio's milliseconds. For several processes, and for one process that is compared with
-    // several, it is the common run time. The sum would exclude the time between requests.
+    // several, the duration is the run time of the group. The sum would exclude the time between requests.
     let runtime = sides.iter().map(|side| side.runtime).max().unwrap_or(0);
     let span_ns = if test.processes == 1 && test.set != Set::ConcurrencyParameters {
         (mean * requests as f64) as u64

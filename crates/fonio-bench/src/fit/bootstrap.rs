@@ -1,7 +1,7 @@
 //! Computes intervals of fitted numbers by repeating the fit on resamples of the measurement.
 //!
-//! A test with several runs is resampled by drawing from them. For a test with one run, a normally
-//! distributed multiple of the standard error of its response times is added.
+//! A test with several runs is resampled by drawing from these runs. A test with one run is resampled by
+//! adding a normally distributed multiple of the standard error of its response times.
 
 use fonio_core::statistics::sample::median;
 use fonio_sim::Random;
@@ -52,7 +52,7 @@ pub(super) fn intervals(
 fn interval(knob: &Knob, profile: &Profile, mut values: Vec<f64>) -> Interval {
     values.sort_by(f64::total_cmp);
     let at = |percent: usize| values[(values.len() - 1) * percent / 100];
-    // A rate is stored as a time, so the ends are swapped.
+    // A rate is stored as a time, so the ends of its interval are swapped.
     let (mut low, mut high) = (knob.show(at(5)), knob.show(at(95)));
     if knob.key.ends_with("_rate") {
         std::mem::swap(&mut low, &mut high);

@@ -6,7 +6,8 @@
 //!    whose model comes closest to all measurements is chosen.
 //! 4. [`bootstrap`] computes the intervals of the numbers.
 //!
-//! The fit does not use the tests of [`Set::HeldBack`]; [`predict`] compares a profile with them.
+//! The fit does not use the tests of [`Set::HeldBack`]; [`predict`] compares the predictions of a profile
+//! with these tests.
 
 pub mod bootstrap;
 mod error;
@@ -29,7 +30,7 @@ use solve::Knob;
 
 const SEED: u64 = 1;
 
-/// All structures are solved roughly; this number of best ones is then solved precisely.
+/// All structures are solved roughly; then the best ones, up to this number, are solved precisely.
 const FINALISTS: usize = 3;
 
 /// The result of a fit.
@@ -67,7 +68,7 @@ impl Prediction {
     }
 }
 
-/// A measurement for the fit: the time per request of a test.
+/// A measured value for the fit: the time per request of a test.
 #[derive(Clone, Debug)]
 struct Observation {
     test: Test,
@@ -173,7 +174,7 @@ fn prediction(observation: &Observation, profile: &Profile) -> Result<Prediction
     })
 }
 
-/// Selects tests with a single process and with a starting state that a fresh model can have.
+/// Selects the tests with a single process whose starting state a fresh model can have.
 fn is_used(test: &Test) -> bool {
     let simple = test.processes == 1 && test.beside.is_none();
     simple && !matches!(test.set, Set::HeldBack | Set::Sustained | Set::NearFull)

@@ -22,7 +22,7 @@ const LEVEL_POINTS_MIN: usize = 3;
 /// The shape of a curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Flat: the range does not matter, so pages are mapped individually.
+    /// The cost does not depend on the range, so pages are mapped individually.
     Flat,
     /// Flat up to a range, then a cliff. Up to this range, the data fit into the log blocks; each log block
     /// belongs to one erase block.
@@ -30,8 +30,8 @@ pub enum Shape {
         /// The largest range before the cliff, in bytes.
         before: u64,
     },
-    /// Rising from an early point: all data share the log blocks. After a plateau, also: only a part of the
-    /// map is in RAM.
+    /// The cost rises from an early point: all data share the log blocks. If it follows a plateau, it can
+    /// also mean that only a part of the map is in RAM.
     Smooth {
         /// The largest range of the plateau, in bytes; `None` if there is no plateau.
         level_until: Option<u64>,
@@ -65,8 +65,8 @@ impl Shape {
     }
 }
 
-/// Removes disturbances from a curve. A larger range never costs less, so a cost is disturbed if it is higher
-/// than at a larger range.
+/// Removes disturbances from a curve. A larger range never costs less, so a cost that exceeds the cost at a
+/// larger range is disturbed.
 fn rising(curve: &[(u64, f64)]) -> Vec<(u64, f64)> {
     let mut rising = curve.to_vec();
     for at in (1..rising.len()).rev() {

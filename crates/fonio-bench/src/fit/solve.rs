@@ -12,7 +12,8 @@ pub(super) struct Knob {
     /// Bounds in microseconds (per MiB for a rate).
     low: f64,
     high: f64,
-    /// The observation that depends most on it; `None` if only all observations together determine it.
+    /// The observation that depends most on this knob; `None` if only all observations together determine the
+    /// knob.
     target: Option<usize>,
 }
 
@@ -46,8 +47,8 @@ impl Knob {
 
 const MIB: f64 = 1_048_576.0;
 
-/// Rounds over all knobs in the rough solution. The knobs influence each other, but each target depends
-/// mostly on one knob.
+/// Rounds over all knobs in the rough solution. The knobs affect each other's targets, but each target
+/// depends mostly on one knob.
 const ROUNDS: u32 = 4;
 
 /// Solves each knob's own target in turn with the secant method.
@@ -117,8 +118,8 @@ pub(super) fn by_descent(
     Ok((least, profile))
 }
 
-/// The mean of the relative differences. Each is relative to the smaller value, so half and double count
-/// equally. They are not squared, so a disturbed run does not outweigh the others.
+/// The mean of the relative differences. Each deviation is relative to the smaller value, so half and double
+/// count equally. The deviations are not squared, so a disturbed run does not outweigh the other runs.
 pub(super) fn loss(profile: &Profile, observations: &[Observation]) -> Result<f64, ProfileError> {
     let mut sum = 0.0;
     for observation in observations {

@@ -2,14 +2,15 @@
 //! them over earlier writes.
 //!
 //! Test regions across the space are written, flushed from the device's cache, and read back with
-//! direct I/O. The content identifies the region. A device is reported as fake only if all of this holds:
+//! direct I/O. The content identifies the region. A device is reported as fake only if all of these
+//! conditions hold:
 //!
-//! - no page of a region is correct in two reads, and neither bus nor file system reported an error;
+//! - in two reads, no page of a region is correct, and neither the bus nor the file system reported an error;
 //! - at least two regions are wrong in this way, or one contains another region's content;
 //! - the region is still wrong after another write and flush, or contains another region's content.
 //!
 //! Otherwise there is no verdict. An error means that the connection or the device failed. Single damaged
-//! regions mean that the device loses data; genuine devices do so at the end of their life.
+//! regions mean that the device loses data, as genuine devices do at the end of their life.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -46,8 +47,8 @@ pub(super) struct Checked {
     pub written_bytes: u64,
 }
 
-/// Checks `places`. After `until`, it writes nothing more, but still reads back the written regions.
-/// `complete` tells whether the regions are spread over the complete device.
+/// Checks `places`. After the time `until`, it writes no more regions, but still reads back those already
+/// written. `complete` tells whether the regions are spread over the complete device.
 ///
 /// # Errors
 ///
@@ -206,7 +207,7 @@ fn fill(content: &mut [u8], seed: u64, place: u64) {
     }
 }
 
-/// Returns the region whose content this is, if all pages agree.
+/// Returns the region to which this content belongs, if all pages agree.
 fn owner(content: &[u8], seed: u64) -> Option<u64> {
     let of_page = |page: &[u8]| {
         let is_ours = page.len() >= 24 && page[..8] == MAGIC && page[8..16] == seed.to_le_bytes();
@@ -241,9 +242,9 @@ const FILE_MAX_BYTES: u64 = 3 << 30;
 const FILES_MAX: u64 = 512;
 
 impl FilePlaces {
-    /// Reserves files that fill most of a file system's free space, so their beginnings are spread across it.
-    /// Their names are `prefix`, a number and `.data`. Returns `None` if the file system cannot reserve
-    /// space.
+    /// Reserves files that fill most of the free space of a file system, so that the beginnings of the files
+    /// are spread across this space. Their names are `prefix`, a number and `.data`. Returns `None` if the
+    /// file system cannot reserve space.
     pub fn reserve(prefix: &Path, free_bytes: u64, count: u64) -> io::Result<Option<FilePlaces>> {
         let kept = ((free_bytes as f64 * FREE_SHARE) as u64).max(FREE_MIN_BYTES);
         let space = free_bytes.saturating_sub(kept);
@@ -264,8 +265,8 @@ impl FilePlaces {
             match fallocate(&file, FallocateFlags::KEEP_SIZE, 0, each) {
                 Ok(()) => {}
                 Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::INVAL) => return Ok(None),
-                // Less space is free than the file system reported, for example because blocks are reserved
-                // for root.
+                // The file system has less free space than it reported, for example because blocks are
+                // reserved for root.
                 Err(rustix::io::Errno::NOSPC | rustix::io::Errno::DQUOT) => break,
                 Err(error) => return Err(error.into()),
             }
@@ -331,7 +332,7 @@ mod tests {
         Wraps(u64),
         /// Regions from this one on are lost.
         Loses(u64),
-        /// Regions from this one on always have a flipped bit when read.
+        /// Starting with this region, each region has a flipped bit whenever it is read.
         Flips(u64),
         /// This region has a flipped bit only in the first read.
         FlipsOnce(u64),

@@ -25,7 +25,8 @@ use rustix::time::{ClockId, clock_gettime};
 use super::parts::{NO_TIME, PartResult};
 use crate::error::BenchError;
 
-/// The folder of the apps' files. It is locked while in use; a killed run leaves a folder without a lock.
+/// The folder of the apps' files. The folder is locked while in use, so a folder without a lock is from a
+/// killed run.
 #[derive(Debug)]
 pub(super) struct AppsFolder {
     path: PathBuf,
@@ -183,7 +184,7 @@ impl Repetition {
     }
 }
 
-/// Observes a run, and stops it when the time is over or the user interrupts.
+/// Observes a run, and stops it when its time is over or the user interrupts it.
 struct Spans<'a> {
     end: Arc<AtomicBool>,
     stop: &'a AtomicBool,
@@ -235,11 +236,11 @@ fn drop_caches(folder: &Path, notes: &mut Vec<String>) -> bool {
     is_dropped
 }
 
-/// Tolerated bytes that stay cached: recently read pages are in per-processor batches and cannot be dropped.
-/// This is less than half a percent of the apps' files.
+/// Maximum number of bytes that may stay cached, because recently read pages are in per-processor batches and
+/// cannot be dropped. These bytes are less than half a percent of the apps' files.
 const KEPT_MAX_BYTES: u64 = 1 << 20;
 
-/// Minimum share of active time from which other programs disturb the launches.
+/// If other programs cause more than this share of the active processor time, they disturb the launches.
 const OTHERS_SHARE: f64 = 0.3;
 
 fn note_others(all: Option<Ticks>, own: u64, notes: &mut Vec<String>) {

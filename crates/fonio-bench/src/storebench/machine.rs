@@ -87,7 +87,7 @@ pub fn circumstances(
     }
 }
 
-/// Converts a file system's name for a key: `fuse.sshfs` becomes `fuse_sshfs`.
+/// Converts the name of a file system to a part of a key: `fuse.sshfs` becomes `fuse_sshfs`.
 fn file_system_word(name: &str) -> String {
     let word = |letter: char| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '_' };
     name.chars().take(16).map(word).collect()

@@ -1,9 +1,9 @@
-//! Computes results of the shipped profiles' models in virtual time, and the data set of these results that
-//! ships with fonio.
+//! Computes the results of the shipped profiles' models in virtual time. They form a data set that ships with
+//! fonio.
 //!
 //! A model has no file system, no apps and no distribution of response times, so these figures are missing.
-//! `cargo studies storebench models` generates the data set. It is marked as generated, and never mixed with
-//! measured results.
+//! `cargo studies storebench models` generates the data set. The data set is marked as generated, and never
+//! mixed with measured results.
 
 use fonio_core::{ByteCount, DeviceIdentity, DeviceKind, Op, Timestamp};
 use fonio_sim::measure::{Job, Order, run};
@@ -20,7 +20,7 @@ use crate::model;
 use crate::plan::{self, Scope, Set};
 use crate::result::{Benchmark, Run, TestResult};
 
-/// Profiles that are not flash; flash devices are not compared with them.
+/// Profiles of devices that are not flash; flash devices are not compared with these.
 pub const NOT_FLASH: [&str; 2] = ["pcm", "ram"];
 
 const MIB: u64 = 1 << 20;
@@ -129,7 +129,7 @@ mod tests {
 
     use super::*;
 
-    /// Tests that the data set matches the current profiles, by computing one again.
+    /// Tests that the data set matches the current profiles, by computing one result again.
     #[test]
     fn the_shipped_results_are_up_to_date() {
         let shipped = shipped();

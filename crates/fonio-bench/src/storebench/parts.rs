@@ -65,7 +65,7 @@ impl PartResult {
         }
     }
 
-    /// Corrects the reason for missing write figures if `tests` contains only reads.
+    /// If `tests` contains only reads, corrects the reason given for the missing write figures.
     pub(super) fn explain_missing(&mut self, tests: &[Test]) {
         if tests.iter().any(|test| test.access.writes()) {
             return;
@@ -168,7 +168,7 @@ fn sustained(benchmark: &Benchmark, figures: &mut Figures) -> Option<Curve> {
         }
         return curve;
     };
-    // A long write is not repeated; its rate is stable if it does not vary at the end.
+    // A long write is not repeated; it is stable if its rate no longer varies at the end.
     let is_steady = is_known(&rates[rates.len() * 2 / 3..], values::ERROR_MAX);
     let once = |value: f64, unit: Unit, stable: bool| {
         Measure::Measured(Value { value, unit, runs: 1, low: value, high: value, stable })
@@ -203,7 +203,7 @@ fn concurrency(benchmark: &Benchmark, missing: &str, figures: &mut Figures) {
     for access in Access::ALL {
         let one = of(access, 1);
         for count in figures::AT_ONCE {
-            // Both were measured in the same rounds, so they are compared round by round.
+            // Both tests were measured in the same rounds, so they are compared round by round.
             let ratios: Vec<f64> = of(access, count).iter().zip(&one).map(|(many, one)| many / one).collect();
             figures.insert(
                 format!("speedup.{}.{count}", access.name()),

@@ -81,8 +81,8 @@ impl Unfinished {
         Ok(Unfinished { path: folder()?.join(name) })
     }
 
-    /// Reads the unfinished run. `None` if it is unreadable: another version wrote it, so it cannot be
-    /// continued.
+    /// Reads the unfinished run. `None` if it is unreadable: another version of fonio wrote it, so the run
+    /// cannot be continued.
     pub fn read(&self) -> Option<Kept> {
         serde_json::from_slice(&fs::read(&self.path).ok()?).ok()
     }

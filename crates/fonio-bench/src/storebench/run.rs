@@ -1,8 +1,8 @@
-//! Runs the parts of a schedule, stores each as soon as it ends, and creates the document.
+//! Runs the parts of a schedule, stores each part as soon as it ends, and creates the document.
 //!
 //! Lifecycle: [`Kept`] holds the finished parts and is saved after each part, so a killed run continues with
-//! the next part. However a run ends, [`Kept::document`] creates a complete document: missing figures have a
-//! reason.
+//! the next part. However a run ends, [`Kept::document`] creates a complete document, which gives a reason
+//! for each missing figure.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ use crate::target::Target;
 /// Version of the format of [`Kept`]; runs with another version are not continued.
 const KEPT_VERSION: u32 = 1;
 
-/// Maximum age of a run that can be continued; later, the device may have changed.
+/// Maximum age of a run that can be continued. After this time, the device may have changed.
 const CONTINUED_FOR_S: u64 = 24 * 3600;
 
 /// The finished parts of a run, and their common circumstances.
@@ -77,8 +77,8 @@ impl Kept {
         Kept { version: KEPT_VERSION, of, parts: Vec::new(), notes: Vec::new() }
     }
 
-    /// Whether a run like `other` can continue this one: target, device, settings and versions are equal, and
-    /// it began less than a day ago.
+    /// Whether a run like `other` can continue this run: the target, the device, the settings and the
+    /// versions are equal, and this run began less than a day ago.
     pub fn can_continue(&self, other: &Kept) -> bool {
         let age = other.of.began_unix_s.checked_sub(self.of.began_unix_s);
         // Capacity, model and revisions of the device identify the card.
@@ -187,7 +187,7 @@ pub struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// Measures the parts that are missing in `kept`, and saves each with `save`.
+    /// Measures the parts that are missing in `kept`, and saves each of them with `save`.
     ///
     /// # Errors
     ///

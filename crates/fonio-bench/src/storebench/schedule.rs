@@ -1,6 +1,6 @@
 //! The schedule of a run: its measurements, the amount that they write, and the division of the time.
 //!
-//! Each part gets a share of the remaining time, so time that a fast device saves goes to later parts. The
+//! Each part gets a share of the remaining time, so later parts get the time that a fast device saves. The
 //! written amount is limited before the run: [`Schedule::within`] first shortens the long write, then reduces
 //! repetitions, and then omits parts.
 
@@ -109,14 +109,14 @@ const RANGE_BYTES: u64 = 64 * MIB;
 /// The range of a quick run.
 const RANGE_QUICK_BYTES: u64 = 16 * MIB;
 
-/// The range of synchronous writes: larger than the part of the map that a small controller keeps in memory.
+/// The range of synchronous writes: larger than the range whose mapping a small controller keeps in memory.
 const SYNC_BYTES: u64 = 16 * MIB;
 /// Synchronous writes per run: enough for a 99th percentile.
 const SYNC_WRITES: u64 = 1000;
 
 /// Bytes of the long write: larger than the fast cache of most cards and eMMC devices.
 const SUSTAINED_BYTES: u64 = 4096 * MIB;
-/// The minimum length of the long write: a shorter write does not fill a cache.
+/// The minimum length of the long write, because a shorter write does not fill the cache of a device.
 const SUSTAINED_MIN_BYTES: u64 = 256 * MIB;
 const SUSTAINED_QUICK_BYTES: u64 = 128 * MIB;
 
@@ -299,7 +299,7 @@ fn set(set: Set, range: u64, sustained: u64) -> Vec<Test> {
 }
 
 /// Every access with every size. Reads come first, so they do not wait for work left over from writes. Then
-/// come the tests that the verdict needs, in case time is short.
+/// come the tests that the verdict needs, because the time may not suffice for all tests.
 pub(super) fn sizes(range: u64) -> Vec<Test> {
     let mut tests = set(Set::Sizes, range, 0);
     let needed = |test: &Test| {

@@ -1,5 +1,5 @@
-//! Measures small synchronous writes like a database's commits: one after the other, 4 KiB are written and
-//! synced with fdatasync.
+//! Measures small synchronous writes, such as the commits of a database: it repeatedly writes 4 KiB and calls
+//! fdatasync.
 //!
 //! The range is allocated and written first, so the file system changes no metadata. The writes bypass the
 //! page cache. If the device has a volatile cache, fdatasync flushes it.

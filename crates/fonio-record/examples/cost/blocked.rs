@@ -2,9 +2,10 @@
 //!
 //! Three loads run under a recording: fio with 10,000 requests a second, two threads that pass a byte back and forth, and threads
 //! that are blocked for more than a millisecond about 2,000 times a second. In one recording, the kernel measures the run time of
-//! the BPF programs (`BPF_ENABLE_STATS`); its own clock costs some of that time. Others show the recorder's processor time: with
-//! the BPF programs, with tracefs instead of BPF, and without waits. The fixed cost of an empty recording is measured apart and
-//! not included. The number of passes shows the cost of tracefs in the kernel.
+//! the BPF programs (`BPF_ENABLE_STATS`); the clock for this measurement takes a part of that time. Other
+//! recordings show the recorder's processor time: with the BPF programs, with tracefs instead of BPF, and
+//! without waits. The fixed cost of an empty recording is measured separately and is not included. The number
+//! of times that the byte is passed shows the cost of tracefs in the kernel.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -18,7 +19,7 @@ use fonio_record::{BlockedBy, RecordOptions, RecordSummary, Selector, record};
 
 use crate::{LoopDevice, Result, row, span_s};
 
-/// The file in which the switching threads leave the number of their passes.
+/// The file to which the switching threads write how often they passed the byte.
 const PASSES: &str = "passes";
 const RATE: u64 = 10_000;
 /// Threads that are blocked, and for how long each time.
@@ -73,7 +74,7 @@ fn switch_for(time: Duration, passes_to: &str) -> Result<()> {
     Ok(std::fs::write(passes_to, passes.to_string())?)
 }
 
-/// Is blocked uninterruptibly again and again, each time until a copy of this process ends.
+/// Blocks uninterruptibly again and again, each time until a copy of this process ends.
 fn block_for(time: Duration) -> Result<()> {
     let began = Instant::now();
     std::thread::scope(|scope| {
@@ -106,7 +107,7 @@ fn block_once() {
 /// The runs and the run time of a program.
 type Runs = HashMap<String, (u64, Duration)>;
 
-/// The statistics of the programs that were loaded after those with the ids `before`.
+/// The statistics of the BPF programs that were loaded after the programs with the ids `before`.
 fn statistics(before: &[u32]) -> Runs {
     let programs = loaded_programs().filter_map(std::result::Result::ok);
     let named = programs.filter(|program| !before.contains(&program.id())).filter_map(|program| {
@@ -115,8 +116,8 @@ fn statistics(before: &[u32]) -> Runs {
     named.collect()
 }
 
-/// Runs a recording while the kernel measures the programs that it loads. Reading their statistics takes
-/// processor time of this process, so this recording does not show the recorder's cost.
+/// Runs a recording while the kernel measures the BPF programs that the recording loads. Reading their
+/// statistics takes processor time of this process, so this recording does not show the recorder's cost.
 fn counted(record: impl FnOnce() -> Result<RecordSummary>) -> Result<(RecordSummary, Runs)> {
     let before: Vec<u32> =
         loaded_programs().filter_map(std::result::Result::ok).map(|program| program.id()).collect();
@@ -154,8 +155,8 @@ fn measure(title: &str, command: &[String], device: &Path, dir: &Path) -> Result
         };
         Ok(record(&options, &mut |_| {})?)
     };
-    // The recorder's share of a processor in percent, without the fixed cost of an empty recording; this cost in milliseconds;
-    // and the nanoseconds of a pass.
+    // The recorder's share of a processor in percent, without the fixed cost of an empty recording; this
+    // fixed cost in milliseconds; and the time to pass the byte once, in nanoseconds.
     let cost = |blocked: BlockedBy| -> Result<(f64, f64, Option<f64>)> {
         let summary = recorded(blocked, command)?;
         summary.notes.iter().for_each(|note| eprintln!("{title}: note: {note}"));

@@ -40,7 +40,7 @@ fn span_s(summary: &RecordSummary) -> f64 {
 
 const DEVICE_BYTES: u64 = 256 << 20;
 
-/// A loop device over a file in memory; removed at the end.
+/// A loop device over a file in memory. The device is removed at the end.
 struct LoopDevice(PathBuf);
 
 impl LoopDevice {
@@ -60,7 +60,7 @@ impl LoopDevice {
         Ok(device)
     }
 
-    /// The words of an fio job with direct random writes of 4 KiB.
+    /// The command-line arguments of an fio job with direct random writes of 4 KiB.
     fn fio(&self, more: &[String]) -> Vec<String> {
         let words = ["fio", "--name=cost", "--rw=randwrite", "--bs=4k", "--direct=1", "--randrepeat=1"];
         let device = [format!("--filename={}", self.0.display()), format!("--filesize={DEVICE_BYTES}")];

@@ -1,7 +1,8 @@
 //! The cost of recording requests, files, causes and waits.
 //!
-//! A fixed fio job runs on a loop device in pairs with and without recording: at 1,000 and 10,000 requests a second, and
-//! without a limit, one at a time and 32 at once, which shows the cost of the tracepoints.
+//! A fixed fio job runs on a loop device in pairs of runs, one with and one without recording: at 1,000 and
+//! 10,000 requests a second, and at an unlimited rate with 1 and 32 requests in flight. The unlimited rate
+//! shows the cost of the tracepoints.
 
 use std::fs;
 use std::path::Path;
@@ -19,8 +20,8 @@ struct Load {
     rate: Option<u64>,
     /// Requests in flight.
     depth: u32,
-    /// The number of requests a second that determines the length of a run. For loads without a limit, it is
-    /// an estimate that makes all loads take about the same time.
+    /// The number of requests a second that determines the length of a run. For loads with an unlimited rate,
+    /// it is an estimate, so that all loads take about the same time.
     a_second: u64,
 }
 
@@ -37,7 +38,7 @@ pub fn run(rounds: u64, seconds: u64) -> Result<()> {
     let device = LoopDevice::over(dir.path())?;
     for load in LOADS {
         let job = Job { device: &device, dir: dir.path(), requests: seconds * load.a_second, load };
-        // Warm up with one run of each kind; they do not count.
+        // Warm up with one run of each kind, whose results are discarded.
         job.without()?;
         job.with()?;
         for round in 0..rounds {
@@ -69,7 +70,7 @@ struct Run {
     latency_p99_us: f64,
     /// Processor time of fio, including the tracepoints in its system calls.
     fio_ms: f64,
-    /// Busy processor time of the machine; it means little if other programs run.
+    /// Busy processor time of the machine; it is meaningful only if no other programs run.
     busy_ms: f64,
 }
 
@@ -150,7 +151,8 @@ impl Job<'_> {
         };
         let before = busy_ms()?;
         let summary = record(&options, &mut |_| {})?;
-        // The recording is written after the capture. The busy time of writing does not count as the capture's.
+        // The recording is written after the capture. The processor time for writing the recording does not
+        // count as time of the capture.
         let busy = busy_ms()? - before - summary.write_cpu.as_secs_f64() * 1000.0;
         Ok((self.result(busy)?, summary))
     }

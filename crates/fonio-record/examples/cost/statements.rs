@@ -1,4 +1,4 @@
-//! The cost of the probes for SQL statements to a program in Python.
+//! Measures the cost that the probes for SQL statements cause in a Python program.
 //!
 //! It inserts rows into a database in memory, all in one transaction with one prepared statement, so each row is one step of SQLite
 //! and makes no system call. Runs without a recording, with calls, and with calls and statements are interleaved.

@@ -1,4 +1,5 @@
-//! Finds the mounted btrfs file systems, with the numbers that appear in their events (`/sys/fs/btrfs`).
+//! Finds the mounted btrfs file systems, and the device numbers that appear in their events
+//! (`/sys/fs/btrfs`).
 
 use std::collections::BTreeMap;
 use std::fs;

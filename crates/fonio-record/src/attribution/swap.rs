@@ -1,4 +1,5 @@
-//! Finds the swap areas. The trace does not mark swap bios, but their sectors identify them.
+//! Finds the swap areas. The trace does not mark the bios of swap, but these can be recognised by their
+//! sectors.
 
 use std::fs::File;
 use std::ops::Range;
@@ -9,8 +10,8 @@ use fonio_core::{DeviceId, SECTOR_BYTES};
 use fonio_machine::{Machine, read_number};
 use fonio_system::device;
 
-/// Number of extents requested with one call, and the maximum per swap file. A swap file is allocated at
-/// once, so it has few extents.
+/// Number of extents requested with one call, which is also the maximum per swap file. A swap file is
+/// allocated in one step, so it has few extents.
 const EXTENTS_PER_CALL: usize = 256;
 const EXTENTS_MAX: usize = 1 << 16;
 /// `FIEMAP_EXTENT_LAST` of `include/uapi/linux/fiemap.h`.

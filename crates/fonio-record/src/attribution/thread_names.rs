@@ -1,5 +1,5 @@
-//! Keeps the process and name of threads as BPF programs and events report them. A thread may have ended
-//! before the recorder can look it up in procfs.
+//! Keeps the process and the name of each thread that a BPF program or an event reports. A thread may have
+//! ended before the recorder can look it up in procfs.
 
 use std::io;
 
@@ -45,7 +45,7 @@ impl ThreadNames {
         std::mem::take(&mut self.new)
     }
 
-    /// Writes a row for each of these threads that is not yet in `named`.
+    /// Writes a row for each of the given threads that is not yet in `named`.
     pub(crate) fn write_rows(
         &self,
         mut tids: Vec<u32>,

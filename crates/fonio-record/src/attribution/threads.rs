@@ -1,6 +1,6 @@
 //! Identifies the threads that queue I/O.
 //!
-//! The kernel reuses the numbers of ended threads. So a number has several identities; each begins when the
+//! The kernel reuses the ids of ended threads. So one thread id has several identities; each begins when the
 //! previous one ends.
 
 use fonio_core::{Nanos, Thread, Timestamp};
@@ -15,7 +15,8 @@ use rustix::time::{ClockId, clock_gettime};
 const LOOKUPS_PER_WAKE: usize = 64;
 /// Maximum number of known threads.
 const KNOWN_MAX: usize = 100_000;
-/// How long after its exit event a thread may still cause events: it closes its files afterwards.
+/// How long a thread may still cause events after its exit event, because it closes its files after this
+/// event.
 const CLOSES_WITHIN_NS: u64 = 100_000_000;
 /// The unit of start times: `USER_HZ` is always 100.
 const TICK_NS: u64 = 10_000_000;
@@ -30,7 +31,7 @@ pub(crate) struct Identity {
     parent_pid: Option<u32>,
     cgroup: Option<String>,
     unit: Option<String>,
-    /// Its name at the look-up, for threads that no event names.
+    /// The name of the thread at its look-up, for threads that no event names.
     comm: Option<String>,
 }
 
@@ -49,7 +50,7 @@ struct Known {
 /// The threads seen so far.
 #[derive(Debug)]
 pub(crate) struct Threads {
-    /// The threads that had each number; the latest is last.
+    /// The threads that had each thread id; the latest is last.
     known: FxHashMap<u32, Vec<Known>>,
     due: Vec<u32>,
     last: u32,
@@ -60,7 +61,8 @@ pub(crate) struct Threads {
     /// The parents of processes started during the capture.
     started_by: FxHashMap<u32, u32>,
     units: Units,
-    /// How long the machine has slept since boot: the clock of start times minus the clock of events.
+    /// How long the machine has been suspended since boot: the clock of start times minus the clock of
+    /// events.
     asleep: Nanos,
 }
 
@@ -135,13 +137,13 @@ impl Threads {
         Threads::begin(known, &mut self.due, (tid, at));
     }
 
-    /// Notes that a thread ended, so that later events with its number belong to another one.
+    /// Notes that a thread ended, so that later events with its id belong to another thread.
     pub(crate) fn ended(&mut self, tid: u32, at: Timestamp) {
         self.last = 0;
         let Some(known) = self.known.get_mut(&tid) else { return };
         let Some(last) = known.last_mut().filter(|last| last.ended.is_none()) else { return };
         last.ended = Some(at);
-        // Events of the next thread with this number were noted before this exit.
+        // Events of the next thread with this id were noted before this exit event.
         if last.seen > at {
             let seen = std::mem::replace(&mut last.seen, at);
             Threads::begin(known, &mut self.due, (tid, seen));
@@ -156,8 +158,8 @@ impl Threads {
         due.push(tid);
     }
 
-    /// Notes a thread with known process and parent that existed at or before `at`. By the look-up, the
-    /// process may have ended and its children been reparented.
+    /// Notes a thread with known process and parent that existed at or before `at`. At the time of the
+    /// look-up, the process may have ended, and its children may have been reparented.
     pub(crate) fn add_with_parent(&mut self, thread: NewThread, at: Timestamp) {
         // It may have ended before `at`.
         if !self.known.contains_key(&thread.tid) {
@@ -197,7 +199,7 @@ impl Threads {
                 self.add_parent(parent);
             }
             for known in self.known.get_mut(&tid).into_iter().flatten().filter(|known| is_due(known)) {
-                // A thread that started after the event is a different one.
+                // A thread that started after the event is not the thread of the event.
                 let until = known.first + self.asleep + Nanos(TICK_NS);
                 let is_it =
                     known.first == Timestamp(0) || started_ns.is_some_and(|started| started <= until.0);
@@ -206,7 +208,7 @@ impl Threads {
         }
     }
 
-    /// Returns a row for each known process that started another one. They trace a thread back to the
+    /// Returns a row for each known process that started another process. They trace a thread back to the
     /// command.
     pub(crate) fn parents(&self, from: Timestamp) -> Vec<Thread> {
         let mut all = self.parents.clone();
@@ -230,7 +232,8 @@ impl Threads {
         rows.filter(|row| row.comm.is_some() || row.parent_pid.is_some()).collect()
     }
 
-    /// Adds to a row the known facts of the thread that had the number when the row begins.
+    /// Adds to a row the known facts about the thread that has the row's thread id at the beginning of the
+    /// row.
     pub(crate) fn complete(&self, row: &mut Thread) {
         if let Some(identity) = self.identity_at(row.tid, row.from) {
             row.pid = identity.pid;
@@ -331,7 +334,7 @@ mod tests {
         Threads::naming(Units::below(root), Nanos(0))
     }
 
-    /// The unit of the thread that had the number 7 at this time.
+    /// The unit of the thread that had the id 7 at this time.
     fn unit(threads: &Threads, at_ms: u64) -> String {
         let mut row = Thread { tid: 7, from: Timestamp(at_ms * MS), ..Thread::default() };
         threads.complete(&mut row);
@@ -343,7 +346,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         let at = |ms| Timestamp(ms * MS);
-        // The exit is read before or after the later thread's events.
+        // The exit event is read before or after the events of the later thread.
         for ended_last in [false, true] {
             let mut threads = threads_of(root);
             threads.add(7, at(100));
@@ -361,7 +364,8 @@ mod tests {
             let expected = ["first", "first", "second", "second", "second"];
             assert_eq!(units, expected.map(|name| format!("{name}.service")), "{ended_last}");
         }
-        // A thread that is gone at the look-up stays unknown, even if another process now has its number.
+        // A thread that no longer exists at the look-up stays unknown, even if another process now has its
+        // id.
         let mut threads = threads_of(root);
         threads.add(7, at(100));
         threads.ended(7, at(200));
@@ -380,7 +384,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let root = root.path();
         let at = |ms| Timestamp(ms * MS);
-        // It is looked up before its exit, or afterwards while it is a zombie.
+        // The thread is looked up before its exit, or after its exit while it is a zombie.
         for is_looked_up_late in [false, true] {
             let mut threads = threads_of(root);
             let machine = machine_with(root, "first.service", 50);
@@ -398,7 +402,7 @@ mod tests {
         }
     }
 
-    /// Processes that ended before their look-up still lead to their common ancestor.
+    /// Processes that ended before their look-up can still be traced back to their common ancestor.
     #[test]
     fn ended_processes_lead_to_the_first_one() {
         let mut threads = Threads::default();

@@ -1,4 +1,4 @@
-//! Adds the owner of their data to bios and requests: the file, the kind of data, and the causing thread.
+//! Adds to each bio and request the owner of its data: the file, the kind of data, and the causing thread.
 
 use std::cell::RefCell;
 use std::io;
@@ -17,7 +17,8 @@ use crate::attribution::threads::Threads;
 const FILES_MAX: usize = 1 << 20;
 /// Maximum number of threads that have a row because they caused I/O of other threads.
 const CAUSES_MAX: usize = 100_000;
-/// Maximum number of owners distinguished in one request; the bytes of others count for the first owner.
+/// Maximum number of owners distinguished in one request; the bytes of further owners count for the first
+/// owner.
 const OWNERS_MAX: usize = 16;
 
 /// Follows file events while a capture is read.
@@ -42,7 +43,7 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Processes a trace record, with its block event if it is one.
+    /// Processes a trace record; `block` is its content if the record is a block event.
     pub(crate) fn record(
         &mut self,
         record: fonio_tracefs::ring_buffer::Record<'_>,
@@ -74,7 +75,7 @@ impl<'a> Follower<'a> {
         }
     }
 
-    /// Adds a row for a thread, with its name if an event has it.
+    /// Adds a row for a thread, with the thread's name if an event contained it.
     fn add_cause(&mut self, tid: u32, from: Timestamp) {
         if self.causes.len() < CAUSES_MAX && self.causes.insert(tid) {
             self.rows.push(Thread { tid, from, comm: self.renamed.get(&tid).cloned(), ..Thread::default() });
@@ -113,7 +114,8 @@ struct Listed {
 
 /// Fills in `file_id`, `cause_tid` and `content`, and adds the rows of `files`.
 ///
-/// A request gets the owner of most of its bytes; if shares are equal, the owner of the earlier bio.
+/// A request gets the owner of most of its bytes. If two owners have equally many bytes, it gets the owner of
+/// the earlier bio.
 pub(crate) struct WithFiles<'a> {
     inner: &'a mut dyn RowSink,
     attribution: &'a RefCell<Attribution>,
@@ -126,7 +128,7 @@ pub(crate) struct WithFiles<'a> {
     requests: FxHashMap<u64, Vec<(Owner, u64)>>,
     /// Number of requests with bios of several files or threads.
     pub mixed: u64,
-    /// Number of files without a row, because the maximum was reached.
+    /// Number of files that have no row, because the maximum number of rows was reached.
     files_beyond: u64,
 }
 
@@ -171,7 +173,8 @@ impl<'a> WithFiles<'a> {
         Ok(Owner { file_id: listed.map(|listed| listed.id), cause: whose.cause, content })
     }
 
-    /// Returns the number of the file that had this inode number at `at`. Writes its rows at the first use.
+    /// Returns the recording's file id for the file that had this inode number at the time `at`. Writes its
+    /// rows at the first use.
     pub(crate) fn file_at(&mut self, inode: Inode, at: Timestamp) -> io::Result<Option<u32>> {
         let inode = self.files.below_overlay(inode, at).unwrap_or(inode);
         let freed = self.files.freed_before(inode, at);
@@ -203,13 +206,13 @@ impl<'a> WithFiles<'a> {
             content,
         };
         let from = self.began.max(file.after);
-        // The first known name is also the best guess for earlier times.
+        // The first known name of a file is also the best guess for earlier times.
         for (at, named) in names.iter().enumerate() {
             let from = if at == 0 { from } else { named.at };
             self.inner.file(&row(from, Some(named.path.clone()), named.content))?;
         }
-        // The kind of data may become known late: a database gets its first page when the first transaction
-        // ends.
+        // The kind of data may become known late, because a database gets its first page only at the end of
+        // the first transaction.
         let content = names.iter().rev().map(|named| named.content).find(|content| *content != Content::Data);
         let listed = Listed { id, content: content.unwrap_or(Content::Data) };
         if names.is_empty() {
@@ -241,7 +244,8 @@ impl RowSink for WithFiles<'_> {
         let shares = self.requests.remove(&row.request_id).unwrap_or_default();
         self.mixed += u64::from(shares.len() > 1);
         let mut owner = most(&shares);
-        // The bio of a flush before a write is the write itself, which is queued again after the flush.
+        // If a write needs a flush first, the flush has the bio of the write, which is queued again after the
+        // flush.
         if row.op == Op::Flush
             && owner.cause.is_none()
             && let Some(thread) = row.cause_tid.or(row.tid)
@@ -279,7 +283,7 @@ impl RowSink for WithFiles<'_> {
     }
 }
 
-/// Returns the owner of most bytes; the first one if several have equally many.
+/// Returns the owner of most bytes; if several owners have equally many bytes, the first of these.
 fn most(shares: &[(Owner, u64)]) -> Owner {
     let mut best: Option<(Owner, u64)> = None;
     for &(owner, bytes) in shares {

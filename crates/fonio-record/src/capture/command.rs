@@ -90,7 +90,8 @@ impl Command {
         }
     }
 
-    /// Kills the command, with its process group if it has its own, and waits until it has ended.
+    /// Kills the command (or its process group, if the command has its own), and waits until the command has
+    /// ended.
     pub(crate) fn kill(&mut self) {
         // Its children may still run after it has ended.
         self.send(Signal::KILL);
@@ -127,8 +128,8 @@ impl Command {
     }
 }
 
-/// Keeps this thread in a control group, so that new processes start there. Joining takes some milliseconds,
-/// which must not count as the command's time.
+/// Keeps this thread in a control group, so that new processes start there. Joining a control group takes
+/// some milliseconds, which must not count as time of the command.
 struct Joined {
     /// The file to write to in order to return.
     back: PathBuf,
@@ -157,8 +158,8 @@ impl Joined {
 
 impl Drop for Joined {
     fn drop(&mut self) {
-        // If the old group no longer exists, the recorder stays in the command's group: slower, but nothing
-        // is lost.
+        // If the old group no longer exists, the recorder stays in the command's group, which may slow it
+        // down but loses no data.
         let _ = enter(&self.back);
     }
 }

@@ -1,10 +1,10 @@
 //! Detects when a command that does not end on its own becomes quiet.
 //!
 //! Every few milliseconds, the watch reads the processor time of the command's threads
-//! (`/proc/TID/schedstat`), and whether one of them is in an uninterruptible sleep. Such a sleep is usually
-//! for storage and counts as busy. The command is quiet when the busy time of the last samples is below a
-//! share of their span. The quiet period began with the first sample below that share. The watch misses
-//! processes that start and end between two samples.
+//! (`/proc/TID/schedstat`), and whether one of them is in an uninterruptible sleep. An uninterruptible sleep
+//! is usually a wait for storage, so it counts as busy. The command is quiet when the busy time in the last
+//! samples is below a given share of the time that these samples span. The quiet period began with the first
+//! sample below that share. The watch misses processes that start and end between two samples.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -44,8 +44,8 @@ impl IdleWatch {
         IdleWatch { quiet, ran: FxHashMap::default(), before: now, window: VecDeque::new() }
     }
 
-    /// Takes a sample of the threads. Once the command has been quiet for long enough, returns when that
-    /// began.
+    /// Takes a sample of the threads. Once the command has been quiet for long enough, returns the beginning
+    /// of the quiet period.
     pub(crate) fn look(&mut self, machine: &Machine, tids: &[u32], now: Timestamp) -> Option<Timestamp> {
         let mut busy = Nanos(0);
         let mut ran_now = FxHashMap::default();
@@ -89,7 +89,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Returns when quiet was detected and when it began, for these busy milliseconds of 10 ms samples.
+    /// Returns when a quiet period was detected and when it began, for samples of 10 ms with these busy
+    /// milliseconds.
     fn quiet(busy_ms: &[u64]) -> Option<(u64, u64)> {
         let quiet = Quiet { below_share: 0.1, lasting: Duration::from_millis(50) };
         let mut watch = IdleWatch::new(quiet, Timestamp(0));

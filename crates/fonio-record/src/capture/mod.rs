@@ -1,8 +1,8 @@
 //! Runs the capture, from enabling the events to reading the last page.
 //!
-//! One loop wakes up about five times a second, reads the kernel's pages, and sleeps again. Waking it for new
-//! data would cost the traced threads a check per event. Nothing is written during the capture, except to a
-//! spill file if the user wants one.
+//! One loop wakes up about five times a second, reads the kernel's pages, and sleeps again. If new data woke
+//! the loop, each event would cost the traced threads a check. The recorder writes nothing during the
+//! capture, except to a spill file if the user asked for one.
 
 pub(crate) mod command;
 mod idle;
@@ -123,7 +123,7 @@ pub(crate) struct Feed<'a> {
 impl Feed<'_> {
     /// Counts the missed events. The instance must be disabled and fully read.
     fn missed(&self) -> io::Result<Missed> {
-        // The kernel counts a page's overwritten events only when the page is read.
+        // The kernel counts the overwritten events of a page only when the page is read.
         let left_out = self.store.is_full().then(|| self.store.leave_out_rest()).transpose()?;
         let kernel = self.instance.cpus.iter().map(|&cpu| (cpu, self.instance.stats(cpu))).collect();
         Ok(Missed { kernel, left_out })
@@ -156,8 +156,8 @@ struct Running<'a> {
 }
 
 impl Capture<'_> {
-    /// Runs the capture and returns the pages of block events and scheduler events. At the end it disables
-    /// the instances and reads them fully.
+    /// Runs the capture and returns the pages of block events and scheduler events. At the end, it disables
+    /// the tracefs instances and reads all remaining pages.
     pub(crate) fn run(
         &self,
         block: Feed<'_>,
@@ -188,8 +188,8 @@ impl Capture<'_> {
         block.instance.switch(true)?;
         let cpu_began = cpu_time();
         if let Some(waits) = &waits {
-            // This thread creates the command, so following this thread follows the command from the
-            // beginning.
+            // This thread creates the command. So if tracing follows this thread, it follows the command from
+            // its beginning.
             waits.instance.follow(own_tid())?;
             waits.instance.switch(true)?;
         }
@@ -353,7 +353,7 @@ impl Running<'_> {
         }
     }
 
-    /// Reads the kernel's pages, and looks up some of the new threads and files in them.
+    /// Reads the kernel's pages, and looks up some of the new threads and files that occur in these pages.
     fn drain(&mut self) -> Result<Drained, RecordError> {
         let from = now();
         let seen = (&mut self.threads, &mut self.files);
@@ -376,7 +376,8 @@ impl Running<'_> {
         Ok(drained)
     }
 
-    /// Scales `used` of `size` bytes to the size of the buffer for block events, which the pace uses.
+    /// Scales the fill level `used` of a buffer of `size` bytes to the size of the buffer for block events,
+    /// because the pace is based on that size.
     fn scaled(&self, (used, size): (u64, u64)) -> ByteCount {
         let ring = self.block.instance.bytes_per_cpu().unwrap_or(size);
         let used = u128::from(used) * u128::from(ring) / u128::from(size.max(1));
@@ -398,8 +399,8 @@ impl Running<'_> {
         Ok(now())
     }
 
-    /// Ends a command that has its own process group, with the group. After a full buffer, the command
-    /// continues undisturbed.
+    /// If the command has its own process group, ends all processes of the group. After a full buffer, the
+    /// command continues undisturbed.
     fn settle_command(&mut self, stopped_by: StopReason, ended: Timestamp) {
         if let Some(mark) = &mut self.command_mark {
             mark.until = Some(ended);

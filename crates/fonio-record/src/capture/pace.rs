@@ -9,7 +9,7 @@ const WAKE_MAX: Duration = Duration::from_millis(200);
 /// Minimum sleep between two wake-ups, for buffers that fill fast.
 const WAKE_MIN: Duration = Duration::from_millis(5);
 
-/// Decides how long to sleep between two wake-ups, by how fast the kernel's buffers fill.
+/// Chooses the time to sleep between two wake-ups according to the rate at which the kernel's buffers fill.
 #[derive(Debug)]
 pub(crate) struct Pace {
     /// The size of one processor's buffer.

@@ -1,9 +1,9 @@
 //! Decides when a capture ends and which signals its command gets. Contains decisions only: no clock, signals
 //! or processes.
 //!
-//! After Ctrl-C, SIGTERM, quiet or the stated duration, the recorder asks a running command to end and
-//! continues the capture for a grace period. A full buffer ends the capture at once and does not affect the
-//! command.
+//! After Ctrl-C, SIGTERM, a quiet period or the stated duration, the recorder asks a command that still runs
+//! to end and continues the capture for a grace period. A full buffer ends the capture at once and does not
+//! affect the command.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use fonio_core::Timestamp;
 use crate::clock::after;
 use crate::options::StopReason;
 
-/// How long a command has to end after it was asked to.
+/// Time that a command has to end after the recorder asked it to end.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// The state at one wake-up.
@@ -57,7 +57,7 @@ pub(crate) struct StopPolicy {
     ending: Option<Ending>,
 }
 
-/// The state after a request to the command to end, or Ctrl-C.
+/// The state after the command was asked to end, or after Ctrl-C.
 #[derive(Clone, Copy, Debug)]
 struct Ending {
     reason: StopReason,
@@ -73,18 +73,18 @@ impl StopPolicy {
         StopPolicy { end, has_command: false, command_hears_interrupts: false, ending: None }
     }
 
-    /// Converts it to the policy of a capture with a command. The command gets Ctrl-C if it is in our process
-    /// group.
+    /// Turns this policy into one for a capture with a command. The command gets Ctrl-C if it is in our
+    /// process group.
     pub(crate) fn with_command(self, hears_interrupts: bool) -> StopPolicy {
         StopPolicy { has_command: true, command_hears_interrupts: hears_interrupts, ..self }
     }
 
-    /// Whether the command has been asked to end, or got Ctrl-C.
+    /// Whether the command was asked to end or got Ctrl-C.
     pub(crate) fn is_ending(&self) -> bool {
         self.ending.is_some()
     }
 
-    /// Returns when the next decision may be due without an event.
+    /// Returns the time of the next decision that may be due even if no event occurs.
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
         match &self.ending {
             None => self.end,
@@ -215,7 +215,7 @@ mod tests {
     fn the_end_of_the_command_ends_the_capture() {
         for command in [Command::Beside, Command::Apart] {
             check(command, &[(300, COMMAND_ENDS)], &[(300, stop(StopReason::CommandEnded))]);
-            // A command that ends at the same time as Ctrl-C ended by itself.
+            // A command that ends at the time of the Ctrl-C counts as having ended by itself.
             check(
                 command,
                 &[(300, COMMAND_ENDS), (300, INTERRUPT)],

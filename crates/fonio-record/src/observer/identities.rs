@@ -100,7 +100,7 @@ impl Identities {
 
     fn look_up(&mut self, shown: &Shown, comm: &str) -> (PartyId, Option<String>) {
         let task = self.machine.task(shown.tid);
-        // The process may have ended by now, but its control group mostly still exists.
+        // The process may have ended by now, but its control group usually still exists.
         let cgroup = task.cgroups().and_then(|groups| groups.telling().map(str::to_owned));
         let cgroup = cgroup.or_else(|| self.group(shown.cgroup?));
         let user = task.owner().and_then(|owner| owner.user);
@@ -167,7 +167,7 @@ fn text(comm: &[u8; 16]) -> String {
     String::from_utf8_lossy(&comm[..length]).into_owned()
 }
 
-/// Returns the kind of a kernel thread: `kworker/u8:3-ext4` is one of many.
+/// Returns the kind of a kernel thread, because a single one, such as `kworker/u8:3-ext4`, is one of many.
 fn kernel_name(comm: &str) -> &str {
     let name = comm.split(['/', ':']).next().unwrap_or(comm);
     name.trim_end_matches(|c: char| c.is_ascii_digit())

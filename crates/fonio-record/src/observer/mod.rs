@@ -1,5 +1,5 @@
 //! Observes the machine continuously at little cost: each completed request, each long wait of a thread, and
-//! sums of short waits, with the unit or program of each.
+//! the sums of short waits, each with its unit or program.
 //!
 //! With BPF (Linux 5.15 or later, root), two programs report this (`requests`, `blocked/always.rs`). Without
 //! BPF, an observer samples procfs about twice a second: it sees only long waits, and no requests.
@@ -28,22 +28,22 @@ use crate::probes::requests::{GivenCause, GivenRequest, RequestsProbe};
 use crate::sampled::{Looker, Tally};
 use identities::{Identities, Shown};
 
-/// Minimum time between two samples of procfs, and the pause after a sample as a multiple of its duration:
-/// sampling uses at most 0.25 % of one processor.
+/// Minimum time between two samples of procfs, and the pause after a sample as a multiple of the sample's
+/// duration. With this pause, sampling uses at most 0.25 % of one processor.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 const PAUSE_PER_LOOK: u32 = 400;
-/// Maximum number of kept file paths, and how long they are kept: the inode number can be reused for another
-/// file.
+/// Maximum number of kept file paths, and the time for which a path is kept. This time is limited, because
+/// the file's inode number can be reused for another file.
 const PATHS_MAX: usize = 2048;
 const PATH_HOLDS: Duration = Duration::from_secs(600);
 /// How often the swap areas are read.
 const SWAP_EVERY: Duration = Duration::from_secs(60);
 
-/// A unit, a program without one, or a kind of kernel thread.
+/// A unit, a program that belongs to no unit, or a kind of kernel thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Party {
-    /// The name of the unit, container or package; otherwise of the program, or of the kernel thread without
-    /// its number.
+    /// The name of the unit, container or package; otherwise, the name of the program, or the name of the
+    /// kernel thread without its number.
     pub name: String,
     /// The kind of the party.
     pub kind: PartyKind,
@@ -67,15 +67,15 @@ pub struct PartyId(pub u32);
 
 /// A completed request, and the party that caused it.
 ///
-/// The row has the flags SYNC, META, FUA, PREFLUSH and READAHEAD. `queued` is when its first bio was queued;
-/// for a flush, when the first flush that it served was queued. It has no `file_id`.
+/// The row has the flags SYNC, META, FUA, PREFLUSH and READAHEAD. `queued` is the time at which its first bio
+/// was queued; for a flush, the time at which the first flush that it served was queued. It has no `file_id`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedRequest {
     /// The request.
     pub row: Request,
     /// The party that caused it.
     pub party: Option<PartyId>,
-    /// `None` also for direct I/O, because its pages do not show the file.
+    /// `None` also for direct I/O, whose pages do not show the file.
     pub file: Option<Inode>,
 }
 
@@ -101,7 +101,7 @@ pub struct ObservedWait {
 }
 
 impl ObservedWait {
-    /// Whether it is a program's wait for storage, not a kernel thread's.
+    /// Whether it is a program, and not a kernel thread, that waits for storage.
     pub fn is_for_storage(&self) -> bool {
         let blocked_in = self.row.blocked_in.unwrap_or(BlockedIn::Unknown);
         blocked_in != BlockedIn::KernelThread && blocked_in.is_for_storage(self.row.reason)
@@ -169,8 +169,8 @@ enum Source {
 
 /// Makes the C library return large freed blocks of memory to the kernel immediately.
 ///
-/// glibc does so at first, but then keeps ever larger blocks: after reading the kernel's types, it keeps 16
-/// MiB until the process ends. musl always returns them.
+/// At first, glibc returns them, but then it keeps ever larger blocks: after the recorder has read the
+/// kernel's types, glibc keeps 16 MiB until the process ends. musl always returns them.
 fn return_large_blocks() {
     // SAFETY: it only sets a parameter of the allocator, under the allocator's own lock.
     #[cfg(target_env = "gnu")]
@@ -205,7 +205,8 @@ impl Observer {
         }
     }
 
-    /// Returns why only long waits are seen, and no requests; `None` if everything is seen.
+    /// Returns the reason why the observer sees only long waits and no requests; `None` if it sees
+    /// everything.
     pub fn limited_because(&self) -> Option<&str> {
         match &self.source {
             Source::Bpf { .. } => None,
@@ -289,7 +290,7 @@ impl Observer {
 
     fn open_wait(&mut self, tid: u32, began: Timestamp) -> Option<ObservedWait> {
         let task = self.machine.task(tid);
-        // The kernel's table keeps the thread if the end of its wait was not seen.
+        // If the end of a wait was not seen, the kernel's table still contains the thread.
         if task.stat()?.state != 'D' {
             return None;
         }
@@ -362,7 +363,8 @@ impl Observer {
         found
     }
 
-    /// Returns the disk of a file system; `None` if its device has no number of its own, as with btrfs.
+    /// Returns the disk of a file system; `None` if the device number of the file system is not that of a
+    /// disk, as with btrfs.
     pub fn disk_of(&self, file_system: DeviceId) -> Option<DeviceId> {
         (file_system.major() != 0).then(|| self.machine.disk_of(file_system))
     }

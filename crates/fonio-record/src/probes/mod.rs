@@ -1,4 +1,4 @@
-//! Records through probes: BPF programs in the kernel, or replacements without BPF.
+//! Records events through probes, which are BPF programs in the kernel, or replacements that do without BPF.
 
 pub(crate) mod blocked;
 pub(crate) mod bpf;

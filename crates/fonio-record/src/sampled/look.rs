@@ -42,8 +42,9 @@ impl Looker {
         Looker { machine: machine.clone(), own_pid: std::process::id() }
     }
 
-    /// Number of threads that wait for I/O now, by the kernel's count (`procs_blocked`). It excludes threads
-    /// that wait for other threads, for example for a journal commit. `None` if the kernel does not show it.
+    /// Number of threads that wait for I/O now, by the kernel's count (`procs_blocked`). This count excludes
+    /// threads that wait for other threads, for example for a journal commit. `None` if the kernel does not
+    /// show it.
     fn waiting_for_io(&self) -> Option<u64> {
         let text = read_text(&self.machine.proc("stat"))?;
         text.lines().rev().find_map(|line| line.strip_prefix("procs_blocked "))?.trim().parse().ok()
@@ -51,8 +52,8 @@ impl Looker {
 
     /// Returns the threads of other processes that are blocked now.
     ///
-    /// Checking first whether any thread is blocked would miss most short waits: the state changes before the
-    /// thread is reached.
+    /// A prior check whether any thread is blocked would miss most short waits, because the state of a
+    /// blocked thread changes before the recorder reaches this thread.
     pub(crate) fn blocked(&self) -> Vec<Blocked> {
         let mut found = Vec::new();
         for pid in Task::all_below(&self.machine.proc("")) {
@@ -75,7 +76,7 @@ impl Looker {
         let Ok(stat) = std::fs::read(self.machine.proc(format!("{pid}/task/{tid}/stat"))) else {
             return false;
         };
-        // The name can contain any byte; the state is the first letter after it.
+        // The name of the thread can contain any byte; the state is the first letter after the name.
         let after_name = stat.iter().rposition(|byte| *byte == b')');
         after_name.is_some_and(|at| stat.get(at + 2) == Some(&b'D'))
     }
@@ -100,8 +101,8 @@ impl Looker {
             file,
         };
         if !self.is_blocked(pid, tid) || switches() != began {
-            // The wait ended before all files were read, so they show the thread's next activity. Most waits
-            // this short are for I/O.
+            // The wait ended before all files were read, so the files show the thread's next activity. Most
+            // waits this short are for I/O.
             return Blocked {
                 blocked_in: BlockedIn::Unknown,
                 reason: WaitReason::Storage,

@@ -1,8 +1,9 @@
-//! Records waiting threads if there are no kernel events: repeatedly samples procfs for blocked threads.
+//! Records waiting threads if the kernel's events are not available, by repeatedly sampling procfs for
+//! blocked threads.
 //!
 //! Sampling needs neither tracefs, BPF nor privileges, but only root sees the causes of other users' waits.
-//! It shows no requests, no waits for other threads, and not whose requests delay a thread. The lengths of
-//! waits are estimates ([`tally`]).
+//! Such a recording does not show requests, waits for other threads, or whose requests delay a thread. The
+//! lengths of waits are estimates ([`tally`]).
 
 mod look;
 mod tally;
@@ -30,12 +31,14 @@ pub(crate) use tally::Tally;
 
 /// Minimum time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// The pause after a look, as a multiple of the look's duration: sampling uses at most 2 % of one processor.
+/// The pause after a look, as a multiple of the look's duration, so that sampling uses at most 2 % of one
+/// processor.
 const PAUSE_PER_LOOK: u32 = 50;
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 impl RecordError {
-    /// Whether the kernel cannot trace, or this user must not. Then [`record_sampled`] is possible.
+    /// Whether the error means that the kernel cannot trace or that this user may not trace.
+    /// [`record_sampled`] is still possible then.
     pub fn is_about_tracing(&self) -> bool {
         matches!(
             self,
@@ -53,7 +56,7 @@ impl RecordError {
 
 /// Records blocked threads by sampling procfs up to fifty times a second, for the duration in `options` or
 /// until Ctrl-C. Writes a recording without requests. `instead` is why tracing was impossible; the recording
-/// includes it. Options for traces have no effect, and no command is started.
+/// includes it. Options that concern traces have no effect, and no command is started.
 ///
 /// # Errors
 /// [`RecordError`], if the recording cannot be written or the named device does not exist.

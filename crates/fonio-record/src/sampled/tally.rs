@@ -3,7 +3,7 @@
 //! A thread that is blocked at two looks and did not run between them was blocked throughout. Its wait has a
 //! row, from half an interval before the first look until half an interval after the last one. On average,
 //! this is the length of the wait. A thread that is blocked at a single look is counted for one interval. So
-//! each blocked thread at a look counts for one interval, which makes the estimated time unbiased.
+//! each sighting of a blocked thread counts for one interval, which makes the estimated time unbiased.
 
 use fonio_core::{BlockedIn, Nanos, Timestamp, Wait, WaitReason};
 use rustc_hash::FxHashMap;
@@ -158,8 +158,8 @@ mod tests {
     #[test]
     fn looks_become_waits() {
         let mut tally = Tally::new(Timestamp(0));
-        // At 20 ms no thread is blocked; then 7 has one long wait, 9 has two short ones, and 7 waits again at
-        // the end.
+        // At 20 ms no thread is blocked; then thread 7 has one long wait, thread 9 has two short waits, and
+        // thread 7 waits again at the end.
         let looks: [&[(u32, u64)]; 7] =
             [&[], &[(7, 1)], &[(7, 1), (9, 5)], &[(7, 1), (9, 6)], &[], &[], &[(7, 2)]];
         for (step, seen) in looks.iter().enumerate() {
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!((tally.waits.len(), tally.counts.sum_of(7)), (0, (3, 150 * MS)));
     }
 
-    /// Compares the estimate with the true sum, for waits of many lengths and distances.
+    /// Compares the estimated sum with the true sum, for waits of many lengths and distances.
     #[test]
     fn the_time_is_estimated_without_bias() {
         let mut random = fonio_core::Random::new(7);

@@ -1,6 +1,6 @@
 //! Memory for packed pages, aligned for direct I/O.
 
-/// Direct I/O needs buffers, offsets and lengths in multiples of this.
+/// Buffer addresses, offsets and lengths for direct I/O must be multiples of this.
 pub(crate) const ALIGNMENT: usize = 4096;
 
 /// Memory with the alignment that direct I/O needs.

@@ -15,10 +15,12 @@ use crate::options::Selector;
 /// The disks to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Watched {
-    /// These disks, the disks below them, and the mapped devices above any of them, sorted by number. The
-    /// bios of an upper device show whose data it is: dm-crypt's workers issue encrypted data of any process.
+    /// These disks, the disks below them, and the mapped devices above any of these, sorted by device number.
+    /// The bios of an upper device show whose data they carry; below it, the workers of dm-crypt issue the
+    /// encrypted data of all processes.
     Only(Vec<DeviceId>),
-    /// Every disk except these: loop devices over a file on another disk, where the same I/O appears again.
+    /// Every disk except these, which are loop devices over a file on another disk: on that disk, the same
+    /// I/O appears again.
     AllBut(Vec<DeviceId>),
 }
 
@@ -42,10 +44,10 @@ impl Watched {
     }
 }
 
-/// Resolves the selectors. If there are none, chooses disks that show each I/O once.
+/// Resolves the selectors. If the user named none, chooses disks that show each I/O only once.
 pub(crate) fn resolve(machine: &Machine, selectors: &[Selector]) -> Result<Watched, RecordError> {
     if selectors.is_empty() {
-        // A mapped device (dm, md) has no requests of its own; a loop device has.
+        // A mapped device (dm, md) has no requests of its own; a loop device has its own requests.
         let is_copy =
             |id: &DeviceId| machine.device_dir(*id).join("loop").exists() && !machine.below(*id).is_empty();
         let disks = machine.devices().into_iter().map(|device| device.id);
@@ -74,8 +76,8 @@ fn named_device(machine: &Machine, name: &OsStr) -> Result<DeviceId, RecordError
     {
         return Ok(id);
     }
-    // The device has no node in /dev, as in a container or on Android (/dev/block). sysfs knows disks and
-    // partitions by name.
+    // The device has no node in /dev, which is usual in a container and on Android (there, the nodes are in
+    // /dev/block). sysfs knows disks and partitions by name.
     let bare = path.file_name().unwrap_or(name);
     if let Some(id) = machine.device_named(bare) {
         return Ok(id);

@@ -1,4 +1,4 @@
-//! Selects the file systems on the watched disks; only their files are followed.
+//! Selects the file systems on the watched disks; only files on these file systems are followed.
 
 use fonio_core::DeviceId;
 use fonio_machine::{Machine, mounts};
@@ -19,7 +19,7 @@ pub(crate) struct FileScope {
 }
 
 impl FileScope {
-    /// Returns the file systems on the watched disks, including those on device mapper or RAID.
+    /// Returns the file systems on the watched disks, including file systems on device mapper or RAID.
     pub(crate) fn of(machine: &Machine, watched: &Watched) -> FileScope {
         let mut partitions = Vec::new();
         for disk in machine.devices() {
@@ -78,7 +78,8 @@ impl FileScope {
                     .chain(self.btrfs.iter().map(|btrfs| format!("name==\"btrfs-{}\"", btrfs.unit)))
                     .collect())
             }
-            // The pages of block devices and of most network file systems have a major number of 0.
+            // The pages of block devices and of most network file systems have device numbers with the major
+            // number 0.
             "mm_filemap_add_to_page_cache" => {
                 let with_device = format!("s_dev>={}", DeviceId::new(1, 0).0);
                 let btrfs = self.btrfs.iter().map(|btrfs| format!("s_dev=={}", btrfs.fs.0));

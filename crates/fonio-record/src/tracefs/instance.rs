@@ -1,9 +1,9 @@
 //! Finds or mounts tracefs, creates our instance, and removes the instances of killed runs.
 //!
-//! An instance is a directory under `instances/` with its own buffers and switches. Using one does not change
-//! the settings of the machine or of other tracers. The kernel keeps an instance until it is removed, even if
-//! its creator is killed. So its name contains the creator's process id and start time, and the next run
-//! removes instances whose creator is gone.
+//! An instance is a directory under `instances/` with its own buffers and switches. Using an instance does
+//! not change the settings of the machine or of other tracers. The kernel keeps an instance until it is
+//! removed, even if its creator is killed. So its name contains the creator's process id and start time, and
+//! the next run removes instances whose creator no longer exists.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -31,9 +31,9 @@ use crate::tracefs::filesystems::FileScope;
 const USUAL_MOUNT: &str = "/sys/kernel/tracing";
 const INSTANCE_PREFIX: &str = "fonio-";
 
-/// The enabled events. `block_getrq`, `block_io_start` and `block_io_done` are left out: they accompany the
-/// queueing, insertion and completion of the same request and would raise the cost by half. `block_plug` and
-/// `block_unplug` do not describe a request.
+/// The enabled events. `block_getrq`, `block_io_start` and `block_io_done` are left out: they occur together
+/// with the queueing, insertion and completion of the same request, and would raise the cost by half.
+/// `block_plug` and `block_unplug` do not describe a request.
 const EVENTS: [&str; 12] = [
     "block_bio_queue",
     "block_bio_backmerge",
@@ -65,9 +65,9 @@ pub(crate) struct Tracefs {
 enum Held {
     /// Another process's mount.
     Found,
-    /// A mount that only this process sees and that ends with it.
+    /// A mount that only this process sees, and that disappears when the process ends.
     Private(#[allow(dead_code, reason = "keeps the mount")] OwnedFd),
-    /// A public mount of ours: kernels before 5.2 have no private ones.
+    /// A public mount that we made, because kernels before 5.2 have no private mounts.
     Mounted,
 }
 
@@ -86,8 +86,8 @@ pub(crate) fn file_error(path: &Path, doing: &'static str) -> impl FnOnce(io::Er
 }
 
 impl Tracefs {
-    /// Finds tracefs, or mounts it for this process only. Calls `note` if it had to be mounted for the whole
-    /// machine.
+    /// Finds tracefs, or mounts it for this process only. Calls `note` if tracefs had to be mounted for the
+    /// whole machine.
     pub(crate) fn open(machine: &Machine, note: &mut dyn FnMut(String)) -> Result<Tracefs, RecordError> {
         let tracefs = Tracefs::find_or_mount(machine, note)?;
         let instances = tracefs.root.join("instances");
@@ -153,8 +153,9 @@ impl Tracefs {
             if id.runs() {
                 continue;
             }
-            // The kernel refuses this while a process reads the buffers. That may be a recorder in another
-            // process namespace, whose process id differs here. It disables its events itself.
+            // The kernel refuses to remove an instance while a process reads its buffers. This process may be
+            // a recorder in another process namespace, whose process id differs here. Such a recorder
+            // disables its events itself.
             if fs::remove_dir(entry.path()).is_ok() {
                 removed.push(name);
             }
@@ -181,8 +182,8 @@ impl Tracefs {
 
     /// Creates a disabled instance with the scheduler events of the followed threads.
     ///
-    /// It is separate because following threads filters all events of an instance, but a request may complete
-    /// while any thread runs.
+    /// This instance is separate, because following threads filters all events of an instance, whereas a
+    /// request may complete while any thread runs.
     pub(crate) fn waits_instance(
         &self,
         machine: &Machine,
@@ -251,7 +252,7 @@ impl Tracefs {
     }
 
     /// Reads the layouts of the events that show whose data bios carry; `None` if this kernel has none of
-    /// them.
+    /// these events.
     pub(crate) fn file_layouts(&self) -> Result<Option<FileDecoder>, RecordError> {
         let mut formats = Vec::new();
         for (system, event) in FILE_EVENTS {
@@ -290,7 +291,8 @@ impl Tracefs {
     }
 }
 
-/// Reads a text with one call: only the first read of `header_page` returns data, even if it is short.
+/// Reads a text with one call, because only the first read of `header_page` returns data, even if that read
+/// is short.
 fn read_whole(path: &Path) -> Result<String, RecordError> {
     let mut file = File::open(path).map_err(file_error(path, "opening"))?;
     let mut text = vec![0; 64 << 10];
@@ -345,7 +347,8 @@ fn maker(name: &str) -> Option<ProcessId> {
 pub(crate) struct CpuStats {
     /// Number of events overwritten before they were read.
     pub overrun: u64,
-    /// Number of refused events: the writer was interrupted too often, or overtook itself.
+    /// Number of events that the kernel refused to record: the writer was interrupted too often, or overtook
+    /// itself.
     pub refused: u64,
 }
 
@@ -389,7 +392,7 @@ impl Instance {
                 continue;
             }
             if let Some(filter) = scope.event_filter(event) {
-                // Without the filter there are more events than needed, but the result is the same.
+                // Without the filter, more events are recorded than needed, but the result is the same.
                 let _ = self.write(&format!("{dir}/filter"), &filter);
             }
             self.write(&format!("{dir}/enable"), "1")?;
@@ -405,8 +408,8 @@ impl Instance {
             if !self.dir.join(&dir).exists() {
                 return Err(RecordError::NoSchedulerEvents);
             }
-            // Stacks are recorded only when a thread blocks or is woken. Without them, some wait reasons stay
-            // unknown; the reader detects that.
+            // Stacks are recorded only when a thread blocks or is woken. Without stacks, the reasons of some
+            // waits stay unknown; the reader detects this.
             let stack = match name {
                 "sched_switch" => Some("stacktrace if prev_state & 255"),
                 "sched_waking" => Some("stacktrace"),
@@ -453,7 +456,7 @@ impl Instance {
         self.write(trigger, &format!("stacktrace:{count} if {LEFT_BLOCKED}"))
     }
 
-    /// Follows the thread `tid` and all threads that it creates, instead of those followed before.
+    /// Follows the thread `tid` and all threads that it creates, instead of the threads followed before.
     pub(crate) fn follow(&self, tid: u32) -> Result<(), RecordError> {
         self.write("set_event_pid", &tid.to_string())
     }
@@ -502,7 +505,8 @@ impl Instance {
         Some(text.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
     }
 
-    /// Reads the kernel's losses on one processor; `None` if it does not count them.
+    /// Reads the number of events that the kernel lost on one processor; `None` if the kernel does not count
+    /// them.
     pub(crate) fn stats(&self, cpu: u32) -> Option<CpuStats> {
         CpuStats::parse(&read_text(&self.dir.join(format!("per_cpu/cpu{cpu}/stats")))?)
     }

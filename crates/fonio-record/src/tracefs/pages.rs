@@ -67,7 +67,7 @@ pub(crate) struct PageStore {
     /// Chunks in memory, including those being written to the spill file.
     chunks: usize,
     spill: Option<Spill>,
-    /// The error after which the spill file is no longer used.
+    /// The error because of which the spill file is no longer used.
     spill_failed: Option<io::Error>,
     full: bool,
     trace_bytes: ByteCount,
@@ -76,10 +76,10 @@ pub(crate) struct PageStore {
 /// The events that did not fit into the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct LeftOut {
-    /// The time up to which all processors' events are kept; `None` if one processor has none. Later events
-    /// are useless, because their issue or completion may be missing.
+    /// The time up to which all processors' events are kept; `None` if no events of one of the processors are
+    /// kept. Later events are useless, because the matching issue or completion may be missing.
     pub complete_until: Option<Timestamp>,
-    /// For every processor, the events in its buffer after the store was full.
+    /// For each processor, the events that were in its buffer after the store had become full.
     pub cpus: Vec<LeftOnCpu>,
 }
 
@@ -88,7 +88,7 @@ pub(crate) struct LeftOut {
 pub(crate) struct LeftOnCpu {
     pub cpu: u32,
     pub events: u64,
-    /// How many of them the kernel had overwritten, if it counted them.
+    /// Number of these events that the kernel had overwritten, if it counted them.
     pub overwritten: u64,
     /// A page could not be read, so the count is a lower bound.
     pub uncounted: bool,
@@ -142,11 +142,11 @@ impl PageStore {
         }
     }
 
-    /// Reads the kernel's pages, and passes each one to `look`. Stops when the store is full; then it keeps
-    /// no more pages of any processor.
+    /// Reads the kernel's pages, and passes each one to `look`. Stops when the store is full; from then on,
+    /// the store keeps no more pages of any processor.
     ///
-    /// The processors take turns page by page, so their kept events end at about the same time when memory is
-    /// full. Later events of one processor are useless.
+    /// The pages are read from each processor in turn. So when memory is full, the kept events of all
+    /// processors end at about the same time. Later events of one processor are useless.
     pub(crate) fn drain(&mut self, look: &mut dyn FnMut(&[u8])) -> io::Result<Drained> {
         self.collect_spilled()?;
         let mut bytes = vec![ByteCount(0); self.cpus.len()];
@@ -168,7 +168,7 @@ impl PageStore {
         Ok(Drained { most: bytes.into_iter().max().unwrap_or_default(), full: self.full })
     }
 
-    /// Reads one page of a processor into its chunk; `false` if there is none.
+    /// Reads one page of a processor into the processor's chunk; `false` if there is no page.
     fn read_page(&mut self, index: usize, look: &mut dyn FnMut(&[u8])) -> io::Result<bool> {
         let cpu = &mut self.cpus[index];
         let used = cpu.chunk.used();
@@ -338,7 +338,7 @@ pub(crate) struct Pages {
     pub sources: Vec<(u32, CpuSource)>,
     /// The thread that wrote the spill file.
     pub own_tid: Option<u32>,
-    /// The error that ended the use of the spill file; unwritten chunks stayed in memory.
+    /// The error because of which the spill file was no longer used; chunks not yet written stayed in memory.
     pub spill_failed: Option<io::Error>,
     /// Bytes read back so far.
     pub read: Arc<AtomicU64>,
@@ -408,7 +408,7 @@ mod tests {
         \tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n\
         \tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n";
 
-    /// A processor with an empty buffer counts as complete and keeps its number.
+    /// A processor with an empty buffer counts as complete, and keeps its processor number.
     #[test]
     fn nothing_is_left_out_where_nothing_is_left() {
         let layout = PageLayout::parse(HEADER, ByteOrder::NATIVE).unwrap();

@@ -1,9 +1,10 @@
 //! Stores raw pages that do not fit into memory in a spill file.
 //!
-//! A separate thread writes them. So a slow disk does not delay reading the kernel's buffers, and the thread
-//! id identifies the bios of these writes. The thread bypasses the page cache if the file system allows it;
-//! otherwise kernel threads would write the pages back under their own ids. Extra writes of the file system
-//! (journal, extents) cannot be identified. So prefer to spill to a disk that is not watched.
+//! A separate thread writes these pages. So a slow disk does not delay reading the kernel's buffers, and the
+//! thread id identifies the bios of these writes. The thread bypasses the page cache if the file system
+//! allows it; otherwise kernel threads would write the pages back under their own ids. Additional writes by
+//! the file system (journal, extents) cannot be identified as caused by the recorder. So a disk that is not
+//! watched is a better place for the spill file.
 
 use std::fs::File;
 use std::io;
@@ -16,7 +17,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::tracefs::chunk::Chunk;
 
-/// Identifies a chunk: the index of its processor, and its index within that processor.
+/// Identifies a chunk: the index of its processor, and its index among the chunks of this processor.
 type Key = (usize, usize);
 /// The offset of a written chunk, or the error that prevented the write; the chunk then still holds its pages.
 type Written = (Key, io::Result<u64>, Chunk);
@@ -89,7 +90,7 @@ fn write(file: File, chunks: &Receiver<(Key, Chunk)>, done: &Sender<Written>) ->
             Ok(_) => offset += chunk.bytes().len() as u64,
             Err(error) => failed = Some(error.kind()),
         }
-        // The receiver is dropped early only if the capture was aborted.
+        // The receiver is dropped before the thread ends only if the capture was aborted.
         if done.send((key, written, chunk)).is_err() {
             break;
         }

@@ -30,7 +30,7 @@ use crate::write::reader::{CaptureReader, WithoutOwn};
 use crate::write::waits;
 use crate::write::writer::{self, RecordingWriter};
 
-/// The counter in `meta.json` of requests with bios of several files or threads.
+/// The name of the counter in `meta.json` for requests that contain bios of several files or threads.
 const MIXED_REQUESTS: &str = "mixed_requests";
 
 /// The data of a finished capture except the pages of block events.
@@ -47,7 +47,7 @@ pub(crate) struct FinishedCapture<'a> {
 struct Assembled {
     meta: Meta,
     events: u64,
-    /// Requests and bios that the recorder itself caused; they are left out.
+    /// Number of requests and bios that the recorder itself caused, which are left out.
     own_rows: u64,
     losses: Losses,
     /// Remarks on gaps in the attribution to files.
@@ -262,8 +262,8 @@ impl FinishedCapture<'_> {
         })
     }
 
-    /// Remarks on a machine recording that is shorter than a write-back cycle: data is written after it has
-    /// been dirty for `dirty_expire_centisecs`, at the next wake-up of the flusher.
+    /// Remarks on a machine recording that is shorter than a write-back cycle: data is written at the first
+    /// wake-up of the flusher after it has been dirty for `dirty_expire_centisecs`.
     fn short_of_write_back(&self) -> Option<Remark> {
         if self.capture.options.command.is_some() {
             return None;
@@ -338,7 +338,8 @@ fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, ca
     let ran = options.command.as_ref();
     let ran = ran.map(|words| words.iter().map(|word| word.to_string_lossy().into_owned()).collect());
     meta.command = options.told_command.clone().or(ran);
-    // A command that stands for another one, such as a prepared process of a workload, is not its parent.
+    // A command that stands for another process, such as a prepared process of a workload, is not the parent
+    // of that process.
     let own = captured.command.as_ref().filter(|_| options.told_command.is_none());
     meta.command_pid = own.map(|command| command.pid());
     meta.command_exit = captured.command.as_ref().and_then(|command| command.exit_code());
@@ -358,7 +359,7 @@ fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, ca
     meta.devices = ids.into_iter().filter_map(|id| machine.device(id).or_else(|| known(id))).collect();
 }
 
-/// Waits for the command if the capture ended because the buffer was full; the command continues undisturbed.
+/// If the capture ended because the buffer was full, waits for the command, which continues undisturbed.
 fn wait_for_command(captured: &mut Captured, signals: &Listener) -> Result<(), RecordError> {
     if captured.stopped_by != StopReason::BufferFull {
         return Ok(());

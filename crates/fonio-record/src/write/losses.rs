@@ -2,9 +2,9 @@
 //! that did not fit into the store.
 //!
 //! Each page states how many events the kernel overwrote before it, which locates the loss. The kernel's
-//! statistics count all events that each processor lost. An event counted only there may have been lost at
-//! any time of the capture. A full store keeps the events of all processors up to one time; then each
-//! processor has a gap until the end of the capture.
+//! statistics count all events that each processor lost. An event that only these statistics count may have
+//! been lost at any time during the capture. If the store became full, it has the events of all processors up
+//! to one point in time; each processor has a gap from then until the end of the capture.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,8 @@ use fonio_core::{Batch, BlockEvent, LostEvents, Timestamp};
 
 use crate::capture::{Captured, Missed};
 
-/// Counts the losses in a capture's batches, and removes events after the store was full.
+/// Counts the losses in the batches of a capture, and removes the events after the time at which the store
+/// was full.
 pub(crate) struct Losses {
     missed: Missed,
     began: Timestamp,
@@ -24,7 +25,7 @@ pub(crate) struct Losses {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Count {
-    /// Overwritten events counted by pages, and gaps of unknown size in the pages.
+    /// Number of overwritten events counted in the pages, and number of gaps of unknown size in the pages.
     placed: u64,
     unnumbered: u64,
     /// Kept events after the end.
@@ -176,7 +177,8 @@ mod tests {
     fn each_lost_event_counts_once_and_has_a_processor() {
         let (lost, said) = settle(&[gap(0, Some(7))], kernel(&[Some((7, 0)), Some((0, 0))]));
         assert_eq!((lost.total(), lost.gaps.len(), said), (Some(7), 1, vec!["lost-events"]));
-        // The kernel lost more events on processor 1 than the pages count, and refused some.
+        // On processor 1, the kernel lost more events than the pages count, and refused to record some
+        // events.
         let (lost, said) = settle(&[gap(0, Some(7))], kernel(&[Some((7, 0)), Some((5, 2))]));
         assert_eq!((lost.total(), said), (Some(14), vec!["lost-events", "refused-events"]));
         let places: Vec<_> =
@@ -191,7 +193,7 @@ mod tests {
 
     #[test]
     fn what_nobody_counted_is_unknown() {
-        // A page reports a gap without its size; the statistics have it.
+        // A page reports a gap without its size; the size is in the statistics.
         let (lost, _) = settle(&[gap(0, Some(2)), gap(0, None)], kernel(&[Some((9, 0))]));
         assert_eq!((lost.events, lost.total(), lost.gaps[1].count), (9, Some(9), Some(7)));
         // With two gaps of unknown size, only their sum is known.

@@ -150,7 +150,7 @@ impl WithoutOwn<'_> {
 
 impl RowSink for WithoutOwn<'_> {
     fn began(&mut self, _at: Timestamp) -> io::Result<()> {
-        // The writer already got `began`, which is before the first event.
+        // The writer already has `began`, which is before the first event.
         Ok(())
     }
     fn request(&mut self, row: &Request) -> io::Result<()> {

@@ -11,7 +11,7 @@ use fonio_tracefs::waits::{Completions, Reasons, WaitTree};
 use crate::capture::Captured;
 use crate::tracefs::pages::Pages;
 
-/// The mark from the creation of the command until it ended or became quiet.
+/// The mark that spans the command, from its creation until it ended or became quiet.
 const LAUNCH: &str = "launch";
 
 /// Missing information: a stable name, a sentence, and the count.

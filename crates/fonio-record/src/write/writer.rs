@@ -81,8 +81,8 @@ pub(crate) fn not_written(out: &Path, source: io::Error) -> RecordError {
     }
 }
 
-/// The error for a recording that could not be finished. The file in the system's error is removed with the
-/// recording.
+/// The error for a recording that could not be finished. The file that the system's error names is removed
+/// together with the recording.
 fn not_finished(out: &Path, error: RecordingError) -> RecordError {
     match error {
         RecordingError::Io { source, .. } => RecordError::Write { out: out.to_owned(), source },

@@ -14,7 +14,7 @@ use fonio_testing::{Need, has, skip};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-/// How long unmounting is retried while the file system is busy.
+/// Time for which unmounting is retried while the file system is busy.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A loop device over a file. Dropping this detaches it.
@@ -146,7 +146,7 @@ impl Recorded {
 
 impl Drop for FileSystem {
     fn drop(&mut self) {
-        // Another recorder on this machine may be looking up names of its files.
+        // Another recorder on this machine may be looking up names of files on this file system.
         let began = Instant::now();
         while unmount(self.dir.path(), UnmountFlags::empty()) == Err(Errno::BUSY) {
             if began.elapsed() > PATIENCE {

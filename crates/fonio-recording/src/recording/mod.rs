@@ -80,10 +80,10 @@ impl Recording {
         self.tables.rows(table).unwrap_or(0)
     }
 
-    /// Passes the rows of `tables` to `sink`, each table in its order: threads, files, marks, samples, calls,
-    /// statements, waits, blocked counts. Then come requests and bios, interleaved by time (a bio before a
-    /// request of the same time), with `settled` marks; then links; then diagnostics. Bios and links are left
-    /// out if the sink does not want them.
+    /// Passes the rows of `tables` to `sink`, each table in its own order: threads, files, marks, samples,
+    /// calls, statements, waits, blocked counts. Then come requests and bios, interleaved by time (a bio
+    /// before a request of the same time), with `settled` marks; then links; then diagnostics. Bios and links
+    /// are left out if the sink does not want them.
     ///
     /// Memory is bounded for a recording of any size.
     ///
@@ -100,7 +100,7 @@ impl Recording {
         each(files.files.as_ref().filter(|_| wanted(Table::Files)), |row| sink.file(row))?;
         each(files.marks.as_ref().filter(|_| wanted(Table::Marks)), |row| sink.mark(row))?;
         each(files.samples.as_ref().filter(|_| wanted(Table::Samples)), |row| sink.sample(row))?;
-        // Calls come before waits and requests, so that a sink can find the call of each.
+        // Calls come before waits and requests, so that a sink can find the call of each wait and request.
         each(files.calls.as_ref().filter(|_| wanted(Table::Calls)), |row| sink.call(row))?;
         let statements = files.statements.as_ref().filter(|_| wanted(Table::Statements));
         each(statements, |row| sink.statement(row))?;
@@ -226,7 +226,8 @@ fn interleaved(
     }
 }
 
-/// Reads rows and checks their order: consumers rely on it, but other tools can rewrite a table.
+/// Reads rows and checks their order, because consumers rely on the order, but other tools can rewrite a
+/// table.
 struct InOrder<'t, R> {
     rows: Rows<'t, R>,
     last: (u64, u64),

@@ -94,7 +94,7 @@ impl<R: Row> TableFile<R> {
     }
 }
 
-/// Checks the column offsets in the footer. The Parquet library trusts them, and panics if they are
+/// Checks the column offsets in the footer. The Parquet library trusts these offsets, and panics if they are
 /// impossible.
 fn check_places(metadata: &ArrowReaderMetadata, length: u64) -> Result<(), ParquetError> {
     for (place, group) in metadata.metadata().row_groups().iter().enumerate() {
@@ -116,11 +116,11 @@ fn check_places(metadata: &ArrowReaderMetadata, length: u64) -> Result<(), Parqu
     Ok(())
 }
 
-/// Checks the table name and version in the metadata. Otherwise a renamed table or one of a later version
-/// would give wrong rows.
+/// Checks the table name and version in the metadata. Without this check, a renamed table or a table of a
+/// later version would give wrong rows.
 fn check_key_values<R: Row>(metadata: &ArrowReaderMetadata, path: &Path) -> Result<(), RecordingError> {
     let pairs = metadata.metadata().file_metadata().key_value_metadata();
-    // Other tools drop these pairs when they rewrite a table; then only the columns are checked.
+    // Other tools drop these key-value pairs when they rewrite a table; then only the columns are checked.
     let value = |key: &str| pairs?.iter().find(|pair| pair.key == key)?.value.as_deref();
     if let Some(name) = value(TABLE_KEY)
         && name != R::TABLE.name()
@@ -204,7 +204,8 @@ impl<R: Row> Rows<'_, R> {
 }
 
 /// Calls the Parquet library and turns a panic into an error. The library has no checksums by default, and
-/// panics on some damage that its checks miss. After a panic, the objects of the call must no longer be used.
+/// panics on some damage that its checks miss. After a panic, the caller must no longer use the objects that
+/// the call used.
 fn guarded<T>(call: impl FnOnce() -> Result<T, ParquetError>) -> Result<T, ParquetError> {
     catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
         let message = panic.downcast::<String>().map(|message| *message);

@@ -1,8 +1,8 @@
 //! Replaces names by tokens, so that a recording can be shared.
 //!
 //! A token is a keyed hash (HMAC-SHA-256) of a name. A name gets the same token in all recordings that are
-//! redacted with the same key. Without the key, nobody can find a token's name by trying names. Numbers,
-//! times, sizes, device offsets and device models stay.
+//! redacted with the same key. Without the key, nobody can find the name behind a token by trying names.
+//! Numbers, times, sizes, device offsets and device models stay.
 
 mod names;
 

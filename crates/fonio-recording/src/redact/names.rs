@@ -6,7 +6,8 @@ use fonio_core::{Engine, sql};
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-/// Number of hexadecimal digits in a token: among a million names, a collision has a probability of 1 in 500.
+/// Number of hexadecimal digits in a token. With this number, the probability that any two of a million names
+/// get the same token is 1 in 500.
 const DIGITS: usize = 12;
 /// Minimum length of a key in bytes. Shorter keys can be found by trying.
 const KEY_BYTES_MIN: usize = 16;
@@ -142,13 +143,13 @@ impl Names {
         token
     }
 
-    /// Redacts a path by component, so that files in one folder stay in one folder.
+    /// Redacts each component of a path, so that files in one folder stay in one folder.
     pub(super) fn path(&self, path: &str) -> String {
         let part = |part: &str| if part.is_empty() { String::new() } else { self.file_name(part) };
         path.split('/').map(part).collect::<Vec<_>>().join("/")
     }
 
-    /// Redacts a file name but keeps its suffix: a database and its journal have the same token.
+    /// Redacts a file name but keeps its suffix, so that a database and its journal get the same token.
     fn file_name(&self, name: &str) -> String {
         if matches!(name, "." | "..") {
             return name.to_owned();
@@ -161,7 +162,8 @@ impl Names {
         format!("{token}{suffix}{beside}")
     }
 
-    /// Redacts the name of a thread. Kernel threads keep their name, without the rest.
+    /// Redacts the name of a thread. A kernel thread keeps its general name, without the part that differs
+    /// between threads of the same kind.
     pub(super) fn comm(&self, comm: &str) -> String {
         let rest = |name: &&&str| {
             let rest = comm.strip_prefix(**name);
@@ -204,7 +206,7 @@ impl Names {
         let kind = kinds.find_map(|kind| Some((kind, unit.strip_prefix(kind)?.strip_prefix(' ')?)));
         match kind {
             Some((kind, name)) => {
-                // The unit inside a container, or the container in a pod.
+                // The part after the slash is a unit inside a container, or a container in a pod.
                 let parts: Vec<String> = name.split('/').map(|part| self.group(part)).collect();
                 format!("{kind} {}", parts.join("/"))
             }
@@ -212,12 +214,13 @@ impl Names {
         }
     }
 
-    /// Redacts an SQL statement: every word that is not an SQL keyword becomes a token, case-insensitively.
+    /// Redacts an SQL statement: every word that is not an SQL keyword becomes a token, which does not depend
+    /// on the word's case.
     pub(super) fn statement(&self, text: &str) -> String {
         sql::with_names(text, |name| self.token("n", &name.to_ascii_lowercase()))
     }
 
-    /// Redacts a mount option: a path or name becomes a token, a number stays.
+    /// Redacts a mount option: a path or name becomes a token; a number is kept.
     pub(super) fn option(&self, option: &str) -> String {
         match option.split_once('=') {
             Some((name, value)) if !is_number(value) => format!("{name}={}", self.path(value)),
@@ -234,7 +237,7 @@ fn is_number(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// Replaces the digits of tokens, so that the rest is comparable.
+    /// Replaces the digits of tokens, so that the rest of the text can be compared.
     fn shape(text: &str) -> String {
         let mut shape = String::new();
         let mut rest = text;

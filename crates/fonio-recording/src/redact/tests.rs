@@ -30,7 +30,7 @@ fn meta() -> Meta {
     }
 }
 
-/// Writes a row of each kind, with the secret wherever a row can have a name.
+/// Writes a row of each kind that contains the secret word wherever the row can have a name.
 fn pour(sink: &mut dyn RowSink) {
     let name = || Some(SECRET.to_owned());
     let thread = |tid, comm: &str| Thread {
@@ -130,7 +130,7 @@ fn no_name_is_left_in_any_byte() {
     let [plain, redacted] = ["plain", "redacted"].map(|name| folder.path().join(name));
     written(&plain, None);
     written(&redacted, Some(&key));
-    // The tables may be compressed, so the rows are read back too.
+    // The tables may be compressed, so the test also reads the rows back.
     assert!(found_in_bytes(&plain, SECRET) > 0 && text_of(&plain).matches(SECRET).count() >= 25);
     assert_eq!(found_in_bytes(&redacted, SECRET), 0);
     let text = text_of(&redacted);

@@ -1,9 +1,9 @@
 //! Defines the column types, and their conversion to and from Arrow arrays.
 //!
-//! 64-bit quantities are stored in signed columns although the rows have `u64`: SQL and pandas subtract
-//! times, sectors and sizes, and fail if an unsigned difference is negative. The bits are kept. So a number
-//! from 2^63 on, which occurs only in damaged traces, is negative for other tools but is read back exactly
-//! here.
+//! 64-bit quantities are stored in signed columns, although the rows have `u64`. The reason is that SQL and
+//! pandas subtract times, sectors and sizes, and fail if the difference of unsigned numbers is negative. The
+//! bits do not change. So a number from 2^63 on, which occurs only in damaged traces, is negative for other
+//! tools, but fonio reads it back exactly.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub(crate) trait Cell: Sized {
         <Self::Value as Value>::data_type()
     }
     fn get(&self) -> Option<&Self::Value>;
-    /// Returns `None` if `value` is null but the cell cannot be.
+    /// Returns `None` if `value` is null but the cell cannot be null.
     fn from_value(value: Option<Self::Value>) -> Option<Self>;
 }
 
@@ -219,7 +219,7 @@ macro_rules! names {
         }
     )*};
 }
-// The discriminant of a value is its index in `ALL`; a test below checks that.
+// The discriminant of a value is its index in `ALL`; a test below checks this.
 names!(Op, Content, LinkKind, LinkEnd, Metric, WaitReason, BlockedIn, SqliteWrite);
 
 impl Value for DeviceId {

@@ -1,5 +1,5 @@
 //! Converts columns that other tools wrote with other types: Spark replaces unsigned integers by wider signed
-//! ones, and pandas turns integers with nulls into floating-point numbers.
+//! integers, and pandas turns integers with nulls into floating-point numbers.
 //!
 //! The conversion is lossless: a value must be an integer within the range of the column's type.
 
@@ -45,8 +45,8 @@ pub(super) fn convert(array: &ArrayRef, column: &Column) -> Result<ArrayRef, Bad
     })
 }
 
-/// Returns the values of a numeric column in the widest type. The error is the row and text of a non-integer
-/// value.
+/// Returns the values of a numeric column in the widest type. The error is the row and the text of a value
+/// that is not an integer.
 fn whole(array: &ArrayRef) -> Result<Vec<Option<i128>>, (usize, String)> {
     fn wide<T: ArrowPrimitiveType<Native: Into<i128>>>(array: &ArrayRef) -> Vec<Option<i128>> {
         array.as_primitive::<T>().iter().map(|value| value.map(Into::into)).collect()
@@ -74,7 +74,7 @@ fn whole(array: &ArrayRef) -> Result<Vec<Option<i128>>, (usize, String)> {
     })
 }
 
-/// Converts the values to a narrower type. The error is the row of a value out of range.
+/// Converts the values to a narrower type. The error is the row of a value that is out of range.
 fn narrow<T: ArrowPrimitiveType<Native: TryFrom<i128>>>(values: &[Option<i128>]) -> Result<ArrayRef, usize> {
     let narrowed = values.iter().enumerate().map(|(row, value)| match value {
         Some(value) => T::Native::try_from(*value).map(Some).map_err(|_| row),

@@ -18,12 +18,12 @@ use parquet::schema::types::ColumnPath;
 use crate::error::RecordingError;
 use crate::table::Table;
 
-/// Key of a table's name in the Parquet file's key-value metadata.
+/// Key for the name of the table in the key-value metadata of the Parquet file.
 pub(crate) const TABLE_KEY: &str = "fonio.table";
 /// Key of the schema version, a decimal number.
 pub(crate) const VERSION_KEY: &str = "fonio.schema_version";
 
-/// Rows in a row group. Larger groups make the footer smaller (4000 groups at 10^9 rows), but need more
+/// Rows in a row group. Larger groups make the footer smaller (10^9 rows form 4000 groups), but need more
 /// memory for encoding (about 60 bytes per row).
 pub(crate) const ROW_GROUP_ROWS: usize = 256 * 1024;
 
@@ -83,8 +83,9 @@ pub(crate) fn writer_properties<R: Row>() -> WriterProperties {
             KeyValue::new(VERSION_KEY.to_owned(), SCHEMA_VERSION.to_string()),
         ]))
         .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
-        // The minimum and maximum let a reader skip a row group. Page statistics and offsets would stay in
-        // memory until the file is closed, and save little for small rows of fixed width.
+        // With the minimum and maximum per row group, a reader can skip row groups. Page statistics and page
+        // offsets would stay in memory until the file is closed, and would save little, because rows are
+        // small and of fixed width.
         .set_statistics_enabled(EnabledStatistics::Chunk)
         .set_offset_index_disabled(true);
     for column in R::columns() {
@@ -99,8 +100,8 @@ pub(crate) fn writer_properties<R: Row>() -> WriterProperties {
     properties.build()
 }
 
-/// Appends the rows of a batch to `rows`. `places` has the index of each schema column in the batch; a column
-/// without an index is null.
+/// Appends the rows of a batch to `rows`. `places` contains the index of each schema column in the batch; a
+/// column without an index is filled with nulls.
 pub(crate) fn decode<R: Row>(
     batch: &RecordBatch,
     places: &[Option<usize>],
@@ -115,9 +116,9 @@ pub(crate) fn decode<R: Row>(
     R::decode(&columns, batch.num_rows(), rows)
 }
 
-/// Finds this build's columns in a file's schema, in any order and among any others. Returns the schema for
-/// reading the file, and the index of each of our columns in the file. The index is `None` for an added
-/// column that the file lacks.
+/// Finds the columns of this build in the schema of a file, which may have them in any order and may have
+/// further columns. Returns the schema for reading the file, and the index of each of our columns in the
+/// file. The index is `None` for an added column that the file lacks.
 pub(crate) fn match_columns<R: Row>(
     file_schema: &Schema,
     path: &Path,

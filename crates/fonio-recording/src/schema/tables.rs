@@ -1,8 +1,10 @@
-//! Defines every table of a recording with one line per column: the row's field, its type, the column's name,
-//! its layout. A column marked `added` is missing in recordings of older versions and is then null.
+//! Defines every table of a recording with one line per column: the field of the row, the type of the field,
+//! the name of the column, and the layout of the column. A column marked `added` is missing in recordings of
+//! older versions; in these, it is read as null.
 //!
 //! Changing the name, the stored type or the meaning of a column changes the schema: raise `SCHEMA_VERSION` and
-//! describe the change in `docs/recording-reference.md`. Text and a dictionary of text are the same stored type.
+//! describe the change in `docs/recording-reference.md`. A column of text and a dictionary-encoded column of
+//! text have the same stored type.
 
 use arrow::array::ArrayRef;
 use fonio_core::{

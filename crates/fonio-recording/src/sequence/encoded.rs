@@ -1,5 +1,5 @@
-//! Encodes requests and bios for spill files: two bytes of presence bits for the optional fields, then every
-//! field in full width, little-endian. Only the process that wrote a spill file reads it.
+//! Encodes requests and bios for spill files: two bytes with a presence bit for each optional field, then
+//! every field in full width, little-endian. Only the process that wrote a spill file reads it.
 
 use fonio_core::{Bio, ByteCount, Content, DeviceId, Flags, Op, Request, Sector, Timestamp};
 

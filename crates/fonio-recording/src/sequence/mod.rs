@@ -1,14 +1,15 @@
 //! Sorts the rows of one table in bounded memory.
 //!
 //! Producers emit a request on completion, but the table is ordered by issue. So rows arrive *nearly* sorted:
-//! out of order by about the device's queue depth. Rows wait in memory until the producer's settled mark has
-//! passed them. The sequence looks at the waiting rows only when their number has doubled. It then moves only
-//! keys: it sorts the new keys, and merges them with the last of the older ones. A row stays in its slot
-//! until it is emitted; then the slot is reused.
+//! their positions are wrong by about the queue depth of the device. Rows wait in memory until the settled
+//! mark of the producer is later than the rows. The sequence looks at the waiting rows only when their number
+//! has doubled. It then moves only keys: it sorts the new keys, and merges them with those older keys that
+//! are later in the order than the first new key. A row stays in its slot until it is emitted; then the slot
+//! is reused.
 //!
-//! A request that never completes stops the mark until the end of the trace. If memory is full, the lower
-//! half of the waiting rows goes to [`runs::Runs`] on disk. Invariant: no emitted row is later in the order
-//! than a waiting row, in memory or in runs.
+//! A request that never completes keeps the mark from advancing until the end of the trace. If memory is
+//! full, the first half of the waiting rows in sort order is spilled to [`runs::Runs`] on disk. Invariant: no
+//! emitted row is later in the order than a row that waits in memory or in runs.
 
 mod encoded;
 pub(crate) mod ordered;
@@ -37,10 +38,11 @@ pub(crate) trait Sequenced: Clone {
     fn decode(bytes: &[u8]) -> Self;
 }
 
-/// New rows between two looks: enough to keep looks cheap, few enough for the processor's cache.
+/// Number of new rows between two looks: enough to keep the cost of looks low, but few enough for the
+/// processor's cache.
 const ROWS_PER_LOOK: usize = 1024;
 
-/// Rows fetched at once: at most half of the first-level cache.
+/// Number of rows fetched at once; they fill at most half of the first-level cache.
 const ROWS_NEAR: usize = 64;
 
 /// Up to this many moves per key, insertion sort is cheaper than the standard sort.
@@ -76,17 +78,18 @@ pub(crate) struct Sequence<T: Sequenced> {
     /// The waiting rows. A slot in `free` has an emitted row.
     rows: Vec<T>,
     /// Free slots in `rows`; the last one is used first. Rows were emitted in the opposite order, so new rows
-    /// are stored consecutively, as the processor's prefetching needs.
+    /// get consecutive slots, as the processor's prefetching needs.
     free: Vec<u32>,
-    /// The keys of emitted rows, then, from `given` on, of waiting rows.
+    /// The keys of emitted rows and, from `given` on, the keys of waiting rows.
     keys: Vec<Waiting>,
     given: usize,
     /// Number of keys at the start that are in order.
     sorted: usize,
     /// Memory for merging.
     before: Vec<Waiting>,
-    /// Copies of the next rows to emit, starting at the value of `given` at that time. The rows are no longer
-    /// in the cache, and fetching several takes about as long as fetching one.
+    /// Copies of the next rows to emit; the first belongs to the value of `given` when they were copied. The
+    /// rows in `rows` are no longer in the cache, and fetching several rows takes about as long as fetching
+    /// one.
     near: Vec<T>,
     near_from: usize,
     rows_in_memory: usize,
@@ -192,7 +195,7 @@ impl<T: Sequenced> Sequence<T> {
     #[inline]
     pub(crate) fn pop(&mut self) -> io::Result<&T> {
         let memory = self.keys.get(self.given).map(|&(time, id, _)| (time, id));
-        // Spilled rows arrived earlier, so they go first among equal keys.
+        // Spilled rows arrived earlier, so they come first among rows with equal keys.
         if let Some(spilled) = self.runs.head()
             && memory.is_none_or(|memory| spilled <= memory)
         {

@@ -1,4 +1,5 @@
-//! Sorts requests and bios and interleaves them by time: the common part of a sequencer and a writer.
+//! Sorts requests and bios and interleaves them by time: this is the part that a sequencer and a writer
+//! share.
 
 use std::io;
 use std::path::Path;
@@ -12,9 +13,10 @@ pub(crate) struct Ordered {
     bios: Sequence<Bio>,
     /// The producer's last settled mark.
     settled: Timestamp,
-    /// All rows before this time have been emitted, and the sink got this mark.
+    /// All rows before this time have been emitted, and the sink has got this time as its settled mark.
     given: Timestamp,
-    /// Number of rows before the producer's settled mark, and the first of them.
+    /// Number of rows that arrived after the settled mark had passed their time, and a description of the
+    /// first such row.
     late: u64,
     first_late: Option<String>,
 }
@@ -50,7 +52,7 @@ impl Ordered {
         if self.bios.look_is_due() { self.give(Some(self.settled), sink) } else { Ok(()) }
     }
 
-    /// Only notes the mark. Rows are emitted about a thousand at a time, independently of the number of
+    /// Only notes the mark. About a thousand rows are emitted at a time, independently of the number of
     /// marks.
     #[inline]
     pub(crate) fn settled(&mut self, before: Timestamp) {
@@ -72,8 +74,8 @@ impl Ordered {
         self.give(None, sink)
     }
 
-    /// Returns whether the row is before the producer's settled mark. The mark decides, not the emitted rows,
-    /// so that a report and an import leave out the same rows.
+    /// Returns whether the row is before the producer's settled mark. This depends on the mark and not on the
+    /// emitted rows, so that a report and an import leave out the same rows.
     #[inline]
     fn is_late<T: Sequenced>(&mut self, row: &T) -> bool {
         let (time, id) = row.key();

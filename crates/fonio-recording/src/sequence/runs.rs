@@ -1,10 +1,11 @@
 //! Stores sorted runs on disk, and merges them.
 //!
-//! Each run is an unlinked file of fixed-size rows, read from the front and appended to at the end. Spilled
-//! rows extend the run that ends closest before them, so nearly sorted input of any length forms one run. A
-//! fully read run is reused from its start. Input in reverse order creates a new run at each spill. When a
-//! level has [`FAN_IN`] runs, they are merged into one run of the next level. This bounds the open files and
-//! the read buffers, and moves a row at most `log(runs) / log(FAN_IN)` times.
+//! Each run is an unlinked file of fixed-size rows, which is read from the beginning while rows are appended
+//! at the end. Spilled rows extend the run that ends closest before them, so nearly sorted input of any
+//! length forms one run. A fully read run is reused from its start. Input in reverse order creates a new run
+//! at each spill. When a level has [`FAN_IN`] runs, they are merged into one run of the next level. This
+//! bounds the number of open files and read buffers, and moves each row at most `log(runs) / log(FAN_IN)`
+//! times.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -29,7 +30,7 @@ pub(super) struct Runs<T> {
     runs: Vec<Run<T>>,
     /// The key of each run's head, and the run's index. A fully read run has no entry.
     heads: BinaryHeap<Reverse<(Key, usize)>>,
-    /// The last popped row, kept so that a reference can be returned.
+    /// The last popped row, kept so that `pop` can return a reference to it.
     popped: Option<T>,
 }
 
@@ -43,7 +44,7 @@ impl<T: Sequenced> Runs<T> {
         self.heads.peek().map(|Reverse((key, _))| *key)
     }
 
-    /// Removes the first row of all runs; there must be one.
+    /// Removes the row that is the first one in all runs; at least one row must be left.
     pub(super) fn pop(&mut self) -> io::Result<&T> {
         let mut top = self.heads.peek_mut().expect("pop follows head");
         let run = &mut self.runs[top.0.1];
@@ -59,7 +60,7 @@ impl<T: Sequenced> Runs<T> {
         Ok(self.popped.as_ref().expect("a run in the heap has a head"))
     }
 
-    /// Appends `rows` to a run; they must be sorted and not empty.
+    /// Appends `rows` to a run; there must be at least one row, and the rows must be sorted.
     pub(super) fn spill<'r>(&mut self, rows: impl Iterator<Item = &'r T>) -> io::Result<()>
     where
         T: 'r,
@@ -96,8 +97,8 @@ impl<T: Sequenced> Runs<T> {
         Ok(())
     }
 
-    /// Returns the run to extend with rows from `first` on: the last-ending run that ends before it,
-    /// otherwise a fully read run.
+    /// Returns the run to extend with rows from `first` on: among the runs that end before `first`, the one
+    /// that ends last; if there is none, a fully read run.
     fn place_for(&self, first: Key) -> Option<usize> {
         let live = |run: &Run<T>| run.head.is_some();
         let (extended, _) = self

@@ -25,8 +25,8 @@ pub struct WriterOptions {
     pub overwrite: bool,
     /// Memory for unsorted requests and bios, in bytes. Encoding needs up to about 60 MB more.
     pub memory_bytes: usize,
-    /// Directory for rows that exceed `memory_bytes`, in unlinked files. `None` for the recording's own
-    /// directory, which needs room for the rows anyway.
+    /// Directory for the unlinked files that hold rows beyond `memory_bytes`. `None` for the recording's own
+    /// directory, whose file system needs room for the rows anyway.
     pub spill_dir: Option<PathBuf>,
     /// If the file system fills up, keep a recording of the rows that fit. Otherwise nothing remains.
     pub keep_what_fits: bool,
@@ -39,7 +39,7 @@ pub struct WriterOptions {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FinishedRecording {
-    /// Its path: the requested one, or another one because of [`WriterOptions::other_name_if_taken`].
+    /// Its path: the requested path, or another path because of [`WriterOptions::other_name_if_taken`].
     pub path: PathBuf,
     /// Its `meta.json`.
     pub meta: Meta,
@@ -83,8 +83,8 @@ impl Default for WriterOptions {
 /// Requests and bios may come in any order that the producer's `settled` marks allow; other rows are written
 /// in order of arrival. All files are written into a directory `.NAME.partial-PID` next to the final path.
 /// [`finish`](Writer::finish) renames this directory, so an unfinished run leaves nothing that looks like a
-/// recording. Dropping a writer removes the directory. If the process was killed, the next writer of a
-/// recording with the same path removes it.
+/// recording. Dropping a writer removes the directory. If the process is killed, the directory is removed by
+/// the next writer of a recording with the same path.
 pub struct Writer {
     ordered: Ordered,
     tables: TableSet,
@@ -96,13 +96,13 @@ impl Writer {
     /// Begins a recording with the final path `dir`. The parent directory must exist.
     ///
     /// # Errors
-    /// [`RecordingError::Exists`] if there is a recording and `overwrite` is not set;
-    /// [`RecordingError::NotOurs`] if there is something else, except an empty directory;
-    /// [`RecordingError::Io`].
+    /// [`RecordingError::Exists`] if `dir` is a recording and `overwrite` is not set;
+    /// [`RecordingError::NotOurs`] if `dir` is anything else but an empty directory; [`RecordingError::Io`].
     pub fn create(dir: &Path, options: WriterOptions) -> Result<Writer, RecordingError> {
         let staging = Staging::create(dir, options.overwrite, options.other_name_if_taken)?;
         let spill_dir = options.spill_dir.as_deref().unwrap_or(staging.path());
-        // Two tables share the memory. A waiting row is stored with its key, and temporarily twice.
+        // Two tables share the memory. A waiting row is stored together with its key, and temporarily exists
+        // twice.
         let row_bytes = size_of::<Request>().max(size_of::<Bio>()) + size_of::<(u64, u64, u32)>();
         let ordered = Ordered::new(options.memory_bytes / 2 / (2 * row_bytes), spill_dir);
         let tables = TableSet::create(staging.path(), options.keep_what_fits)?;

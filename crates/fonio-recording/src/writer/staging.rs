@@ -3,8 +3,8 @@
 //! Lifecycle: `.NAME.partial-PID` is created and locked (`flock` on the directory), filled, made durable and renamed to
 //! NAME. To replace a recording, the two directories exchange names atomically. On file systems without this
 //! operation, the old recording is temporarily renamed to `.NAME.replaced-PID`. A directory with such a name
-//! is a leftover if its process is gone *and* no process holds its lock. The process id alone is not enough,
-//! because containers reuse a few ids.
+//! is a leftover if the process with this id no longer exists *and* no process holds the lock on the
+//! directory. The process id alone is not sufficient, because containers reuse a few ids.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};
@@ -41,7 +41,7 @@ impl Staging {
         overwrite: bool,
         other_name_if_taken: bool,
     ) -> Result<Staging, RecordingError> {
-        // A symbolic link to a recording stays; its target is replaced.
+        // A symbolic link to a recording is kept; the target of the link is replaced.
         let target = match fs::symlink_metadata(dir) {
             Ok(found) if found.is_symlink() => {
                 fs::canonicalize(dir).map_err(RecordingError::io("follow the link", dir))?
@@ -74,7 +74,7 @@ impl Staging {
                         _lock: lock,
                     });
                 }
-                // Another writer of this process has it, or it is perhaps not a leftover.
+                // Another writer of this process uses this directory, or the directory may not be a leftover.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists && attempt < 1000 => {}
                 Err(error) => return Err(RecordingError::io("create", &partial)(error)),
             }
@@ -207,8 +207,8 @@ fn check_target(target: &Path, overwrite: bool) -> Result<(), RecordingError> {
     }
 }
 
-/// Removes the leftovers of killed writers of the same recording. If one was killed while the recording was
-/// named `.NAME.replaced-PID`, restores the recording. Errors are ignored.
+/// Removes the leftovers of killed writers of the same recording. If a writer was killed while the old
+/// recording was named `.NAME.replaced-PID`, restores this recording. Errors are ignored.
 fn clear_leftovers(parent: &Path, name: &OsStr, target: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let path = entry.path();
@@ -241,7 +241,7 @@ fn is_gone(pid: i32, dir: &Path) -> bool {
     let locked = || match File::open(dir).map(|file| file.try_lock()) {
         Ok(Ok(())) => false,
         Ok(Err(TryLockError::WouldBlock)) => true,
-        // On file systems without locks, only directories of other processes can be leftovers.
+        // On file systems without locks, only a directory with another process id can be a leftover.
         Ok(Err(TryLockError::Error(_))) | Err(_) => pid as u32 == std::process::id(),
     };
     dir.is_dir() && !alive && !locked()

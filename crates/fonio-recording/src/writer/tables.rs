@@ -23,7 +23,8 @@ use crate::table::{Table, with_tables};
 pub(crate) const META_FILE: &str = "meta.json";
 pub(crate) const DIAGNOSTICS_FILE: &str = "diagnostics.jsonl";
 
-/// Rows per conversion to columns: enough to amortise the cost of a batch, few enough for the cache.
+/// Number of rows per conversion to columns: enough to amortise the cost of a batch, but few enough for the
+/// processor's cache.
 const BATCH_ROWS: usize = 4096;
 /// Estimated encoded size of a row; few rows take more.
 const GATHERED_ROW_BYTES: usize = 48;
@@ -126,7 +127,8 @@ impl TableSet {
         if room.takes(self.unwritten_bytes())? >= self.takes {
             return Ok(());
         }
-        // The exact size is known only after writing; it is mostly smaller than the estimate.
+        // The exact size of the rows is known only after they are written; it is usually smaller than the
+        // estimate.
         self.writers.all().iter_mut().try_for_each(|table| table.write_out())?;
         let takes = room.takes(self.unwritten_bytes())?.min(self.takes);
         let closed = match takes {
@@ -193,7 +195,7 @@ impl RowSink for TableSet {
         let written = written.and_then(|()| self.diagnostics.write_all(b"\n"));
         Ok(written.map_err(RecordingError::io("write", &self.diagnostics_path))?)
     }
-    // `meta.json` has the beginning, and the rows are already in order.
+    // `meta.json` contains the beginning, and the rows are already in order.
     ignore_rows!(began, settled);
 }
 
@@ -216,7 +218,7 @@ trait OpenTable {
     fn unwritten_bytes(&self) -> u64;
     /// Closes the table and makes it durable; later rows are left out.
     fn close(&mut self) -> Result<(), RecordingError>;
-    /// The table with its kept and omitted row counts, if it lacks rows.
+    /// The table with the numbers of kept and omitted rows, if rows were omitted.
     fn incomplete(&self) -> Option<Incomplete>;
     /// The table and its number of rows, if it was written.
     fn written(&self) -> Option<(Table, u64)>;
@@ -327,7 +329,7 @@ impl<R: Row> OpenTable for TableWriter<R> {
     }
 }
 
-/// Converts the error, so that a full disk is recognisable: the Parquet library wraps the system's error.
+/// Unwraps the system's error from the error of the Parquet library, so that a full disk can be recognised.
 fn not_written(error: ParquetError, path: &Path) -> RecordingError {
     let source = match error {
         ParquetError::External(source) => match source.downcast::<io::Error>() {

@@ -53,7 +53,7 @@ const THREADS: u64 = 12;
 const FILES: u64 = 40;
 
 impl Generated {
-    /// Passes the rows to `sink` like an assembler: requests on completion.
+    /// Passes the rows to `sink` as an assembler does: each request on its completion.
     pub fn feed(&self, sink: &mut dyn RowSink) -> io::Result<()> {
         self.identities(sink)?;
         let mut random = Random::new(self.seed);
@@ -69,7 +69,7 @@ impl Generated {
             if self.bios {
                 self.give_bios(&row, &mut bio_id, &mut random, sink)?;
             }
-            // Uncompleted requests are abandoned after a while, the stuck one at the end.
+            // Uncompleted requests are abandoned after a while; the stuck request is abandoned at the end.
             let given = match row.completed {
                 _ if self.stuck && id == 0 => u64::MAX,
                 Some(time) => time.0,

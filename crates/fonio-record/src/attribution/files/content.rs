@@ -34,8 +34,8 @@ pub(super) fn beside(path: &Path) -> Option<(&Path, Content)> {
     wal.or_else(|| Some((database(b"-journal")?, Content::SqliteJournal)))
 }
 
-/// Whether the file begins like an SQLite database. Reads only from the page cache: the recorder must cause
-/// no I/O.
+/// Whether the file begins like an SQLite database. Reads only from the page cache, because the recorder must
+/// cause no I/O.
 pub(super) fn begins_as_sqlite(path: &Path) -> io::Result<bool> {
     let stat = rustix::fs::stat(path)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -56,7 +56,7 @@ pub(super) fn begins_as_sqlite(path: &Path) -> io::Result<bool> {
 fn begin_is_cached(file: &File) -> io::Result<bool> {
     let length = SQLITE_HEADER.len();
     let fd = file.as_raw_fd();
-    // SAFETY: a new mapping, which is not accessed: mincore looks at the page cache only.
+    // SAFETY: this is a new mapping that is never accessed; mincore looks at the page cache only.
     let mapped =
         unsafe { libc::mmap(std::ptr::null_mut(), length, libc::PROT_READ, libc::MAP_SHARED, fd, 0) };
     if mapped == libc::MAP_FAILED {

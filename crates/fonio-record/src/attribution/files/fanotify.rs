@@ -1,9 +1,10 @@
 //! Receives name changes of files from the kernel while the recorder runs (fanotify, Linux 5.17 and later).
 //!
-//! A file deleted soon after its creation has no name when the recorder looks it up. The kernel reports each
-//! creation, move and deletion on the marked file systems: the folder, the name, and the inode number with
-//! its generation. It does not report reads and writes, so the cost is one event for each file that is
-//! created or deleted. If the kernel lacks fanotify or forbids it, short-lived files have no path.
+//! A file that is deleted soon after its creation no longer has a name when the recorder looks it up. For
+//! each creation, move and deletion on the marked file systems, the kernel reports the folder, the name, and
+//! the inode number with its generation. The kernel does not report reads and writes here, so the cost is one
+//! event for each file that is created or deleted. If the kernel lacks fanotify or forbids it, short-lived
+//! files have no path.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -34,7 +35,8 @@ pub(super) enum Change {
 /// A name that a file got or lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NameEvent {
-    /// The kernel may combine several changes of one name; they then happened in the order of this list.
+    /// If the kernel combined several changes of one name into one event, they happened in the order of this
+    /// list.
     pub changes: Vec<Change>,
     /// Whether it is a folder.
     pub is_folder: bool,
@@ -54,7 +56,7 @@ struct Marked {
     subvolume: Option<u64>,
 }
 
-/// Marks on file systems. The kernel removes them when this is dropped or the recorder is killed.
+/// Marks on file systems. The kernel removes the marks when this value is dropped or the recorder is killed.
 pub(super) struct Watch {
     fd: OwnedFd,
     marked: Vec<Marked>,
@@ -84,7 +86,7 @@ impl Watch {
                 watch.marked.extend(watch.mark(mount));
             }
         }
-        // Copies of a file system have the same id, so their files cannot be told apart.
+        // A file system and its copy have the same id, so their files cannot be told apart.
         let ids: Vec<[u8; 8]> = watch.marked.iter().map(|marked| marked.id).collect();
         watch.marked.retain(|marked| ids.iter().filter(|id| **id == marked.id).count() == 1);
         (!watch.marked.is_empty()).then_some(watch)
@@ -109,7 +111,7 @@ impl Watch {
         (marked == 0).then_some(Marked { id, device: mount.device, subvolume })
     }
 
-    /// Returns the events since the last call, in order, and whether they are complete.
+    /// Returns the events since the last call in order, and whether these are all events.
     pub(super) fn take(&mut self) -> (Vec<NameEvent>, bool) {
         let mut events = Vec::new();
         while events.len() < EVENTS_PER_READ {

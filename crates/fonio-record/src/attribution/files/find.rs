@@ -14,12 +14,12 @@ use rustix::fs::{Mode, OFlags};
 
 /// `FILEID_INO32_GEN` of `include/linux/exportfs.h`: inode number and generation, 32 bits each.
 const HANDLE: i32 = 1;
-/// The same with xfs's `XFS_FILEID_TYPE_64FLAG`: the inode number has 64 bits.
+/// The same handle with `XFS_FILEID_TYPE_64FLAG` of xfs: the inode number has 64 bits.
 const HANDLE_64: i32 = 0x81;
 /// `FILEID_BTRFS_WITHOUT_PARENT`: inode number and subvolume, 64 bits each, and generation (`fs/btrfs/export.h`).
 const HANDLE_BTRFS: i32 = 0x4d;
-/// A folder of each file system, opened on demand. All are closed after each round of look-ups, because an
-/// open folder prevents unmounting.
+/// A folder of each file system, opened on demand. All folders are closed after each round of look-ups,
+/// because an open folder prevents unmounting.
 pub(crate) struct Roots<'a> {
     machine: &'a Machine,
     folders: FxHashMap<u32, Option<Root>>,
@@ -27,7 +27,7 @@ pub(crate) struct Roots<'a> {
 
 struct Root {
     folder: OwnedFd,
-    /// `st_dev` of its files. For a btrfs subvolume, it differs from the number in the mount table.
+    /// `st_dev` of its files. For a btrfs subvolume, it differs from the device number in the mount table.
     device: DeviceId,
     numbers: Numbers,
 }
@@ -37,7 +37,7 @@ struct Root {
 enum Numbers {
     /// By the number alone: ext2, ext3, ext4, f2fs.
     Alone,
-    /// By the number and the generation, which the file system reports.
+    /// By the inode number and the generation; the file system reports the generation.
     WithGeneration,
     /// By the inode and subvolume numbers: btrfs. The trace shows only the inode number, so all mounts of the
     /// file system must be of the same subvolume.
@@ -94,7 +94,7 @@ impl Roots<'_> {
 }
 
 impl Root {
-    /// Opens a file by its number; `None` if it does not exist.
+    /// Opens a file by its inode number; `None` if the file does not exist.
     fn open(&self, number: u64) -> Option<OwnedFd> {
         match self.numbers {
             // A generation of 0 matches every generation.
@@ -156,7 +156,8 @@ fn xfs_generation(folder: &OwnedFd, number: u64) -> Option<u32> {
     }
     /// `_IOWR('X', 102, struct xfs_fsop_bulkreq)`.
     const BULKSTAT_SINGLE: u32 = 3 << 30 | (size_of::<Request>() as u32) << 16 | 0x58 << 8 | 102;
-    // `struct xfs_bstat` has 136 bytes. The number is its first field; the generation is at byte 108.
+    // `struct xfs_bstat` has 136 bytes. The inode number is the first field of the structure; the generation
+    // is at byte 108.
     let mut answer = [0_u64; 32];
     let (mut asked, mut answered) = (number, 0_i32);
     let mut request = Request {

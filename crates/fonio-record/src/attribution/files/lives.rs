@@ -1,10 +1,10 @@
-//! Finds when the files that the kernel named were created and deleted.
+//! Finds the creation and deletion times of the files in the kernel's name events.
 //!
-//! The kernel's name events have no time: the recorder only knows between which of its wake-ups they
-//! happened. The trace shows when an inode number was freed, but no name. Both lists are ordered, and a
-//! number is reused only after its file is deleted. So within an interval with equally many deletions and
-//! named files, they correspond in order. Otherwise unnamed files (`O_TMPFILE`) also used the number, and
-//! nothing is assumed.
+//! The kernel's name events contain no time: the recorder knows only the two wake-ups between which an event
+//! happened. The trace shows when an inode number was freed, but does not show the name of the file. Both
+//! lists are ordered, and an inode number is reused only after its file is deleted. So within an interval
+//! with equally many deletions and named files, the first deletion belongs to the first file, and so on. If
+//! the numbers differ, unnamed files (`O_TMPFILE`) also used the inode number, and nothing is assumed.
 
 use fonio_core::Timestamp;
 
@@ -19,7 +19,7 @@ pub(super) struct Between {
 #[derive(Clone, Debug)]
 pub(super) struct Life {
     pub generation: u32,
-    /// Its names in order, with the interval in which it got each.
+    /// Its names in order, each with the interval in which the file got it.
     pub names: Vec<(Between, String)>,
     pub created: Option<Between>,
     pub deleted: Option<Between>,
@@ -63,7 +63,7 @@ pub(super) fn timed(lives: &[Life], freed: &[Timestamp]) -> Vec<(Timestamp, Stri
             (None, None) => Timestamp(u64::MAX),
         };
         let mut ends = &freed[first..freed.partition_point(|end| *end <= until).max(first)];
-        // It was open when it was deleted.
+        // The last file was still open when it was deleted.
         if later.is_empty() && ends.len() + 1 == count {
             ends = &freed[first..freed.len().min(first + count)];
         }
@@ -117,11 +117,11 @@ mod tests {
         };
         let three = [life("a", 1, Some(1)), life("b", 1, Some(1)), life("c", 1, Some(2))];
         check(&three, &[120, 150, 230], &[(1, "a"), (121, "b"), (151, "c")]);
-        // An unnamed file also had the number, but the order is unknown.
+        // An unnamed file also had the inode number, but the order of the files is unknown.
         check(&three, &[120, 130, 150, 230], &[(151, "c")]);
-        // It was deleted before the others were created.
+        // The unnamed file was deleted before the other files were created.
         check(&three, &[90, 120, 150, 230], &[(91, "a"), (121, "b"), (151, "c")]);
-        // The last one was open when it was deleted, until the next one appeared.
+        // The file `c` was still open when it was deleted, until `d` appeared.
         let open = [life("a", 1, Some(1)), life("b", 1, Some(1)), life("c", 2, Some(2)), life("d", 3, None)];
         check(&open, &[120, 210, 230], &[(1, "a"), (121, "b"), (211, "c"), (231, "d")]);
         // A rename replaced the first file. The kernel does not report this as a deletion.

@@ -1,7 +1,7 @@
 //! Finds the paths of existing files by inode number.
 //!
 //! The trace shows only inode numbers. At each wake-up, the recorder opens new files by number
-//! (`open_by_handle_at`), which gives the path if the kernel still caches the name. This is cheap: it
+//! (`open_by_handle_at`), which gives the path if the kernel still caches the name. This look-up is cheap: it
 //! searches no directory and reads nothing from disk. For a file deleted before its look-up, the path comes
 //! from the kernel's name events (`fanotify.rs`, `lives.rs`), or from the call by which a followed process
 //! opened it ([`Files::opened`]).
@@ -41,10 +41,10 @@ const KNOWN_MAX: usize = 100_000;
 /// look-up takes a few microseconds.
 const LOOKUPS_PER_WAKE: usize = 512;
 const TIME_PER_WAKE: Duration = Duration::from_millis(5);
-/// Maximum time for looking up all files again at the end, because some were renamed.
+/// Maximum time for looking up all files again at the end, which finds renamed files.
 const TIME_AT_END: Duration = Duration::from_millis(200);
 /// Maximum number of names, and of deletions, kept for one inode number. A program that repeatedly deletes
-/// and creates a file, such as SQLite with its journal, mostly gets the same inode number.
+/// and creates a file, such as SQLite with its journal, usually gets the same inode number.
 const NAMES_MAX: usize = 16_384;
 /// Maximum total number of names and deletions: 40 MB at 160 bytes each.
 const NAMES_IN_ALL: usize = 1 << 18;
@@ -89,7 +89,8 @@ pub(crate) struct Files {
     names: Option<Names>,
     /// Opened files that have no name yet.
     opened: Vec<Opened>,
-    /// Deletions of files not seen yet: since the last wake-up, and before that wake-up.
+    /// Deletions of files of which no use has been read yet: the deletions since the last wake-up, and those
+    /// in the interval before it.
     freed_unseen: [Vec<(Inode, Timestamp)>; 2],
 }
 
@@ -114,8 +115,8 @@ impl Files {
         Files { names, ..Files::default() }
     }
 
-    /// Notes the files in the records of this page. Adds the threads that may have caused their I/O to
-    /// `threads`.
+    /// Notes the files in the records of this page. Adds to `threads` the threads that may have caused I/O of
+    /// these files.
     pub(crate) fn note(
         &mut self,
         layout: &PageLayout,
@@ -182,8 +183,9 @@ impl Files {
         known.freed.insert(place, at);
     }
 
-    /// Notes deletions that were read before any use of the file. The processors' buffers are read one after
-    /// the other, so a use may be read after the deletion: in the same wake-up or the next one.
+    /// Notes deletions that were read before any event showed a use of the file. The processors' buffers are
+    /// read one after the other, so a use may be read after the deletion: in the same wake-up or the next
+    /// one.
     fn settle_freed(&mut self) {
         for at in 0..self.freed_unseen.len() {
             let unseen = std::mem::take(&mut self.freed_unseen[at]);
@@ -199,8 +201,8 @@ impl Files {
         self.opened.extend(opened);
     }
 
-    /// Names the files opened until `until`. All deletions up to then must have been noted, or a later file
-    /// with the same number could get the wrong name. The files may be deleted by now.
+    /// Names the files opened until `until`. All deletions up to `until` must have been noted; otherwise, a
+    /// later file with the same inode number could get the wrong name. The files may be deleted by now.
     pub(crate) fn name_opened(&mut self, until: Timestamp, machine: &Machine) {
         self.settle_freed();
         let mut roots = Roots::new(machine);
@@ -219,7 +221,8 @@ impl Files {
                 continue;
             }
             let Some(path) = path_of(file, &mut self.folders, &mut roots) else { continue };
-            // A symbolic link is not the file's own path; the look-up finds that.
+            // A symbolic link is not the file's own path; the look-up by inode number finds the file's own
+            // path.
             if path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink()) {
                 continue;
             }
@@ -230,7 +233,8 @@ impl Files {
         }
     }
 
-    /// Returns an opened file; for an overlay file, the file below it. `None` if that is in a lower layer.
+    /// Returns an opened file; for an overlay file, the file below it. `None` if the file below is in a lower
+    /// layer.
     fn opened_below(&mut self, file: &Opened, machine: &Machine, roots: &mut Roots<'_>) -> Option<Opened> {
         let Some(overlay) = self.overlay(file.inode.fs, machine).cloned() else { return Some(file.clone()) };
         let of = |number| Inode { fs: overlay.fs, number };
@@ -284,8 +288,9 @@ impl Files {
         self.look_beside();
     }
 
-    /// Finds which files named like a journal or WAL belong to a database. A file named by its opening has no
-    /// kind yet, and a new database gets its header only after the first transaction.
+    /// Finds which files named like a journal or WAL belong to a database. A file whose path came from the
+    /// call that opened it has no kind yet, and a new database gets its header only after the first
+    /// transaction.
     fn look_beside(&mut self) {
         let mut databases: FxHashMap<PathBuf, bool> = FxHashMap::default();
         let names = self.known.values_mut().flat_map(|known| &mut known.names);
@@ -305,8 +310,8 @@ impl Files {
         }
     }
 
-    /// Returns the overlay with this device number. It is cached, because a container's overlay may be gone
-    /// at the end.
+    /// Returns the overlay with this device number. The overlay is cached, because the overlay of a container
+    /// may no longer exist at the end.
     fn overlay(&mut self, fs: DeviceId, machine: &Machine) -> Option<&Overlay> {
         if fs.major() != 0 || (self.overlays.len() >= OVERLAYS_MAX && !self.overlays.contains_key(&fs)) {
             return None;
@@ -314,7 +319,7 @@ impl Files {
         self.overlays.entry(fs).or_insert_with(|| Overlay::of(machine, fs)).as_ref()
     }
 
-    /// Returns the file below an overlay file if its names show that it exists.
+    /// Returns the file below an overlay file, if the names of that file show that it exists.
     pub(crate) fn below_overlay(&self, inode: Inode, at: Timestamp) -> Option<Inode> {
         let overlay = self.overlays.get(&inode.fs)?.as_ref()?;
         let below = Inode { fs: overlay.fs, ..inode };
@@ -344,7 +349,8 @@ impl Files {
         }
     }
 
-    /// Returns when a file with this number was last deleted before `at`; 0 if no deletion was seen.
+    /// Returns the time of the last deletion before `at` of a file with this inode number; 0 if no deletion
+    /// was seen.
     pub(crate) fn freed_before(&self, inode: Inode, at: Timestamp) -> Timestamp {
         let freed = self.known.get(&inode).map_or(&[][..], |known| &known.freed);
         let before = freed.partition_point(|freed| *freed <= at).checked_sub(1);
@@ -361,11 +367,11 @@ impl Files {
     }
 }
 
-/// Returns the path of an opened file in the recorder's mounts: its folder's path plus the last component of
-/// the process's path. If the folder is unknown, an absolute path is the best guess; it is wrong for a
-/// process with other mounts.
+/// Returns the path of an opened file in the recorder's mounts: the path of its folder, plus the last
+/// component of the path that the process passed. If the folder is unknown, an absolute path is the best
+/// guess; it is wrong for a process in another mount namespace.
 fn path_of(file: &Opened, folders: &mut FxHashMap<Inode, PathBuf>, roots: &mut Roots<'_>) -> Option<PathBuf> {
-    // A file-system root is its own folder and has no name in it.
+    // The root of a file system is its own folder, and so has no name in a folder.
     if file.folder == file.inode.number {
         return None;
     }

@@ -35,7 +35,7 @@ impl Files {
     /// Reads the name changes since the last call.
     pub(super) fn take_names(&mut self, machine: &Machine) {
         let Some(names) = &mut self.names else { return };
-        // An event that arrives during the call is taken now or next time.
+        // An event that arrives during the call is returned by this call or by the next one.
         let asked = now();
         let (events, are_all) = names.watch.take();
         let between = Between { since: names.read, until: now() };
@@ -45,7 +45,7 @@ impl Files {
         let mut roots = Roots::new(machine);
         for event in events {
             if event.is_folder {
-                // Its path has changed, and the paths of all files below it.
+                // The paths of the folder and of all files below it have changed.
                 if event.changes != [Change::Created] {
                     self.folders.clear();
                 }
@@ -60,7 +60,7 @@ impl Files {
         }
     }
 
-    /// Assigns the kernel's names to the files, and reads no more events.
+    /// Assigns the names in the kernel's events to the files, and stops reading events.
     pub(super) fn use_names(&mut self) {
         let Some(names) = self.names.take() else { return };
         let mut lives: Vec<(Inode, Vec<Life>)> = names.lives.into_iter().collect();
@@ -104,7 +104,7 @@ impl Names {
         }
         let Some(life) = lives.last_mut() else { return };
         for change in &event.changes {
-            // A file with another hard link may lose a name and continue to exist.
+            // A file with several hard links can lose one name and continue to exist.
             life.deleted = (*change == Change::Deleted).then_some(between);
             if is_new && *change == Change::Created {
                 life.created = Some(between);
@@ -129,7 +129,7 @@ fn is_in(path: &str, name: &[u8]) -> bool {
 }
 
 impl Known {
-    /// Adds at most `room` names; each is valid until the next one or the deletion.
+    /// Adds at most `room` names; each is valid until the next name or the deletion of the file.
     fn add_names(&mut self, names: Vec<(Timestamp, String)>, room: usize) {
         let room = room.min(NAMES_MAX.saturating_sub(self.names.len()));
         let named = names.into_iter().take(room);

@@ -1,9 +1,9 @@
-//! Finds the file below an overlayfs file; programs in containers use such files.
+//! Finds the underlying file of an overlayfs file. Programs in containers use overlayfs files.
 //!
-//! Bios belong to the underlying file in the overlay's upper folder, and its path is in that folder. Calls
-//! and waits show the overlay file. If it was created or opened for writing, it has the inode number of the
-//! file in the upper folder and the overlay's device number. A file of a lower layer has another number, or
-//! is not in the upper folder.
+//! Bios belong to the underlying file, whose path is in the upper folder of the overlay. Calls
+//! and waits show the overlay file. If this file was created or opened for writing, it has the device number
+//! of the overlay, and the inode number of the file in the upper folder. A file of a lower layer has another
+//! inode number, or is not in the upper folder.
 
 use std::path::{Path, PathBuf};
 
@@ -27,14 +27,15 @@ impl Overlay {
         let overlay = mounts.iter().find(|mount| mount.device == id && mount.filesystem == "overlay")?;
         let mut options = overlay.filesystem_options.iter();
         let upper = PathBuf::from(options.find_map(|option| option.strip_prefix("upperdir="))?);
-        // A relative path is relative to the process that mounted it.
+        // A relative path is relative to the working directory of the process that mounted the overlay.
         if !upper.is_absolute() {
             return None;
         }
         let holding = mounts.iter().filter(|mount| upper.starts_with(&mount.dir));
-        // Of several mounts on one folder, the last one is visible.
+        // If several mounts are on one folder, the last one is visible.
         let below = holding.max_by_key(|mount| mount.dir.components().count())?;
-        // The upper folder is not visible here, as in a container or on a system whose root is an overlay.
+        // The recorder cannot see the upper folder, because it runs in a container or on a system whose root
+        // is an overlay.
         if below.filesystem == "overlay" {
             return None;
         }

@@ -1,4 +1,5 @@
-//! The probe for a permanent watch: it reports few long waits one by one, and counts the short ones.
+//! The probe for a permanent watch: it reports a limited number of long waits one by one, and counts the
+//! short waits.
 
 use fonio_core::{BlockedCount, Nanos, Timestamp, WaitReason};
 use fonio_machine::Machine;
@@ -10,8 +11,8 @@ use crate::probes::bpf::Unavailable;
 
 /// How long counts are summed up in the kernel.
 const PERIOD_NS: u64 = 10_000_000_000;
-/// The minimum and maximum threshold, and the maximum number of long waits per second. A wait costs about 12
-/// µs (see [`shedding`](super::shedding)), so the total is about 0.06 % of one processor.
+/// The minimum and maximum threshold, and the maximum number of long waits per second. A long wait costs
+/// about 12 µs (see [`shedding`](super::shedding)), so the total is about 0.06 % of one processor.
 const THRESHOLD_MIN_NS: u64 = 8_000_000;
 const THRESHOLD_MAX_NS: u64 = 512_000_000;
 const LONG_WAITS_PER_S: u64 = 50;
@@ -38,8 +39,8 @@ impl BlockedProbe {
         Ok(probe)
     }
 
-    /// Passes on the long waits that ended and, about every ten seconds, the counts of short ones. `span` is
-    /// from the previous counts until now.
+    /// Passes on the long waits that have ended and, about every ten seconds, the counts of short waits.
+    /// `span` is from the previous counts until now.
     pub(crate) fn drain_always(
         &mut self,
         span: (Timestamp, Timestamp),

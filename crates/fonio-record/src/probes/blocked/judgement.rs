@@ -2,8 +2,8 @@
 //! stack.
 //!
 //! A function on the stack is more specific than the call: a write can wait for a swapped-out page, for the
-//! journal, or because too much memory is dirty. For fsync the call decides, because fsync waits for all of
-//! these.
+//! journal, or because too much memory is dirty. For fsync, the call determines the operation, because fsync
+//! can wait for all of these.
 
 use fonio_core::{BlockedIn, WaitReason};
 use fonio_tracefs::functions;
@@ -31,7 +31,8 @@ const OPERATIONS: &[(BlockedIn, &[&str])] = functions!(BlockedIn {
         xfs_log_force_seq wait_current_trans wait_log_commit btrfs_wait_for_commit;
 });
 
-/// Interrupt functions. A thread with one of them on its stack was interrupted, so it is not the waker.
+/// Interrupt functions. If the stack of a thread contains one of these functions, an interrupt stopped the
+/// thread, so the thread is not the waker.
 const INTERRUPTS: &[&str] = functions!(
     common_interrupt asm_common_interrupt sysvec_apic_timer_interrupt sysvec_call_function_single
     sysvec_call_function sysvec_reschedule_ipi do_IRQ handle_irq_event __irq_exit_rcu irq_exit_rcu
@@ -83,7 +84,7 @@ impl StackFunctions {
 
     /// Judges an open wait by the function names on its stack, innermost first.
     pub(super) fn of_names(names: &[&str], call: i32) -> Judgement {
-        // Each function gets an address by its position on the stack.
+        // Each function gets an address that depends on its position on the stack.
         let lines = names.iter().enumerate().map(|(at, name)| format!("{:x} t {name}\n", (at + 1) << 8));
         let functions = StackFunctions::from_kallsyms(&lines.collect::<String>());
         let stack = || (1..=names.len()).map(|at| (at as u64) << 8 | 1).map(|address| address + 1);
@@ -92,8 +93,8 @@ impl StackFunctions {
         Judgement { blocked_in, reason, is_of_file: false, waker_tid: None, by_completion: false }
     }
 
-    /// Judges a wait by its stack, innermost function first, and by whether it was for I/O, if known. The
-    /// caller must add how it ended.
+    /// Judges a wait by its stack (innermost function first) and, if known, by whether it was a wait for I/O.
+    /// The caller must add how it ended.
     pub(super) fn of_stack(&self, stack: &[u64], caller: Caller, is_io: Option<bool>) -> Judgement {
         let stack = || stack.iter().copied();
         let blocked_in = match (caller, self.operations.innermost(stack())) {
@@ -127,7 +128,7 @@ impl StackFunctions {
         let is_for_thread = wait.flags & ASYNC_IO == 0;
         let by_completion =
             !is_for_thread && self.reasons.of_waker(waker_stack()) == Some(WaitReason::Storage);
-        // An interrupted thread is not the waker, and asynchronous I/O may be socket I/O.
+        // A thread that an interrupt stopped is not the waker, and asynchronous I/O may be socket I/O.
         if (is_for_thread && is_interrupt) || (!is_for_thread && !by_completion) {
             return None;
         }
@@ -230,7 +231,7 @@ mod tests {
             wait.waker_tid = waker_tid;
             let judgement = functions.of(&wait).unwrap();
             assert_eq!((judgement.waker_tid, judgement.by_completion), expected);
-            // The file is used only if the first argument of the call is its descriptor.
+            // The file is recorded only if the first argument of the call is the file's descriptor.
             assert!(!judgement.is_of_file);
             wait.flags |= HAS_FILE;
             assert!(functions.of(&wait).unwrap().is_of_file);

@@ -12,7 +12,7 @@ pub(super) const COMM_MAX: usize = 16;
 pub(super) const NO_CALL: i32 = -1;
 pub(super) const KERNEL_THREAD: i32 = -3;
 
-/// Bit in the begin time of an open wait: the thread may not have waited.
+/// A bit in the begin time of an open wait, which shows that the thread may not have waited.
 pub(super) const MAYBE_WOKEN: u64 = 1;
 
 /// The bits of `flags`.
@@ -122,7 +122,7 @@ unsafe impl aya::Pod for Slot {}
 unsafe impl aya::Pod for LongWait {}
 
 impl LongWait {
-    /// The thread's stack, innermost address first; empty if there is none.
+    /// The thread's stack, innermost address first; empty if no stack was recorded.
     pub(super) fn stack(&self) -> &[u64] {
         taken(&self.stack, self.stack_bytes)
     }

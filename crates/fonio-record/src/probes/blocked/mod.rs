@@ -2,20 +2,21 @@
 //! uninterruptibly, and the long intervals in which a thread waits for a blocked thread or for asynchronous
 //! I/O.
 //!
-//! Without BPF, the module [`traced`] records only the uninterruptible waits. With BPF, a program
-//! (`bpf/blocked.bpf.c`) notes when a thread leaves the processor blocked, and when it is woken. It passes
-//! waits above a threshold to this module one by one, and counts shorter ones in the kernel. The life cycle
+//! Without BPF, the module [`traced`] records only the uninterruptible waits. A BPF program
+//! (`bpf/blocked.bpf.c`) notes when a thread leaves the processor blocked, and when the thread is woken. It
+//! passes each wait above a threshold to this module, and counts shorter waits in the kernel. The life cycle
 //! of a probe:
 //!
 //! 1. [`BlockedProbe::load`] creates the maps and lets the kernel verify the programs.
 //! 2. [`BlockedProbe::attach`] begins to record. Waits of already blocked threads start at this time.
 //! 3. [`BlockedProbe::drain`], called at each wake-up of the recorder, takes the long waits. About once a
-//!    second it takes the counts of the last period and adapts the threshold to the load ([`shedding`]).
+//!    second, it also takes the counts of the last period, and adapts the threshold to the load
+//!    ([`shedding`]).
 //! 4. [`BlockedProbe::finish`] detaches the programs and finds the open waits.
 //!
-//! Each wait is reported exactly once: by [`drain`](BlockedProbe::drain) or in [`ShortWaits`]. [`Lost`]
-//! counts the exceptions. The kernel removes programs, links and maps when their last descriptor is closed,
-//! so nothing remains after `kill -9`.
+//! Each wait is reported exactly once: on its own by [`drain`](BlockedProbe::drain), or in a sum of
+//! [`ShortWaits`]. [`Lost`] counts the exceptions. The kernel removes programs, links and maps when their
+//! last descriptor is closed, so nothing remains after `kill -9`.
 
 mod always;
 mod calls;
@@ -63,9 +64,9 @@ const PERIOD_NS: u64 = 1_000_000_000;
 pub(crate) struct BlockedWait {
     pub tid: u32,
     pub began: Timestamp,
-    /// It began before the probe was attached; `began` is the time of attachment.
+    /// The wait began before the probe was attached, and `began` is the time of attachment.
     pub began_before: bool,
-    /// `None` if it had not ended when the probe was finished.
+    /// `None` if the wait had not ended when the probe was finished.
     pub ended: Option<Timestamp>,
     pub blocked_in: BlockedIn,
     pub reason: WaitReason,
@@ -130,7 +131,7 @@ pub(crate) struct BlockedProbe {
     pub(crate) names: ThreadNames,
     /// When the current period began.
     period_began: Timestamp,
-    /// The counts of earlier periods are final and have not been taken.
+    /// The counts of earlier periods are final, but have not been read from the kernel yet.
     is_ripe: bool,
     /// When the threshold was last checked, and the number of long waits at that time.
     looked: (Timestamp, u64),
@@ -196,7 +197,8 @@ impl BlockedProbe {
         self.short.begin(0, began);
         self.period_began = began;
         self.looked = (began, 0);
-        // Wake-ups last: without a noted beginning, each would look like the end of an earlier wait.
+        // Attach the program for wake-ups last: a wake-up whose wait has no noted beginning would look like
+        // the end of an earlier wait.
         self.links = bpf::attach(&mut self.programs, &PROGRAMS)?;
         Ok(())
     }
@@ -217,7 +219,7 @@ impl BlockedProbe {
         let since = long_waits - self.looked.1;
         let raised = shedding::next_threshold(self.now_set.threshold_ns, since, elapsed);
         let is_period_over = now.0.saturating_sub(self.period_began.0) >= PERIOD_NS;
-        // The threshold is raised at once, but lowered only at the end of a period.
+        // The threshold is raised immediately, but is lowered only at the end of a period.
         if raised > self.now_set.threshold_ns || is_period_over {
             self.now_set.threshold_ns = raised;
             self.threshold_max = self.threshold_max.max(Nanos(raised));

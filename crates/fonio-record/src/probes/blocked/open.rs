@@ -1,6 +1,6 @@
 //! Describes waits that outlast the recording, from procfs.
 //!
-//! The BPF program knows when they began. Call and stack are read from `/proc/TID/syscall` and
+//! The BPF program knows when they began. The call and the stack are read from `/proc/TID/syscall` and
 //! `/proc/TID/stack` a moment later. The file is unknown.
 
 use fonio_core::BlockedIn;
@@ -12,7 +12,7 @@ use super::layout::KERNEL_THREAD;
 
 /// `PF_KTHREAD` of `include/linux/sched.h`.
 const KERNEL_THREAD_FLAG: u64 = 0x0020_0000;
-/// Replaces the call number if it is not readable, or if the thread runs again.
+/// The value in place of the call number if the number is not readable, or if the thread runs again.
 const UNREADABLE: i32 = -5;
 
 /// The state of a thread in `/proc/TID/stat`.
@@ -51,7 +51,7 @@ pub(crate) fn judgement(machine: &Machine, tid: u32) -> Judgement {
     };
     let (stack, innermost) = (text("stack"), text("wchan"));
     let mut names: Vec<&str> = stack.lines().filter_map(function).collect();
-    // Some kernels show no stacks, but the function in which a thread sleeps.
+    // Some kernels do not show stacks, but only the function in which a thread sleeps.
     if names.is_empty() {
         names.extend(Some(innermost.trim()).filter(|name| !matches!(*name, "" | "0")));
     }

@@ -18,7 +18,7 @@ pub(crate) enum Probe {
     Bpf(Box<BlockedProbe>),
     Tracefs {
         probe: Box<TracedProbe>,
-        /// The reason why BPF is not used; `None` if the user chose this.
+        /// The reason why BPF is not used; `None` if the user chose not to use it.
         instead: Option<Unavailable>,
     },
 }
@@ -90,7 +90,8 @@ impl Probe {
         }
     }
 
-    /// The fill level and size of the kernel's buffer in bytes; `None` if the recorder need not hurry.
+    /// The fill level and size of the kernel's buffer in bytes; `None` if the fill level does not require the
+    /// recorder to read sooner.
     pub(super) fn filled(&self) -> Option<(u64, u64)> {
         match self {
             Probe::Bpf(_) => None,
@@ -99,7 +100,7 @@ impl Probe {
     }
 
     /// Ends the probe, and passes on the remaining long waits and the open ones. Also returns why BPF was not
-    /// used; `None` if the user chose this.
+    /// used; `None` if the user chose not to use it.
     pub(super) fn finish(
         self,
         ended: Timestamp,

@@ -19,7 +19,7 @@ use crate::probes::bpf::Unavailable;
 /// Maximum number of waits with their own rows: 50 MB at 96 bytes each. Later ones are counted.
 const WAITS_MAX: usize = 1 << 19;
 
-/// A remark on a recording: a stable name, a sentence, and how often it applies.
+/// A remark on a recording: a stable name, a sentence, and the number of cases to which it applies.
 type Remark = (&'static str, String, u64);
 
 /// A probe during a capture, with the waits so far.
@@ -55,7 +55,7 @@ impl BlockedCapture {
         new.iter().for_each(|wait| self.so_far.add(wait));
         let room = WAITS_MAX.saturating_sub(self.waits.len()).min(new.len());
         self.waits.extend(new.drain(..room));
-        // Sleeps are not counted: which part was for storage is determined later.
+        // Sleeps are not counted, because the part that was a wait for storage is determined later.
         new.iter().filter(|wait| !wait.is_sleep()).for_each(|wait| self.probe.count(wait));
         self.probe.names().take_new().into_iter().for_each(|thread| threads.add_with_parent(thread, now));
     }
@@ -124,8 +124,8 @@ fn row(
         BlockedIn::AsyncIo => wait.began.max(completed?.queued),
         _ => wait.began,
     };
-    // A page fault, for example, has no descriptor, but the request that ended it has a file. BPF shows the
-    // file of an fsync unless it covers several files.
+    // A page fault, for example, has no file descriptor, but the request that ended its wait has a file. BPF
+    // shows the file of an fsync, unless the call covers several files.
     let by_request = completed.and_then(|completed| completed.file_id).filter(|_| match wait.blocked_in {
         BlockedIn::PageFault | BlockedIn::AsyncIo | BlockedIn::Read | BlockedIn::Write => true,
         BlockedIn::Fsync => is_without_bpf,
@@ -149,7 +149,7 @@ pub(crate) struct CapturedWaits {
     /// In the order of their beginnings.
     pub waits: Vec<BlockedWait>,
     finished: FinishedProbe,
-    /// Why BPF was not used; `None` if the user chose this.
+    /// Why BPF was not used; `None` if the user chose not to use it.
     instead: Option<Unavailable>,
 }
 
@@ -159,13 +159,13 @@ impl CapturedWaits {
         self.finished.unseen.is_some()
     }
 
-    /// The processor and time of each I/O completion that ended a wait.
+    /// The processor and the time of each I/O completion that ended a wait.
     pub(crate) fn wake_ups(&self) -> impl Iterator<Item = (u32, u64)> {
         self.waits.iter().filter_map(|wait| Some((wait.completed_on?, wait.ended?.0)))
     }
 
-    /// Writes the rows. `file_ids` has each wait's row in `files`. `threads` has all threads, and the ids of
-    /// those with a row.
+    /// Writes the rows. `file_ids` has each wait's row in `files`. `threads` contains all threads, and the
+    /// ids of the threads with a row.
     pub(crate) fn write(
         &self,
         (began, ended): (Timestamp, Timestamp),

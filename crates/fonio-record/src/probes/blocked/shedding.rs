@@ -1,16 +1,16 @@
 //! Chooses the minimum length of a wait with its own row, so that recording stays cheap on a busy machine.
 //!
 //! The threshold doubles if there are more than [`LONG_WAITS_PER_S`] long waits per second. It is halved if
-//! twice the number of long waits would still be well below this limit. Shorter waits are counted, so no
-//! waiting time is lost.
+//! the number of long waits would still be well below this limit after doubling. Shorter waits are counted,
+//! so no waiting time is lost.
 
 /// The minimum and maximum threshold.
 pub(super) const THRESHOLD_MIN_NS: u64 = 1_000_000;
 pub(super) const THRESHOLD_MAX_NS: u64 = 64_000_000;
-/// Maximum number of long waits per second. Each costs about 12 µs for two stacks (`cargo xtask bench
-/// blocked`), so the total is about 2.5 % of one processor.
+/// Maximum number of long waits per second. Each long wait costs about 12 µs for two stacks (`cargo xtask
+/// bench blocked`), so the total is about 2.5 % of one processor.
 const LONG_WAITS_PER_S: u64 = 2000;
-/// Halving the threshold at most about doubles the number of waits.
+/// Halving the threshold at most about doubles the number of long waits.
 const CALM_PER_S: u64 = LONG_WAITS_PER_S / 4;
 
 /// Returns the next threshold after `elapsed_ns` with `long_waits` long waits.

@@ -1,8 +1,8 @@
-//! Sums up the waits without their own row over time, in bounded memory.
+//! Sums up the waits that have no row of their own, per period and in bounded memory.
 //!
-//! The BPF program counts them in periods of about a second. At first, a row covers one period. Whenever
-//! there are more than [`SUMS_MAX`] rows, neighbouring periods are joined, and each row covers twice the
-//! time.
+//! The BPF program counts these waits in periods of about a second. At first, a row covers one period.
+//! Whenever there are more than [`SUMS_MAX`] rows, neighbouring periods are joined, so that each row covers a
+//! period of twice the length.
 
 use std::io;
 
@@ -225,7 +225,7 @@ mod tests {
         let spans: Vec<_> = found.iter().map(|row| (row.from.0, row.until.0)).collect();
         assert_eq!(spans, [(0, 20), (20, 40), (40, 60), (60, 99)]);
         assert_eq!((found[0].below, found[0].reason), (Nanos(8000), WaitReason::Storage));
-        // If there are more threads than sums, the rest is counted as lost.
+        // If there are more threads than sums, the waits of the remaining threads are counted as lost.
         (0..6).for_each(|tid| short.add(key(7, tid), sum));
         assert_eq!((rows(&short).len(), short.beyond()), (4, 6));
     }

@@ -8,7 +8,7 @@ use super::BlockedWait;
 /// Maximum number of threads.
 const THREADS_MAX: usize = 1 << 16;
 
-/// The time that each thread was blocked on storage, in waits with their own rows.
+/// The total time for which each thread was blocked on storage, in waits with their own rows.
 #[derive(Debug, Default)]
 pub(super) struct SoFar {
     threads: FxHashMap<u32, FxHashMap<BlockedIn, u64>>,

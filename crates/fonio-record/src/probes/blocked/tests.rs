@@ -48,7 +48,7 @@ fn other_process() {
     play(argument);
 }
 
-/// Repeatedly writes to a file and calls fsync; prints when each fsync began and ended.
+/// Repeatedly writes to a file and calls fsync; prints the beginning and the end of each fsync.
 fn play_fsync(path: &str) {
     let file = File::create(path).unwrap();
     for round in 0..100 {
@@ -97,8 +97,8 @@ fn tid() -> i32 {
 }
 
 /// One thread asks another through pipes. With `asked`, the other one blocks and then answers. With `idle`,
-/// the asking thread blocks before it asks, and the other answers at once. Prints the asking thread and the
-/// other one.
+/// the asking thread blocks before it asks, and the other thread answers immediately. Prints the asking
+/// thread and the other one.
 fn play_talks(who_is_blocked: &str) {
     let is_asked = who_is_blocked == "asked";
     let (mut question, mut to_other) = std::io::pipe().unwrap();
@@ -117,7 +117,7 @@ fn play_talks(who_is_blocked: &str) {
         if !is_asked {
             block_for_a_while();
         }
-        // Wait until the other thread sleeps; only then does the probe see the question.
+        // Wait until the other thread sleeps; otherwise, the probe does not see the question.
         std::thread::sleep(BLOCKED_FOR);
         to_other.write_all(&byte).unwrap();
         let mut number = [0; 4];
@@ -129,7 +129,7 @@ fn play_talks(who_is_blocked: &str) {
     other.join().unwrap();
 }
 
-/// One thread blocks while it holds a lock that another one waits for. Prints the waiting thread and the
+/// One thread blocks while it holds a lock for which another thread waits. Prints the waiting thread and the
 /// other one.
 fn play_locks(_: &str) {
     let lock = std::sync::Arc::new(std::sync::Mutex::new(0));
@@ -283,7 +283,7 @@ fn every_long_fsync_has_its_waits() {
     let of_file: Vec<&BlockedWait> = waits.iter().filter(|wait| wait.inode == Some(inode)).collect();
     let fsyncs: Vec<&&BlockedWait> =
         of_file.iter().filter(|wait| wait.blocked_in == BlockedIn::Fsync).collect();
-    // Each wait is within a call, so their sum is at most the time that the program measured.
+    // Each wait is within a call, so the sum of the waits is at most the time that the program measured.
     for wait in &fsyncs {
         let ended = wait.ended.unwrap();
         let within = calls.iter().any(|(from, until)| *from <= wait.began && ended <= *until);
@@ -378,7 +378,7 @@ fn each_wait_is_given_or_counted() {
     let Lost { missing, only_counted, .. } = finished.lost;
     assert!(only_counted > 0 && missing == 0, "{:?}", finished.lost);
     let counted: u64 = counts(&finished).iter().map(|row| row.count).sum();
-    // Some long sleeps of other programs were not for a blocked thread.
+    // Some long sleeps of other programs were not waits for a blocked thread.
     assert!(given + counted >= 6000, "{given} given, {counted} counted, {long_waits} seen");
 }
 
@@ -429,8 +429,8 @@ fn counts_come_by_period() {
     let mut given = 0;
     for _ in 0..2 {
         run("blocks 50");
-        // A period ends at the first drain at least a second after its beginning. The next drain takes its
-        // counts.
+        // A period ends at the first call of `drain` that is at least a second after the beginning of the
+        // period. The next drain takes its counts.
         probe.period_began = Timestamp(0);
         probe.drain(now(), &mut |_| given += 1);
     }

@@ -19,7 +19,7 @@ pub(crate) const RING_HEADER_BYTES: u64 = 8;
 /// A program and its tracepoint.
 pub(crate) type Program = (&'static str, &'static str);
 
-/// A map and its number of entries, or the bytes of a ring buffer.
+/// A map and its number of entries, or a ring buffer and its size in bytes.
 pub(crate) type Size = (&'static str, u32);
 
 /// Loads an object with the values of its constants into the kernel. The programs do not run yet.
@@ -31,7 +31,7 @@ pub(crate) fn load(
     load_sized(object, programs, constants, &[])
 }
 
-/// Loads an object like [`load`], but with other sizes for some maps.
+/// Loads an object as [`load`] does, but with other sizes for some maps.
 pub(crate) fn load_sized(
     object: &[u8],
     programs: &[Program],
@@ -44,8 +44,8 @@ pub(crate) fn load_sized(
     if !std::path::Path::new(unavailable::BTF).exists() {
         return Err(Unavailable::NoTypes);
     }
-    // A loader first reads the kernel's types, which take much memory (until aya 0.15, which needs a newer
-    // Rust). This copy is freed before the types are read again below.
+    // A loader first reads the kernel's types, which take much memory. (This ends with aya 0.15, which needs
+    // a newer Rust.) This copy of the types is freed before the types are read again below.
     let mut loader = EbpfLoader::new();
     loader.btf(None);
     let btf = Btf::from_sys_fs().map_err(|error| Unavailable::from_types(&error))?;
@@ -86,7 +86,7 @@ pub(crate) fn map<M>(
     open(loaded.take_map(name).ok_or_else(missing)?).map_err(|error| Unavailable::from_map(&error))
 }
 
-/// Reads a record of a ring buffer; `None` if it has another size.
+/// Reads a record of a ring buffer; `None` if the record has another size.
 pub(crate) fn read_record<T: Pod>(bytes: &[u8]) -> Option<T> {
     if bytes.len() != size_of::<T>() {
         return None;

@@ -9,7 +9,7 @@ use aya::{BtfError, EbpfError};
 
 /// The file in which the kernel describes its types.
 pub(super) const BTF: &str = "/sys/kernel/btf/vmlinux";
-/// The first Linux version with all that the programs need (`bpf_task_pt_regs`).
+/// The first Linux version with all features that the programs need, such as `bpf_task_pt_regs`.
 pub(super) const LINUX_MIN: (u32, u32) = (5, 15);
 /// Number of lines shown from the verifier's report.
 const VERIFIER_LINES: usize = 3;
@@ -47,7 +47,7 @@ pub(crate) enum Unavailable {
 }
 
 impl Unavailable {
-    /// Converts an error of loading the object, which creates the maps.
+    /// Converts an error from loading the object, which creates the maps.
     pub(super) fn from_object(error: &EbpfError) -> Unavailable {
         not_permitted(error).unwrap_or_else(|| failed("loaded", error))
     }
@@ -81,7 +81,7 @@ impl Unavailable {
     }
 }
 
-/// Whether a line of the verifier's report does not explain the error: it is empty, or one of the final
+/// Whether a line of the verifier's report does not explain the error: it is empty, or belongs to the final
 /// statistics.
 fn is_statistic(line: &str) -> bool {
     const FIGURES: [&str; 4] = ["verification time ", "stack depth ", "processed ", "subprog "];
@@ -132,7 +132,7 @@ pub(super) fn check_release(release: &str) -> Result<(), Unavailable> {
 
 /// Whether this kernel kills processes whose seccomp filter does not allow the call `uretprobe`, which the
 /// kernel itself makes at the end of a probed function. On x86-64, Linux 6.11 added the call, and Linux 6.14
-/// exempts it from seccomp. The fix is also in 6.12 and 6.13, certainly from the patch levels below.
+/// exempts it from seccomp. Linux 6.12 and 6.13 also have the fix, at the latest from the patch levels below.
 pub(super) fn ends_sandboxes(release: &str) -> bool {
     let mut numbers =
         release.split(|c: char| !c.is_ascii_digit()).map(|digits| digits.parse::<u32>().unwrap_or(0));

@@ -1,8 +1,8 @@
 //! Runs a BPF program at an instruction of an executable file, in every process that maps the file.
 //!
-//! The kernel sets the probe through a perf event of the PMU `uprobe`. A link attaches the program and passes
-//! it a number, the cookie (Linux 5.15), which aya does not support. Closing the descriptors removes the
-//! probe.
+//! The kernel sets the probe through a perf event of the PMU `uprobe`. A link attaches the program, and
+//! passes a number, the cookie, to it (Linux 5.15). aya does not support cookies. Closing the descriptors
+//! removes the probe.
 
 use std::ffi::CString;
 use std::io;
@@ -102,7 +102,7 @@ impl Uprobes {
     /// Runs the program at the byte `offset` of the file, with the cookie.
     ///
     /// # Errors
-    /// The error of the system, for example `EINVAL` if there cannot be an instruction at `offset`.
+    /// The system's error, for example `EINVAL` if no instruction can begin at `offset`.
     pub(crate) fn attach(
         self,
         program: &ProgramFd,

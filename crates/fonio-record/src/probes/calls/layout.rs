@@ -6,7 +6,7 @@ use crate::probes::bpf::read_record;
 
 /// Size of a name in bytes, including the final zero (`TASK_COMM_LEN`).
 const COMM_MAX: usize = 16;
-/// Maximum number of bytes read from the beginning of a write.
+/// Maximum number of bytes that the program reads from the beginning of the written data.
 const HEAD_MAX: usize = 32;
 /// Maximum size of a path in bytes, including the final zero.
 pub(super) const PATH_MAX: usize = 256;
@@ -104,7 +104,7 @@ pub(crate) struct RawPath {
 }
 
 impl RawCall {
-    /// Reads a record of the ring buffer; `None` if it has another size.
+    /// Reads a record of the ring buffer; `None` if the record has another size.
     pub(super) fn read(bytes: &[u8]) -> Option<(RawCall, Option<RawPath>)> {
         if let Some(call) = read_record(bytes) {
             return Some((call, None));

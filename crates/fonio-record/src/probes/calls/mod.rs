@@ -9,8 +9,8 @@
 //! 4. [`CallsProbe::drain`], called at each wake-up of the recorder, takes the finished calls.
 //! 5. [`CallsProbe::finish`] detaches the programs and finds the open calls.
 //!
-//! Calls that the program could not note are counted as lost. I/O through io_uring uses no such calls and is
-//! not seen.
+//! Calls that the program could not note are counted as lost. I/O through io_uring uses none of these system
+//! calls, so it is not seen.
 
 mod layout;
 mod recorded;
@@ -32,7 +32,7 @@ pub(crate) use recorded::{CallsCapture, CapturedCalls};
 /// The compiled program, created by `cargo xtask assets`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/calls.bpf.o"));
 
-/// The programs in order of attachment: children are followed before calls are seen.
+/// The programs in order of attachment: the program that follows children comes before those that see calls.
 const PROGRAMS: [bpf::Program; 4] = [
     ("forked", "sched_process_fork"),
     ("ended", "sched_process_exit"),
@@ -50,7 +50,7 @@ pub(crate) struct RecordedCall {
     pub offset: Option<u64>,
     pub bytes: Option<ByteCount>,
     pub entered: Timestamp,
-    /// Time and value of its return; `None` if it was open when the recording ended.
+    /// Time and value of the call's return; `None` if the call had not returned when the recording ended.
     pub ended: Option<(Timestamp, i64)>,
     pub sqlite_write: Option<SqliteWrite>,
     /// The flags of the open file, if the call has one.
@@ -126,7 +126,7 @@ impl CallsProbe {
         self.followed.insert(process, how, 0).map_err(|error| Unavailable::from_map(&error))
     }
 
-    /// Follows the future child processes of this thread, or stops that.
+    /// Starts or stops following the future child processes of this thread.
     pub(crate) fn follow_children(&mut self, follow: bool) -> Result<(), Unavailable> {
         let own = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         if follow {
@@ -135,8 +135,8 @@ impl CallsProbe {
         self.followed.remove(&own).map_err(|error| Unavailable::from_map(&error))
     }
 
-    /// Passes on the finished calls. Returns the bytes that they took in the ring buffer, and the size of the
-    /// buffer.
+    /// Passes on the finished calls. Returns the number of bytes that the calls used in the ring buffer, and
+    /// the size of the buffer.
     pub(crate) fn drain(&mut self, give: &mut dyn FnMut(Given)) -> (u64, u64) {
         let mut taken = 0;
         while let Some(record) = self.calls.next() {

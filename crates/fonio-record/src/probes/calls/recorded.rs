@@ -43,7 +43,7 @@ struct Kept {
     names: ThreadNames,
     /// The file that was last opened at each path. Relative paths are stored per process.
     paths: FxHashMap<(Option<u32>, Vec<u8>), Inode>,
-    /// The files used, and the files opened, since the last look-up.
+    /// The files that calls used and the files that calls opened since the last look-up.
     used: FxHashSet<Inode>,
     opened: Vec<Opened>,
     /// The processes that opened files since they were last examined.
@@ -73,7 +73,7 @@ impl CallsCapture {
     }
 
     /// Takes the calls that ended since the last time. Notes new threads and files for look-up. Returns the
-    /// bytes taken from the ring buffer, and the size of the buffer.
+    /// number of bytes taken from the ring buffer, and the size of the buffer.
     pub(crate) fn drain(
         &mut self,
         now: Timestamp,
@@ -103,7 +103,7 @@ impl CallsCapture {
         let kept = &mut self.kept;
         let lost = self.probe.finish(ended, &mut |given| kept.add(given));
         kept.hand_over(ended, threads, files);
-        // The call programs are already detached, so the exit of a thread no longer reports its last
+        // The programs for calls are already detached, so a thread that exits now no longer reports its last
         // statement.
         let statements = statements
             .map(|statements| statements.map(|statements| statements.finish((began, ended), machine)));
@@ -145,7 +145,7 @@ impl Kept {
         }
     }
 
-    /// Stores the path of an opened file, or finds the file of another call's path.
+    /// If the call opened a file, stores the path of this file; otherwise, finds the file at the call's path.
     fn add_path(&mut self, call: &mut RecordedCall, path: RawPath, process: u32) {
         // Longer paths are truncated.
         if path.bytes.is_empty() || path.bytes.len() + 1 >= PATH_MAX {
@@ -266,7 +266,7 @@ impl CapturedCalls {
     }
 }
 
-/// Returns the fuller of two buffers, each given as used and total bytes.
+/// Returns the fuller of two buffers; each is a pair of used and total bytes.
 fn fuller(one: (u64, u64), other: (u64, u64)) -> (u64, u64) {
     let share = |(used, size): (u64, u64)| (u128::from(used) << 32) / u128::from(size.max(1));
     if share(other) > share(one) { other } else { one }

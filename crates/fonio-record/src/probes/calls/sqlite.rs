@@ -19,7 +19,7 @@ const WAL_FRAME_HEADER_BYTES: u64 = 24;
 
 /// Returns the type of a write; `None` for pages and for other files.
 pub(super) fn sqlite_write(call: &RawCall) -> Option<SqliteWrite> {
-    // The program passes the requested size; a vectored write has none.
+    // The BPF program passes the requested size, but a vectored write has no such size.
     let bytes = u64::try_from(call.result).ok()?;
     if call.has(IS_JOURNAL) {
         of_journal(call.offset, bytes, call.head())
@@ -37,7 +37,7 @@ fn of_journal(offset: u64, bytes: u64, head: &[u8]) -> Option<SqliteWrite> {
     if offset != 0 {
         return None;
     }
-    // In a new header, the number of records and the magic number are zeros, but the following fields are
+    // In a new header, the magic number and the number of records are zero, but the fields that follow are
     // not.
     let is_end =
         bytes == JOURNAL_END_BYTES && head.len() as u64 >= bytes && head.iter().all(|byte| *byte == 0);
@@ -50,7 +50,8 @@ fn of_wal(offset: u64, bytes: u64, head: &[u8]) -> Option<SqliteWrite> {
         let is_header = bytes >= WAL_HEADER_BYTES && word(0)? | 1 == WAL_MAGIC | 1;
         return is_header.then_some(SqliteWrite::WalHeader);
     }
-    // A frame with its page, or only a frame header. A page alone has a power of two as its length.
+    // A frame with its page, or only a frame header. The length of a page without its frame header is a power
+    // of two.
     let page = bytes.checked_sub(WAL_FRAME_HEADER_BYTES)?;
     if page != 0 && !(page.is_power_of_two() && (512..=65_536).contains(&page)) {
         return None;

@@ -21,25 +21,25 @@ use layout::{BY_KERNEL, Completed, Counters, OF_JOURNAL, OF_METADATA, UNNOTED};
 static OBJECT: &[u8] =
     aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/requests.bpf.o"));
 
-/// The programs whose tracepoints every kernel with BPF has, in order of attachment: completions last,
-/// because they need the notes of the others.
+/// The programs whose tracepoints every kernel with BPF has, in order of attachment: the program for
+/// completions comes last, because it needs the notes of the other programs.
 const PROGRAMS: [bpf::Program; 4] = [
     ("queued", "block_bio_queue"),
     ("split", "block_split"),
     ("issued", "block_rq_issue"),
     ("completed", "block_rq_complete"),
 ];
-/// The program for pages that become dirty: since Linux 5.18, and before.
+/// The program for pages that become dirty: its tracepoint since Linux 5.18, and the one before.
 const DIRTIED: [bpf::Program; 2] =
     [("dirtied", "writeback_dirty_folio"), ("dirtied", "writeback_dirty_page")];
 /// The program for file systems with a journal; a kernel without ext4 lacks this tracepoint.
 const JOURNAL: bpf::Program = ("changing", "jbd2_handle_start");
 
-/// A completed request from the kernel: the row, and the values without a column.
+/// A completed request from the kernel: the row, and the values that have no column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GivenRequest {
-    /// The queue and completion times are set. `issued` is unknown if the driver got the request before the
-    /// probe began. `cause_tid` is not set.
+    /// The queue and completion times are set. `issued` is unknown if the request was issued to the driver
+    /// before the probe began. `cause_tid` is not set.
     pub row: Request,
     /// The thread that caused it.
     pub cause: Option<GivenCause>,
@@ -84,7 +84,7 @@ impl RequestsProbe {
         Ok(RequestsProbe { _programs: programs, _links: links, counters, completions })
     }
 
-    /// Becomes readable if requests should be taken early, because the buffer is filling up.
+    /// Becomes readable when the buffer is filling up, so that requests should be taken early.
     pub(crate) fn filling(&self) -> BorrowedFd<'_> {
         // SAFETY: the map owns the descriptor, and lives as long as the borrow of `self`.
         unsafe { BorrowedFd::borrow_raw(self.completions.as_raw_fd()) }
@@ -180,7 +180,7 @@ fn flags(op_flags: u32) -> Flags {
     set.fold(Flags::NONE, |flags, (_, flag)| flags | flag)
 }
 
-/// The tracepoint has an errno before Linux 5.16, since then a `blk_status_t` (`block/blk-core.c`).
+/// Before Linux 5.16, the tracepoint contains an errno; since then, a `blk_status_t` (`block/blk-core.c`).
 fn errno(error: i32) -> i32 {
     match error {
         ..=0 => error,

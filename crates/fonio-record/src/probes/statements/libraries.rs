@@ -2,8 +2,8 @@
 //!
 //! A short-lived program would end before its files are examined. So the shared libraries in the usual
 //! folders and the program of the recorded command get their probes before the command starts. Other files
-//! are probed once a followed process maps them. The recorder notices this from its calls, because the
-//! process then opens a library or a database.
+//! are probed once a followed process maps them. The recorder notices such a process by its calls, because
+//! the process opens a library or a database.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -82,8 +82,8 @@ impl Libraries {
         for process in processes.iter().take(PROCESSES_PER_WAKE) {
             let maps = read_text(&machine.proc(format!("{process}/maps"))).unwrap_or_default();
             for (range, named) in mapped(&maps) {
-                // The name may now be another file, or belong to another namespace. The link refers to the
-                // file itself.
+                // The name may now refer to another file, or belong to another namespace. The link refers to
+                // the file itself.
                 let link = machine.proc(format!("{process}/map_files/{range}"));
                 if self.look_at(&link, Path::new(named))
                     && let Some(at) = late_at
@@ -94,8 +94,8 @@ impl Libraries {
         }
     }
 
-    /// Examines a file, and sets the probes if it has SQLite. Returns whether it did. A missing file is
-    /// skipped.
+    /// Examines a file, and sets the probes if the file contains SQLite. Returns whether it set them. A
+    /// missing file is skipped.
     fn look_at(&mut self, path: &Path, named: &Path) -> bool {
         let Ok(metadata) = fs::metadata(path) else { return false };
         let is_new = metadata.is_file()
@@ -135,7 +135,8 @@ impl Libraries {
 
     fn attach(&self, path: &Path, library: Library) -> std::io::Result<Attached> {
         let Programs { uprobes, stepped, returned } = &self.programs;
-        // The return probe is set first: an entry without a return would look like an endless step.
+        // The return probe is set first: an entry whose return is not seen would look like a step that never
+        // ends.
         let returned = uprobes.attach(returned, (path, library.step, At::Return), 0)?;
         let stepped = uprobes.attach(stepped, (path, library.step, At::Instruction), library.cookie())?;
         Ok(Attached { _probes: [stepped, returned] })

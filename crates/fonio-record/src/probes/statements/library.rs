@@ -1,9 +1,10 @@
 //! Finds SQLite in an executable file: the offset of `sqlite3_step`, and the offsets of the text and
 //! connection in a statement.
 //!
-//! `sqlite3_sql` and `sqlite3_db_handle` each only read one field of a statement. The field's offset differs
-//! between versions and builds of SQLite, so it is decoded from the instruction. This gives the text of a
-//! statement at each step, even if it was prepared before the recording or by an inlined call.
+//! `sqlite3_sql` and `sqlite3_db_handle` each only read one field of a statement. The offset of this field
+//! differs between versions and builds of SQLite, so it is decoded from the instruction that reads the field.
+//! The offset gives the text of a statement at each step, even if the statement was prepared before the
+//! recording or by an inlined call.
 
 use std::fs::File;
 use std::io;
@@ -28,15 +29,15 @@ pub(super) struct Library {
 }
 
 impl Library {
-    /// Packs the offsets for the program. The connection's offset is stored plus one, so that 0 means
-    /// unknown. The text's offset is stored unchanged, because the text is never the first field.
+    /// Packs the offsets for the program. The value for the connection is its offset plus one, so that 0
+    /// means unknown. The text's offset is stored unchanged, because the text is never the first field.
     pub(super) fn cookie(self) -> u64 {
         u64::from(self.text.unwrap_or(0)) | self.connection.map_or(0, |at| u64::from(at) + 1) << 32
     }
 }
 
-/// Looks for SQLite in a file. Returns `None` if it is not an executable for this processor, or has no symbol
-/// `sqlite3_step`.
+/// Looks for SQLite in a file. Returns `None` if the file is not an executable for this processor, or has no
+/// symbol `sqlite3_step`.
 ///
 /// # Errors
 /// If the file cannot be read.
@@ -86,7 +87,7 @@ pub(super) fn find(file: File) -> io::Result<Option<Library>> {
         from.and_then(read)
     };
     let Some(step) = step.and_then(place) else { return Ok(None) };
-    // Offset 0 means unknown; no version of SQLite has the text there.
+    // Offset 0 means unknown, because no version of SQLite has the text at this offset.
     let text = sql.and_then(code).filter(|at| *at > 0);
     Ok(Some(Library { step, text, connection: db_handle.and_then(code) }))
 }

@@ -1,8 +1,8 @@
 //! Records the SQL statements that the followed processes execute with SQLite.
 //!
 //! Two BPF programs (`bpf/statements.bpf.h`) run at the entry and the return of `sqlite3_step`, in every copy
-//! of SQLite that has this symbol. They are part of the object for file-system calls and follow the same
-//! processes. The life cycle of a probe:
+//! of SQLite that has this symbol. The programs are part of the object for file-system calls, and follow the
+//! same processes. The life cycle of a probe:
 //!
 //! 1. [`StatementsProbe::load`] creates the maps, lets the kernel verify the programs, and checks for
 //!    uprobes.
@@ -66,8 +66,8 @@ impl StatementsProbe {
         Ok(StatementsProbe { programs: Programs { uprobes, stepped, returned }, maps })
     }
 
-    /// Sets probes in the usual libraries, in the program of the command, and in the files of these
-    /// processes.
+    /// Sets probes in the libraries in the usual folders, in the program of the command, and in the files of
+    /// these processes.
     pub(crate) fn begin(
         self,
         machine: &Machine,
@@ -89,7 +89,7 @@ pub(crate) struct StatementsCapture {
 }
 
 impl StatementsCapture {
-    /// Takes the rows and texts since the last time, and looks for copies of SQLite in processes that have
+    /// Takes the rows and texts since the last call, and looks for copies of SQLite in processes that have
     /// opened files. Returns the bytes taken from the ring buffer, and the size of the buffer.
     pub(crate) fn drain(&mut self, now: Timestamp, machine: &Machine, opening: &[u32]) -> (u64, u64) {
         self.libraries.look_at_processes(machine, opening, Some(now));

@@ -39,7 +39,7 @@ struct Row {
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     rows: Vec<Row>,
-    /// The numbers of normalised texts, by the hashes of the original texts.
+    /// The number of each normalised text, by the hash of the original text.
     by_hash: FxHashMap<u64, u32>,
     texts: Vec<String>,
     numbers: FxHashMap<String, u32>,

@@ -114,7 +114,7 @@ impl CallFunctions {
         let mut caller = None;
         for found in known {
             match found {
-                // The outermost call decides: execve also opens and reads a file.
+                // The outermost call counts, because execve, for example, also opens and reads a file.
                 Caller::OtherCall => caller = caller.or(Some(found)),
                 _ => return found,
             }
@@ -143,9 +143,9 @@ mod tests {
             (&[0x1710, 0x1410, 0x1010], "Fsync"),
             (&[0x1810], "Fsync"),
             (&[0x1910], "Write"),
-            // execve is not a call on files, although it opens and reads one.
+            // execve does not count as a call on files, although it opens and reads a file.
             (&[0x1710, 0x1210, 0x1010], "other"),
-            // The loop driver writes and syncs files on behalf of others.
+            // The loop driver writes and syncs files on behalf of other threads.
             (&[0x1710, 0x1410, 0x1310], "kernel"),
             (&[0x1710, 0x2010], "unknown"),
             (&[0x1710], "unknown"),

@@ -1,10 +1,11 @@
 //! Records the threads that wait for storage without BPF, from scheduler events in tracefs.
 //!
 //! The kernel records `sched_switch`, with the kernel stack, only for threads that leave their processor
-//! blocked. It records every `sched_waking` and `sched_wakeup`, because these do not show how the thread
-//! slept. The events are decoded during the recording, and only the waits are kept ([`BlockedThreads`]). The
-//! life cycle is the same as for [`BlockedProbe`](super::BlockedProbe). That probe sees more: threads that
-//! wait for another thread sleep interruptibly, and the events do not show the file of a call.
+//! blocked. It records every `sched_waking` and `sched_wakeup`, because these events do not show the kind of
+//! the thread's sleep. The events are decoded during the recording, and only the waits are kept
+//! ([`BlockedThreads`]). The life cycle is the same as for [`BlockedProbe`](super::BlockedProbe). The BPF
+//! probe sees more: threads that wait for another thread sleep interruptibly, so this probe does not see
+//! them, and its events do not show the file of a call.
 //!
 //! After `kill -9`, the next run removes this tracefs instance, like the recorder's other instances.
 
@@ -28,10 +29,10 @@ use crate::tracefs::pages::read_raw;
 use crate::tracefs::{Instance, Tracefs};
 use calls::CallFunctions;
 
-/// An event is in its buffer after at most this time.
+/// Maximum delay until an event is in its buffer.
 const WRITTEN_WITHIN_NS: u64 = 1_000_000;
-/// Maximum number of stacks that the kernel records in a period. Each costs about 10 µs, so the total is at
-/// most 4 % of one processor.
+/// Maximum number of stacks that the kernel records in a period. Each stack costs about 10 µs, so the total
+/// is at most 4 % of one processor.
 const STACKS_PER_PERIOD: u64 = 4000;
 /// Maximum number of threads without a stack that are looked up in procfs in one round.
 const LOOKUPS_PER_ROUND: usize = 16;
@@ -78,7 +79,7 @@ pub(crate) struct TracedProbe {
 struct Judge {
     functions: StackFunctions,
     calls: CallFunctions,
-    /// The judgements from procfs of threads without a stack, by thread id and begin of the wait.
+    /// The judgements about threads without a stack, from procfs, by thread id and beginning of the wait.
     looked_up: FxHashMap<(u32, Timestamp), Judgement>,
     /// The threads of this process.
     own: FxHashSet<u32>,
@@ -129,8 +130,8 @@ impl TracedProbe {
         let before = open::blocked_threads(machine);
         self.instance.switch(true)?;
         self.judge.note_own(machine);
-        // A thread that is blocked before and after the events are enabled was blocked throughout. The few
-        // that blocked twice cause an event later.
+        // If a thread is blocked both before and after the events are enabled, it is assumed to have been
+        // blocked in between. The few threads that blocked twice cause an event later.
         for tid in before {
             if open::is_blocked(machine, tid) && !self.judge.own.contains(&tid) {
                 self.judge.looked_up.insert((tid, began), open::judgement(machine, tid));
@@ -151,7 +152,7 @@ impl TracedProbe {
         self.turn_period(now);
     }
 
-    /// Reads the buffers; returns a time up to which nothing is missing.
+    /// Reads the buffers; returns a time up to which no event is missing.
     fn read(&mut self) -> Timestamp {
         let started = now();
         self.bytes_max = 0;
@@ -239,8 +240,8 @@ impl TracedProbe {
         self.period_began = now;
         self.judge.short.begin(self.period, now);
         if self.unseen.without_stack > self.without_stack_before {
-            // The kernel has stopped recording stacks. If this fails, later waits count as waits without a
-            // stack.
+            // The kernel has stopped recording stacks. If this call fails, later waits count as waits without
+            // a stack.
             let _ = self.instance.take_stacks(STACKS_PER_PERIOD);
             self.without_stack_before = self.unseen.without_stack;
         }

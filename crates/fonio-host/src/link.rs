@@ -42,12 +42,13 @@ pub struct Link {
     entry: Entry,
 }
 
-/// Network reserved for benchmarks (RFC 2544), so nothing else uses it. A link takes four addresses.
+/// Network reserved for benchmarks (RFC 2544), which no other program should use. A link takes four
+/// addresses.
 const NETWORK: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const LINKS_MAX: u32 = 1 << 15;
 /// Burst size of the token bucket: a few full-size packets, so short responses are shaped too.
 const BURST: &str = "16kb";
-/// Maximum time of a packet in the queue before it is dropped, about as in a phone's WiFi queue.
+/// Maximum time that a packet waits in the queue before it is dropped, similar to a phone's WiFi queue.
 const QUEUE_TIME: &str = "200ms";
 
 impl Link {

@@ -33,9 +33,9 @@ impl fmt::Display for Holder {
 /// The use of a folder by programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::settings) enum Use {
-    /// They have files open for writing.
+    /// The programs have files open for writing.
     Writes,
-    /// They have files open or mapped, or their working directory is in it.
+    /// The programs have files open or mapped, or their working directory is in the folder.
     Any,
 }
 

@@ -93,7 +93,7 @@ impl Keeper {
         Ok(Kept { applied: applied.clone(), serial, change })
     }
 
-    /// Returns the serial number of a disk in udev's database, if a rule can contain it unchanged.
+    /// Returns the serial number of a disk from udev's database, if it needs no escaping in a udev rule.
     fn serial(&self, device: &str) -> Option<String> {
         let number = fs::read_to_string(self.files.sys_block.join(device).join("dev")).ok()?;
         let notes = fs::read_to_string(self.files.udev_data.join(format!("b{}", number.trim()))).ok()?;

@@ -1,4 +1,4 @@
-//! Identifies a device: its model, its makers, its revisions, and the bus that limits it.
+//! Identifies a device: its model, its makers, its revisions, and the bus that limits its throughput.
 //!
 //! Files with serial numbers (`cid`, `serial`, `wwid`) are never opened, so a description cannot contain one.
 

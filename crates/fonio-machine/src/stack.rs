@@ -68,7 +68,7 @@ impl Machine {
     }
 
     /// Returns the disks directly below `id`: the disks that a device-mapper or RAID device maps to, or the
-    /// disk of a loop device's file.
+    /// disk that holds a loop device's file.
     pub fn below(&self, id: DeviceId) -> Vec<DeviceId> {
         let mut below = self.mapped_to(id);
         let dir = self.device_dir(self.disk_of(id));
@@ -80,7 +80,8 @@ impl Machine {
         below
     }
 
-    /// Returns the disks that a device-mapper or RAID device maps to, where its bios become requests.
+    /// Returns the disks that a device-mapper or RAID device maps to. These disks turn its bios into
+    /// requests.
     fn mapped_to(&self, id: DeviceId) -> Vec<DeviceId> {
         let dir = self.device_dir(self.disk_of(id));
         let slaves = entries(&dir.join("slaves")).into_iter();
@@ -91,7 +92,7 @@ impl Machine {
     /// level has a single device below.
     pub(crate) fn bottom_of(&self, id: DeviceId) -> DeviceId {
         let mut bottom = self.disk_of(id);
-        // The kernel allows no cycles; a copy of sysfs might have one.
+        // The kernel allows no cycles, but a copy of sysfs might contain one.
         for _ in 0..STACK_MAX {
             match &self.mapped_to(bottom)[..] {
                 [one] => bottom = *one,
@@ -128,8 +129,8 @@ impl Machine {
         Ok(mount.and_then(mounts::block_device))
     }
 
-    /// Returns `ids` and the disks that serve their requests, in numeric order. A loop device has its own
-    /// requests; other I/O on its file's disk does not belong to it.
+    /// Returns `ids` and the disks that serve their requests, in numeric order. Does not descend below a loop
+    /// device: it has its own requests, and its file's disk also serves other I/O.
     pub fn with_mapped(&self, ids: &[DeviceId]) -> Vec<DeviceId> {
         self.closure(ids, |id| self.mapped_to(id))
     }
@@ -183,7 +184,7 @@ impl Machine {
         for mount in mounts {
             let device = mounts::block_device(mount).filter(|device| parts.contains(device));
             let Some(device) = device else { continue };
-            // Bind mounts repeat the same file system; the first mount is the oldest.
+            // Bind mounts show the same file system again; show only its first mount, which is the oldest.
             if !found.iter().any(|known| known.device == device) {
                 found.push(mounts::describe(mount, device));
             }

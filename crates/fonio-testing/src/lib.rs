@@ -1,10 +1,10 @@
 //! Skips tests on machines without a required feature, and counts the skips. Also parses commands and tables
-//! in documents ([`markdown`]), and cases of tests from files ([`cases`]).
+//! from documents ([`markdown`]), and test cases from files ([`cases`]).
 //!
 //! A test that cannot run calls [`has`], [`skip`] or [`skip_part`]. libtest reports a skipped test as "ok"
 //! and hides its output. So each skip also adds a line to the file named by [`SKIPS`], and `cargo xtask test`
 //! counts the lines. If a need is listed in [`REQUIRE`], the test fails instead. Continuous integration sets
-//! it, because a test that is skipped everywhere proves nothing.
+//! this variable, because a test that is skipped on every machine proves nothing.
 
 use std::fs::File;
 use std::io::Write;
@@ -106,7 +106,8 @@ enum Presence {
 }
 
 impl Need {
-    /// Returns a message about the missing need; `None` if it is present or only an attempt can show it.
+    /// If the machine lacks the need, returns a message; `None` if the need is present, or if only an attempt
+    /// can show whether it is.
     fn missing(self) -> Option<String> {
         match self.presence() {
             Presence::Attempt => None,
@@ -172,8 +173,8 @@ fn record(skip: Skip) {
     }
     eprintln!("skipped: {}", skip.why);
     if let Some(path) = std::env::var_os(SKIPS) {
-        // Many test processes do this at the same time; a single write to a file opened for appending is
-        // atomic.
+        // Many test processes can do this at the same time, because a single write to a file opened for
+        // appending is atomic.
         let file = File::options().append(true).create(true).open(&path);
         file.and_then(|mut file| file.write_all(skip.to_line().as_bytes()))
             .unwrap_or_else(|error| panic!("cannot add a line to {}: {error}", path.display()));
@@ -212,7 +213,7 @@ pub struct Skip {
     pub file: String,
     /// The test's path in its program.
     pub test: String,
-    /// Whether the complete test was skipped; otherwise it continued with its other cases.
+    /// Whether the complete test was skipped; otherwise, the test continued with its other cases.
     pub whole: bool,
 }
 

@@ -70,9 +70,9 @@ pub fn bound_to_this(program: &Path) -> Command {
 /// Whether Ctrl-C or SIGTERM was received since [`outlive_signals`].
 static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Stops Ctrl-C and SIGTERM from ending this process, which has changes to undo; [`check_signals`] fails
-/// after them. Ctrl-C also reaches the running programs. Returns a flag that shows whether a signal was
-/// received.
+/// Prevents Ctrl-C and SIGTERM from ending this process, which has changes to undo; after such a signal,
+/// [`check_signals`] fails. Ctrl-C also reaches the programs that this process runs. Returns a flag that
+/// shows whether a signal was received.
 pub fn outlive_signals() -> Result<Arc<AtomicBool>> {
     if let Some(stop) = INTERRUPTED.get() {
         return Ok(Arc::clone(stop));

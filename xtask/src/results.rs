@@ -38,7 +38,7 @@ pub struct StudyResult {
     /// Number of times each row was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
-    /// Titles of the columns; the first column has the rows' names.
+    /// Titles of the columns; the first column contains the names of the rows.
     pub columns: Vec<String>,
     /// The rows, each with a cell for every column except the first.
     pub rows: Vec<Row>,

@@ -83,7 +83,8 @@ impl Target {
         self.debian == Architecture::Armhf
     }
 
-    /// Returns the QEMU program that executes the target's programs here; `None` if this machine's processor does.
+    /// Returns the QEMU program that executes the target's programs on this machine; `None` if the machine's
+    /// own processor executes them.
     pub fn emulator(self) -> Option<&'static str> {
         (Architecture::of_this_machine() != Some(self.debian)).then_some(self.emulator)
     }

@@ -1,6 +1,6 @@
 //! Checks that settings of `fonio fix apply --keep` survive a reboot and are gone after `fonio fix undo`: the
-//! part *keep* of `cargo xtask lab test`. It needs a user's udev, fstab, sysctl and systemd, so it runs in a
-//! complete Debian.
+//! part *keep* of `cargo xtask lab test`. The test needs udev, fstab, sysctl and systemd as on a user's
+//! machine, so it runs in a complete Debian.
 
 use std::path::Path;
 

@@ -6,8 +6,8 @@ use super::{Amount, BudgetError};
 
 /// Number of similar names in an error.
 const NEAR: usize = 4;
-/// Segments that occur only in paths of the report's JSON, and suffixes for units. Budgets may use such a
-/// path instead of a name.
+/// Segments, and suffixes for units, that are in paths of the report's JSON but not in the names of figures.
+/// Budgets may use such a path instead of a name.
 const SILENT: [&str; 5] = ["analysis", "groups", "all", "processes", "share"];
 const SUFFIXES: [&str; 6] = ["_ns", "_share", "_ratio", "_millicelsius", "_bytes", "_per_s"];
 

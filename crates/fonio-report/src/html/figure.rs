@@ -10,7 +10,7 @@ use super::escape::{Escaped, json_in_script};
 use crate::document::{Axis, Chart, Mark, Plot, Role, Scale, Series};
 use crate::text::printable;
 
-/// With fewer values, decimal text is shorter than packed data, and readable.
+/// Up to this number of values, decimal text is shorter than packed data, and readable.
 const PACKED_FROM: usize = 64;
 
 pub fn write(f: &mut fmt::Formatter<'_>, figure: &Chart) -> fmt::Result {

@@ -16,8 +16,8 @@ use xtask::{process, tools};
 /// A recording of the same workload on the same card, which an earlier run of the demo made.
 const SHIPPED: &str = "docs/sample/webbench-on-ridata";
 
-/// The share of the full workload to run: the full workload takes an hour on this card. The mix of operations
-/// is the same.
+/// The share of the full workload to run, because the full workload takes an hour on this card. The scale
+/// does not change the mix of operations.
 const SCALE: &str = "0.02";
 
 /// Time limit for measuring the best fixes.

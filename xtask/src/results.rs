@@ -1,8 +1,8 @@
 //! Results of studies and benchmarks: `studies/results/ID.json`, written by the command and read by the documents.
 //!
 //! A result is one table with its raw values, the time, the commit and the kind of machine. Figures from
-//! documents that are older than result files are *transcribed*: they have the source commit and file
-//! instead, and are replaced when the study runs again.
+//! documents that are older than result files are *transcribed*: instead, they name the commit and the file
+//! that they were copied from. They are replaced when the study runs again.
 
 use std::fs;
 use std::path::{Path, PathBuf};

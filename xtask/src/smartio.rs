@@ -59,7 +59,7 @@ pub fn module(name: &str) -> Result<Built> {
          the supported kernels",
         kernel.version
     );
-    // Each kernel has its own folder, because the sources of two versions of a series have the same name.
+    // Each kernel has its own folder, because two versions of a series have source files of the same name.
     let root = process::scratch(&format!("kernel/{}", kernel.version))?;
     let headers = format!("linux-headers-{}={}", files.release, kernel.version);
     let source = format!("linux-source-{}={}", kernel.series, kernel.version);

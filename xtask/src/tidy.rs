@@ -113,7 +113,7 @@ const IMPURE: &[(&str, &str)] = &[
 const MAY_HOLD_UNSAFE: &[&str] =
     &["fonio-record", "fonio-host", "fonio-emulator", "fonio-bfuse", "fonio-sqlite-sync", "fonio-studies"];
 
-/// A longer file would need a reason; no file has one.
+/// Maximum number of lines of a file; there are no exceptions.
 const LINES_MAX: usize = 1000;
 
 #[derive(Deserialize)]

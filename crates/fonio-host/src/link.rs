@@ -46,7 +46,8 @@ pub struct Link {
 /// addresses.
 const NETWORK: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const LINKS_MAX: u32 = 1 << 15;
-/// Burst size of the token bucket: a few full-size packets, so short responses are shaped too.
+/// Burst size of the token bucket. It is only a few full-size packets, so the rate limit also applies to
+/// short responses.
 const BURST: &str = "16kb";
 /// Maximum time that a packet waits in the queue before it is dropped, similar to a phone's WiFi queue.
 const QUEUE_TIME: &str = "200ms";

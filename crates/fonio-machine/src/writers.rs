@@ -16,8 +16,8 @@ use crate::machine::Machine;
 pub struct Writing {
     /// Duration of the measurement.
     pub interval_ms: u64,
-    /// Processes that caused storage writes, busiest first (`write_bytes` of `/proc/PID/io`: dirtied pages
-    /// minus those never written). Without processes that wrote nothing.
+    /// Processes that caused storage writes, busiest first (`write_bytes` of `/proc/PID/io`: bytes of dirtied
+    /// pages minus bytes of those never written). Processes that wrote nothing are omitted.
     pub processes: Vec<ProcessWriting>,
     /// Number of processes whose counters only root may read.
     pub processes_hidden: u32,

@@ -16,8 +16,8 @@ pub fn cases(text: &str, output: impl Fn(&str) -> String) -> String {
     text.split("\n# ").map(case).collect::<Vec<_>>().join("\n# ")
 }
 
-/// Computes the outputs of a file with a case on each line: the output is on the next line, after `-> `. Lines that are
-/// empty or begin with `//` are not cases.
+/// Computes the outputs of a file in which each line is a case, and the next line has its output after `-> `.
+/// Lines that are empty or begin with `//` are not cases.
 pub fn lines(text: &str, output: impl Fn(&str) -> String) -> String {
     let inputs = text.lines().filter(|line| !line.starts_with("-> "));
     let line = |line: &str| match line {

@@ -219,7 +219,7 @@ pub struct Skip {
 
 impl Skip {
     fn new(need: Need, whole: bool, why: &str, at: &Location<'_>) -> Skip {
-        // libtest names the thread of each test; threads started by the test have no name.
+        // libtest names a test's thread after the test; threads that the test starts have no name.
         let thread = std::thread::current();
         let test = thread.name().map_or_else(|| format!("line {}", at.line()), str::to_owned);
         let on_one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");

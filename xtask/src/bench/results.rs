@@ -19,7 +19,7 @@ const PAGE_P99_MS: f64 = 50.0;
 const PAGES_PER_S: u32 = 200;
 const SUBMISSIONS_PER_S: u32 = 1000;
 
-/// Number of results in the seeded database of a complete measurement.
+/// Number of results in the database that is seeded for a complete measurement.
 const RESULTS: u64 = 10_000_000;
 /// The parts in order.
 const PARTS: [&str; 5] = ["ranking", "submissions", "kill", "full", "schema"];

@@ -297,7 +297,7 @@ fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResu
     fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))
 }
 
-/// Makes the kernel measure the run time of BPF programs; dropping it restores the setting.
+/// Makes the kernel measure the run time of BPF programs; dropping this value restores the setting.
 struct Statistics(String);
 
 const STATISTICS: &str = "/proc/sys/kernel/bpf_stats_enabled";
@@ -316,7 +316,7 @@ impl Drop for Statistics {
     }
 }
 
-/// A loop device on a file in memory; dropping it removes the device.
+/// A loop device on a file in memory; dropping this value removes the device.
 struct LoopDevice(String, PathBuf);
 
 impl LoopDevice {

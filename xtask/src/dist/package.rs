@@ -72,7 +72,8 @@ struct Fields {
     description: &'static str,
 }
 
-/// Files that the program itself prints, with the arguments to print them.
+/// Files with the output of the program itself: the argument that selects the output, and the path of the
+/// file.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "usr/share/bash-completion/completions/fonio"),
     ("zsh", "usr/share/zsh/vendor-completions/_fonio"),

@@ -1,8 +1,8 @@
 //! Builds programs that need no libraries.
 //!
-//! Rust's musl targets include the C library and a linker. clang compiles the C code of dependencies (SQLite,
-//! zstd) for each architecture, with musl's headers from Debian's archive, which are unpacked but not
-//! installed. For 32-bit ARM, Rust's standard library and the C library are also compiled (`arm.rs`).
+//! Rust's musl targets come with the C library and a linker. clang compiles the C code of dependencies
+//! (SQLite, zstd) for each architecture, with musl's headers from Debian's archive, which are unpacked but
+//! not installed. For 32-bit ARM, Rust's standard library and the C library are also compiled (`arm.rs`).
 
 use std::fs;
 use std::path::{Path, PathBuf};

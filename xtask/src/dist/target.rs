@@ -77,8 +77,8 @@ pub const TARGETS: [Target; 4] = [
 ];
 
 impl Target {
-    /// Returns whether Rust's library and the C library are compiled here, because Rust has no complete one
-    /// for the target everywhere.
+    /// Returns whether Rust's standard library and the C library are compiled from source, because not every
+    /// Rust installation has a complete one for the target.
     pub fn is_built_from_source(self) -> bool {
         self.debian == Architecture::Armhf
     }

@@ -124,7 +124,7 @@ impl Ledger {
         self.path.parent().unwrap_or(Path::new("/"))
     }
 
-    /// Returns a path next to the ledger that no other run uses. Creates nothing.
+    /// Returns the path of a file next to the ledger that no other run uses. Creates nothing.
     pub fn own_path(&self, name: &str) -> PathBuf {
         self.path.with_extension(name)
     }

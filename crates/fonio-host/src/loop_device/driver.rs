@@ -140,7 +140,7 @@ pub(crate) fn open_node(path: &Path) -> Result<File, HostError> {
     Err(HostError::system("open", path)(last.expect("it was tried")))
 }
 
-/// Detaches and removes the loop device `number` if it is bound to `backing`, or to nothing.
+/// Detaches and removes the loop device `number` if it is bound to `backing` or not bound to a file.
 pub(crate) fn remove(number: u32, backing: &Path) -> Result<(), HostError> {
     let sysfs = sysfs(number);
     let path = PathBuf::from(format!("/dev/loop{number}"));

@@ -395,7 +395,7 @@ pub enum Trial {
     None(&'static str),
 }
 
-/// Reason why settings of services cannot be tried with a workload or a command.
+/// Reason why settings of system services cannot be tried with a workload or a command.
 pub(super) const OF_SERVICES: Trial = Trial::None(
     "it changes system services; record them with `fonio record` before and after applying it, then run `fonio compare`",
 );

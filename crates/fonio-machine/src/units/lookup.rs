@@ -2,8 +2,8 @@
 //! containerd, CRI-O, Kubernetes), Home Assistant add-on, or Android package.
 //!
 //! The path of a control group contains the name of a systemd unit, but only the id of a container. A
-//! container's name is read from a file of its container program, without asking a daemon. Each container is
-//! looked up once, while it exists.
+//! container's name is read from a file of its container engine, without asking the engine's daemon. Each
+//! container is looked up once, while it exists.
 
 use std::fs::{self, File};
 use std::io::Read;

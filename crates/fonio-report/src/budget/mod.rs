@@ -35,7 +35,7 @@ pub struct Outcome {
     pub passed: bool,
     /// The complete name of the figure.
     pub path: String,
-    /// The figure, in the unit of its name (nanoseconds, bytes, a share of 1, …).
+    /// The value of the figure, in the unit that its name implies (nanoseconds, bytes, a share of 1, …).
     pub actual: f64,
     /// The result in a sentence.
     pub sentence: String,

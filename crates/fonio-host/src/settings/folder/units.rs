@@ -1,4 +1,4 @@
-//! Systemd units that keep a folder's setting in force and write the folder out.
+//! Systemd units that keep a folder's setting in force and write its content to the disk.
 //!
 //! Units in `/run/systemd` last until the next boot. Kept ones are in `/etc/systemd`
 //! ([`super::super::Keeper`]) and take precedence.

@@ -290,7 +290,7 @@ fn check_below(image: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the advice for a complete image that is not mounted.
+/// Returns advice on what to do with a complete image that is not mounted.
 fn stranded(dir: &Path, image: &Path) -> String {
     let (dir, image) = (dir.display(), image.display());
     format!(

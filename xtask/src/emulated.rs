@@ -138,7 +138,7 @@ pub fn bench(fonio: &Path, profile: &str, arguments: &[&str], out: &Path) -> Res
     process::run(command.args(arguments).arg("--output").arg(out).stdout(Stdio::null()))
 }
 
-/// Runs fonio in a guest. Returns its output, and the guest's boot time on this machine in seconds.
+/// Runs fonio in a guest. Returns fonio's output, and the guest's boot time on this machine in seconds.
 pub fn in_guest(command: &mut Command) -> Result<(String, f64)> {
     let out = command.stdin(Stdio::null()).stderr(Stdio::piped()).output()?;
     process::check_signals()?;

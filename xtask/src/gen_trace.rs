@@ -334,7 +334,8 @@ impl<W: Write> Generator<W> {
         self.plan(done + 500, COMPLETE, Io { cpu, pid: 0, ..asked }, b"");
     }
 
-    /// Plans the completion, in half of the cases on another processor; returns the processor.
+    /// Plans the completion, in half of the cases on another processor, and returns the processor that
+    /// completes the request.
     fn complete(&mut self, time: u64, io: Io) -> u64 {
         let is_moved = self.random.below(2) == 0;
         let cpu = if is_moved { self.random.below(self.files.len() as u64) } else { io.cpu };

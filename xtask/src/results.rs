@@ -255,8 +255,8 @@ impl StudyResult {
         format!("{}\n|{}\n", line(&self.columns), "---|".repeat(self.columns.len()))
     }
 
-    /// Writes the result and returns its path. A partial result goes to the folder of generated files, so it
-    /// does not replace a complete one.
+    /// Writes the result and returns its path. A partial result is written to the folder of generated files,
+    /// so it does not replace a complete result.
     ///
     /// # Errors
     ///

@@ -16,7 +16,7 @@ use rustix::ioctl;
 
 use crate::error::HostError;
 
-/// `BLKFLSBUF` of `linux/fs.h`: writes back and drops a block device's page cache.
+/// `BLKFLSBUF` of `linux/fs.h`, which writes back and drops a block device's page cache.
 const BLKFLSBUF: ioctl::Opcode = ioctl::opcode::none(0x12, 97);
 
 /// Writes back and drops the page cache of one file.
@@ -72,7 +72,7 @@ pub fn cached_bytes(path: &Path) -> Result<Option<ByteCount>, HostError> {
     }
 }
 
-/// Writes back and drops the page cache of one block device. Cached files of a file system mounted from it
+/// Writes back and drops the page cache of one block device. Files of a file system mounted from the device
 /// stay cached.
 ///
 /// # Errors

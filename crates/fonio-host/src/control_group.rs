@@ -223,7 +223,7 @@ impl Hierarchy {
     }
 }
 
-/// Removes the group at `path`, after moving its remaining processes to its parent.
+/// Removes the group at `path`, after moving the group's remaining processes to the parent group.
 pub(crate) fn undo(path: &Path) -> Result<(), HostError> {
     let parent = path.parent().unwrap_or(path).join("cgroup.procs");
     for _ in 0..EMPTY_TRIES {

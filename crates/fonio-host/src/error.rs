@@ -60,7 +60,7 @@ pub enum HostError {
     /// The share of a processor is invalid.
     #[error("{share} is not a share of a processor: write a number from 0.01 to below 1, such as 0.25")]
     CpuShare { share: String },
-    /// The setting is not possible here, or could not be undone. The reason is a clause.
+    /// The setting cannot be applied to this object, or could not be undone. The reason is a clause.
     #[error("{setting} cannot be set on {}: {reason}", path.display())]
     NotSettable { setting: String, path: PathBuf, reason: String },
     /// The setting cannot be kept across reboots. The reason is a clause.

@@ -37,8 +37,8 @@ pub enum Filesystem {
     Vfat,
 }
 
-/// Blocks of one page, even on small devices, for which mke2fs would choose 1 KiB. So the writes do not
-/// depend on the device's size.
+/// The block size is one page, even on small devices, for which mke2fs would choose 1 KiB. So the writes do
+/// not depend on the device's size.
 const EXT_OPTIONS: &[&str] = &["-q", "-F", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
 
 /// Inodes of 128 bytes, as in ext3, whose timestamps have a resolution of one second. So if a file is synced
@@ -51,7 +51,7 @@ const EXT3_OPTIONS: &[&str] =
 /// KiB. `-I` allows a device without a partition table.
 const VFAT_OPTIONS: &[&str] = &["-I", "-F", "32", "-s", "8"];
 
-/// Mount list that mkfs.nilfs2 reads first (`_PATH_MOUNTED` of the C library).
+/// The list of mounts that mkfs.nilfs2 reads first (`_PATH_MOUNTED` of the C library).
 const MTAB: &str = "/etc/mtab";
 
 /// Whether the user confirmed that a device may be overwritten.

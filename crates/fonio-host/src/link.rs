@@ -88,8 +88,8 @@ impl Link {
 
     /// Returns a command that runs `program` at the far end.
     ///
-    /// The program shares our mounts. `ip netns exec` would copy them, and the copy would keep every mounted
-    /// device busy until the program ends, even after an unmount.
+    /// The program shares our mounts. `ip netns exec` would copy the mounts, and the copy would keep every
+    /// mounted device busy until the program ends, even after an unmount.
     pub fn command(&self, program: &std::path::Path) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/run/netns/{}", self.namespace)).arg("--").arg(program);
@@ -123,7 +123,7 @@ pub(crate) fn undo(name: &str) -> Result<(), HostError> {
         return Ok(());
     }
     // The kernel removes the interfaces of a namespace some time after the namespace itself; deleting an interface by
-    // name takes effect at once. The error is ignored, because the interface may never have been made.
+    // name takes effect at once. The error is ignored, because the interface may never have been created.
     if let Some(number) = name.strip_prefix("fonio-") {
         let _ = ip(&["link", "delete", &format!("fno{number}")]);
     }

@@ -128,7 +128,7 @@ impl MdArray {
     }
 }
 
-/// Loads the RAID-0 module if there is one, and checks that the running kernel supports RAID-0 arrays.
+/// Loads the RAID-0 module if it exists, and checks that the running kernel supports RAID-0 arrays.
 pub fn check_md_raid0() -> Result<(), HostError> {
     if !has_raid0() {
         // If this fails, the level stays unlisted.

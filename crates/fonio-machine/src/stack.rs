@@ -88,8 +88,8 @@ impl Machine {
         slaves.filter_map(|slave| read_device_id(&slave.join("dev"))).map(|id| self.disk_of(id)).collect()
     }
 
-    /// Returns the disk at the bottom of a stack of device-mapper and RAID devices, descending while each
-    /// level has a single device below.
+    /// Returns the disk at the bottom of a stack of device-mapper and RAID devices. Descends as long as there
+    /// is exactly one device below.
     pub(crate) fn bottom_of(&self, id: DeviceId) -> DeviceId {
         let mut bottom = self.disk_of(id);
         // The kernel allows no cycles, but a copy of sysfs might contain one.
@@ -121,8 +121,8 @@ impl Machine {
         if id.major() != 0 {
             return Ok(Some(id));
         }
-        // btrfs and some others have virtual device numbers, so use the mount table. The innermost mount
-        // wins.
+        // Files on btrfs and some other file systems have virtual device numbers, so use the mount table. The
+        // innermost mount wins.
         let (real, table) = (fs::canonicalize(path)?, self.mounts());
         let holding = table.iter().filter(|mount| real.starts_with(&mount.dir));
         let mount = holding.max_by_key(|mount| (mount.device == id, mount.dir.components().count()));

@@ -28,7 +28,8 @@ pub struct Status {
     pub notes: Vec<String>,
 }
 
-/// Fill level from which a file system gets a warning: nearly full flash is slower and wears faster.
+/// The fill level at which a file system gets a warning, because nearly full flash is slower and wears
+/// faster.
 const NEARLY_FULL_PERCENT: u64 = 90;
 
 impl Status {

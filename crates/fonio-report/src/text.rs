@@ -39,7 +39,7 @@ const UNITS: [&str; 17] = [
     "°C",
 ];
 
-/// Returns whether `word` is the unit of the number at the end of `before`.
+/// Returns whether `word` is the unit of a number at the end of `before`.
 fn is_unit(before: &str, word: &str) -> bool {
     before.ends_with(|c: char| c.is_ascii_digit())
         && UNITS.contains(&word.trim_end_matches([',', '.', ';', ':', ')']))

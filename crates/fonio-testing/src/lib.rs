@@ -251,7 +251,8 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).chain(system).map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
-/// Returns the folder with the newest version of PostgreSQL's programs, which Debian does not add to `PATH`.
+/// Returns the folder with the newest version of PostgreSQL's programs. Debian does not add this folder to
+/// `PATH`.
 pub fn postgres_programs() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
     let version = |path: &Path| path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());

@@ -13,7 +13,7 @@ pub struct Target {
     pub rust: &'static str,
     /// The target triple of clang and of Debian's musl headers.
     pub triple: &'static str,
-    /// clang's options for the processor, the same as in Rust's target.
+    /// clang's options for the processor, which are the same as those of Rust's target.
     pub processor: &'static [&'static str],
     /// Rust's name of the target with glibc, Debian's library folder, and the dynamic linker; `None` if
     /// Debian has no glibc for the processor.
@@ -22,7 +22,7 @@ pub struct Target {
     pub container: (&'static str, Option<&'static str>),
     /// The QEMU program that executes its programs on another processor.
     emulator: &'static str,
-    /// The processor that QEMU emulates: the oldest that the target supports.
+    /// The processor that QEMU emulates, which is the oldest one that the target supports.
     pub emulated: Option<&'static str>,
 }
 

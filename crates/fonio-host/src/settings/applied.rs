@@ -81,7 +81,8 @@ impl Applied {
 pub enum Undone {
     /// The old value is in force again.
     Restored,
-    /// The old value was in force already, or the device or mount is gone: there was nothing to do.
+    /// There was nothing to restore: the old value was already in force, or the device or mount no longer
+    /// exists.
     NothingLeft,
     /// Another program has changed the setting to this value. It was left alone and stays on record.
     ChangedSince(String),

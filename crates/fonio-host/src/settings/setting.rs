@@ -216,7 +216,7 @@ mod tests {
         assert!(limit.is_of_machine() && !Setting::parse("noatime").expect("a setting").is_of_machine());
     }
 
-    /// Checks the table of kinds, so a mistake in a new line is found before users do.
+    /// Checks the table of kinds, so a mistake in a new line is found before a user encounters it.
     #[test]
     fn the_table_is_complete_and_has_nothing_twice() {
         let mut names: Vec<&str> = Setting::fixes().map(|fix| fix.name).collect();

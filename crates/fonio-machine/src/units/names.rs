@@ -1,4 +1,4 @@
-//! Parses the names of containers and packages from the files of container programs and Android. Pure
+//! Parses the names of containers and packages from the files of container engines and Android. Pure
 //! functions.
 
 use std::collections::BTreeMap;

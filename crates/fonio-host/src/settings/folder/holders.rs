@@ -39,8 +39,8 @@ pub(in crate::settings) enum Use {
     Any,
 }
 
-/// Returns the programs, as far as visible to this user, that use files below `dir` on the file system with
-/// device number `device`.
+/// Returns the programs that use files below `dir` on the file system with device number `device`, as far as
+/// this user can see them.
 pub(in crate::settings) fn holders(dir: &Path, device: u64, how: Use) -> Vec<Holder> {
     let proc = Path::new("/proc");
     let mut found = Vec::new();
@@ -127,7 +127,7 @@ fn mapped(maps: &str, dir: &Path, device: u64, how: Use) -> Option<PathBuf> {
 /// Returns the unit in a process's control group path.
 fn unit_of(pid: u32) -> Option<String> {
     let groups = fs::read_to_string(Task::of(pid).file("cgroup")).ok()?;
-    // Skip units of a user's own systemd: root's systemctl does not manage them.
+    // Skip units of a user's systemd, because root's systemctl does not manage them.
     let paths = groups.lines().filter(|path| !path.contains("/user@"));
     let mut names = paths.filter_map(|path| path.rsplit('/').find(|name| name.ends_with(".service")));
     names.next().map(str::to_owned)

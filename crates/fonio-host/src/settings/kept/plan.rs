@@ -108,8 +108,8 @@ impl Keeper {
         kept.applied.target.disk().is_none_or(|device| self.serial(device) == kept.serial)
     }
 
-    /// Returns the line in a file read after fonio's that sets the same limit, in bytes or as a share of
-    /// memory.
+    /// Returns the line that sets the same limit, in bytes or as a share of memory, in a file that is read
+    /// after fonio's file.
     fn overrides(&self, assignments: &[(String, String)]) -> Result<Option<(PathBuf, usize)>, HostError> {
         let own = self.files.sysctl.file_name();
         let folder = self.files.sysctl.parent().unwrap_or(Path::new("/"));

@@ -219,7 +219,7 @@ pub fn write_out(dir: &Path) -> Result<Option<Mirrored>, HostError> {
     copy_back(dir).map(Some)
 }
 
-/// Returns the steps for the user after the folder was moved into memory.
+/// Returns the steps that the user must take after the folder was moved into memory.
 fn remains_to_do(dir: &Path) -> Option<String> {
     let mut sentences = Vec::new();
     sentences.extend(folder::left_below(dir, "and their writes to them are lost"));

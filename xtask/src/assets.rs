@@ -1,6 +1,6 @@
 //! `cargo xtask assets`: bundles the script and the style of the HTML report, and compiles the BPF programs.
 //!
-//! The bundle is part of the repository, so that compiling fonio needs neither npm nor a network. The lock
+//! The bundle is in the repository, so compiling fonio needs neither npm nor a network. The lock
 //! file pins the packages, which makes the bundle reproducible.
 
 use std::fs;
@@ -12,7 +12,7 @@ use clap::Args;
 
 use crate::{bpf, process, tools};
 
-/// The sources of the bundle, from the top of the repository.
+/// The folder of the bundle's sources, relative to the top of the repository.
 const WEB: &str = "crates/fonio-report/web";
 
 /// The files and folders in [`WEB`] that make up the bundle's sources.
@@ -29,7 +29,7 @@ pub struct Arguments {
     assets: Vec<String>,
 }
 
-/// Builds the named assets, or all, and replaces them in the repository.
+/// Builds the named assets, or all assets if none is named, and replaces them in the repository.
 pub fn run(Arguments { assets }: &Arguments) -> Result<()> {
     let wanted = |name: &str| assets.is_empty() || assets.iter().any(|word| word == name);
     if wanted("bpf") {

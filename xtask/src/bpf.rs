@@ -1,7 +1,7 @@
 //! Compiles the BPF programs of the recorder, for `cargo xtask assets`.
 //!
-//! The objects are part of the repository, so that compiling fonio needs no clang. The bytes depend on
-//! clang's version, so it is always version 14.
+//! The objects are in the repository, so compiling fonio does not need clang. The bytes of the objects
+//! depend on clang's version, so the command always uses clang 14.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use anyhow::{Context, Result};
 
 use crate::process;
 
-/// The folder of the sources and the objects, from the top of the repository.
+/// The folder of the sources and the objects, relative to the top of the repository.
 pub const FOLDER: &str = "crates/fonio-record/bpf";
 
 /// The programs: `NAME.bpf.c` becomes `NAME.bpf.o`.
@@ -30,7 +30,7 @@ pub fn compile() -> Result<Vec<(String, Vec<u8>)>> {
 fn compile_one(program: &str, folder: &Path) -> Result<(String, Vec<u8>)> {
     let (source, object) = (format!("{program}.bpf.c"), format!("{program}.bpf.o"));
     let made = folder.join(&object);
-    // clang runs in the source folder, so that the object contains no path of this machine.
+    // clang runs in the source folder, so the object contains no paths of this machine.
     let mut clang = Command::new(CLANG);
     clang.args(["--target=bpf", "-mcpu=v3", "-O2", "-g", "-Wall", "-Wextra", "-Werror"]);
     clang.args(["-fdebug-compilation-dir=.", "-c", &source, "-o"]).arg(&made);

@@ -1,10 +1,10 @@
 //! Finds circular dependencies between a crate's files, and imports through a crate's own root.
 //!
-//! The nodes are the source files of one crate, without test files and test modules at the end of a file. A
-//! file has an edge to each file whose item it names by a path (`crate::…`, `super::…`, or a module's name).
-//! A re-export is followed to the file that defines the item and makes no edge, so a `mod.rs` with only
-//! modules and re-exports is transparent. A submodule has no edge to its ancestors: as a part of them, it may
-//! name their items, as is usual in Rust.
+//! The nodes of the graph are the source files of one crate, without test files, and without test modules at
+//! the end of a file. A file has an edge to each file that defines an item which the first file names by a
+//! path (`crate::…`, `super::…`, or a module's name). A re-export adds no edge; instead, paths are followed
+//! through it to the file that defines the item. So a `mod.rs` with only modules and re-exports is
+//! transparent. A submodule has no edge to its ancestors, because in Rust a submodule may use their items.
 //!
 //! The sources are read as text: macros are not expanded, and an item from a glob import is attributed to the
 //! imported file.
@@ -17,7 +17,7 @@ use anyhow::{Context, Result};
 
 use xtask::process;
 
-/// Maximum number of re-exports followed for one path; more would be a circle.
+/// Maximum number of re-exports followed for one path. A path with more of them would be a circle.
 const RE_EXPORTS_MAX: usize = 16;
 
 /// The path of a module inside its crate; empty for the root.
@@ -103,7 +103,8 @@ impl Sources {
                 fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
             let shown = path.strip_prefix(process::root()).unwrap_or(&path).display().to_string();
             let inside = path.strip_prefix(folder.join("src")).unwrap_or(&path);
-            // In a crate with a library, the program is another crate with its modules in the same folder.
+            // If a package has a library, `main.rs` is the root of another crate, whose modules are in the
+            // same folder.
             let is_program = has_library && inside == Path::new("main.rs");
             let module = if is_program { vec!["main".to_owned()] } else { module_of(inside) };
             texts.insert(module, (shown, text));
@@ -187,7 +188,7 @@ impl Sources {
         edges.into_iter().collect()
     }
 
-    /// Returns imports of items that the crate's root re-exports from another module.
+    /// Returns the imports of items through the crate's root, which re-exports them from another module.
     fn imports_through_root(&self) -> Vec<String> {
         let Some(root) = self.files.get(&Vec::new() as &Module) else { return Vec::new() };
         let mut found = BTreeSet::new();
@@ -222,8 +223,8 @@ impl Sources {
 }
 
 impl File {
-    /// Reads the imports and paths outside test modules. Also returns the names of modules in other files
-    /// that are compiled only for tests.
+    /// Reads the imports and paths outside test modules. Also returns the names of those modules in other
+    /// files that are compiled only for tests.
     fn parse(shown: String, text: &str) -> (File, Vec<String>) {
         let mut file = File { shown, imports: Vec::new(), paths: BTreeSet::new() };
         let (mut for_tests, mut is_for_tests) = (Vec::new(), false);
@@ -334,7 +335,7 @@ fn string(text: &str) -> usize {
     end.map_or(text.len(), |at| at + 2)
 }
 
-/// Returns the number of tokens until the first brace is closed.
+/// Returns the number of tokens up to the one that closes the first brace.
 fn closed(tokens: &[&str]) -> usize {
     let mut depth = 0;
     let end = tokens.iter().position(|token| {
@@ -374,7 +375,7 @@ fn expand(tree: &[&str], before: &[String], is_public: bool, into: &mut Vec<Impo
     into.push(Import { path, name, is_public });
 }
 
-/// Returns the shortest circle of each set of files that reach each other.
+/// Returns the shortest circle in each set of files that all depend on each other.
 fn circles<'a>(edges: &[(&'a str, &'a str)]) -> Vec<Vec<&'a str>> {
     let mut all: Vec<Vec<&str>> = edges.iter().filter_map(|(from, to)| path(edges, to, from)).collect();
     all.iter_mut().for_each(|circle| circle.rotate_right(1));

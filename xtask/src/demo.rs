@@ -1,8 +1,9 @@
 //! `cargo xtask demo`: shows the main use of fonio on this machine.
 //!
-//! As root, it records and explains WebBench on an emulated RiData card, tries every safe fix that needs no other
-//! hardware, and measures the two best. fonio itself undoes all its changes (devices, mounts, a network namespace).
-//! Without root, it reports on a recording of the same workload. `demo results` is in `results_demo.rs`.
+//! As root, it records and explains WebBench on an emulated RiData card, tries every safe fix that needs no
+//! other hardware, and measures the two best fixes. fonio itself undoes all its changes (devices, mounts, a
+//! network namespace). Without root, it reports on a recording of the same workload. `demo results` is in
+//! `results_demo.rs`.
 
 use std::process::{Command, Stdio};
 
@@ -12,10 +13,11 @@ use clap::{Args, Subcommand};
 use crate::parts::part;
 use xtask::{process, tools};
 
-/// A recording of the same workload on the same card, made by the demo.
+/// A recording of the same workload on the same card, which an earlier run of the demo made.
 const SHIPPED: &str = "docs/sample/webbench-on-ridata";
 
-/// The full workload takes an hour on this card; the scale does not change the mix of operations.
+/// The share of the full workload to run, because the full workload takes an hour on this card. The scale
+/// does not change the mix of operations.
 const SCALE: &str = "0.02";
 
 /// Time limit for measuring the best fixes.
@@ -60,7 +62,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             .args(["--on", "ridata", "--link", "wifi", "--scale", SCALE, "--runs", &format!("auto:{TIME}")])
             .arg("--output")
             .arg(&runs);
-        // Ctrl-C goes to the complete process group: fonio undoes its changes, and this process waits for it.
+        // Ctrl-C is sent to the whole process group: fonio undoes its changes, and this process waits for
+        // fonio.
         process::outlive_signals()?;
         return part("measurement", || process::run(&mut fix));
     }

@@ -1,5 +1,5 @@
-//! Checks the documents: each section with a table of figures names the command that prints them, and
-//! developer commands in documents exist. (`crates/fonio/src/cli/documented.rs` checks user commands, and
+//! Checks that each section with a table of figures names the command that prints them, and that the
+//! developer commands in the documents exist. (`crates/fonio/src/cli/documented.rs` checks user commands, and
 //! `studies/src/documents` checks study commands.)
 
 use std::fs;
@@ -68,8 +68,8 @@ fn objection(command: &Command) -> Option<String> {
     }
 }
 
-/// Returns why a test command is not valid: its package, its test (`NAME`) or its test program (`--test
-/// NAME`) is missing.
+/// Returns the reason why a test command is not valid: its package, its test (`NAME`) or its test program
+/// (`--test NAME`) does not exist.
 fn wrong_test(package: &str, rest: &[&str]) -> Option<String> {
     let folder = ["crates".as_ref(), Path::new("")].map(|parent| process::root().join(parent).join(package));
     let Some(folder) = folder.into_iter().find(|folder| folder.join("Cargo.toml").exists()) else {

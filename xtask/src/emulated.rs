@@ -50,7 +50,7 @@ impl<'a> Options<'a> {
 pub struct Emulated {
     child: Child,
     output: BufReader<ChildStdout>,
-    /// The path of the device or of the socket that serves it.
+    /// The path of the device or, for a virtual machine, of the socket on which it is served.
     pub device: String,
 }
 
@@ -121,8 +121,8 @@ impl Drop for Emulated {
     }
 }
 
-/// Returns a command that runs `program` with top priority, like the serving process: otherwise its waits for
-/// a CPU are measured too.
+/// Returns a command that runs `program` with top priority, like the serving process. Otherwise, the
+/// measurement would include the program's waits for a CPU.
 pub fn before_all_others(program: &Path) -> Command {
     let mut command = process::bound_to_this(Path::new("chrt"));
     command.args(["--fifo", "1"]).arg(program);
@@ -133,12 +133,12 @@ pub fn before_all_others(program: &Path) -> Command {
 pub fn bench(fonio: &Path, profile: &str, arguments: &[&str], out: &Path) -> Result<()> {
     let emulated = Emulated::start(fonio, &Options::bare(profile, "1GiB"))?;
     let mut command = before_all_others(fonio);
-    // Naming the device twice confirms that it may be overwritten: it is new.
+    // Naming the device twice confirms that it may be overwritten, which is safe because it is new.
     command.args(["bench", "device", &emulated.device, "--erase", &emulated.device]);
     process::run(command.args(arguments).arg("--output").arg(out).stdout(Stdio::null()))
 }
 
-/// Runs fonio in a guest. Returns its output, and the guest's boot time on this machine in seconds.
+/// Runs fonio in a guest. Returns fonio's output, and the guest's boot time on this machine in seconds.
 pub fn in_guest(command: &mut Command) -> Result<(String, f64)> {
     let out = command.stdin(Stdio::null()).stderr(Stdio::piped()).output()?;
     process::check_signals()?;

@@ -1,7 +1,7 @@
 //! `cargo xtask fuzz`: runs libFuzzer on stable Rust.
 //!
-//! Coverage feedback needs only an LLVM pass that stable rustc supports. The address sanitizer needs a
-//! nightly compiler and finds nothing in crates without `unsafe`.
+//! For coverage feedback, libFuzzer needs only an LLVM pass, which stable rustc supports. The address
+//! sanitizer needs a nightly compiler and finds nothing in crates without `unsafe`.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -44,8 +44,8 @@ pub fn build() -> Result<()> {
     programs().map(drop)
 }
 
-/// Runs every target on its seeds, then on inputs from a fixed random seed, so that chance does not decide
-/// whether a change passes.
+/// Runs every target on its seed inputs, then on inputs generated from a fixed random seed, so whether a
+/// change passes does not depend on chance.
 pub fn repeat_all() -> Result<()> {
     // Do not reuse the inputs of an earlier run.
     let found = process::scratch("fuzz")?.join("found");
@@ -89,7 +89,7 @@ fn programs() -> Result<PathBuf> {
     let host = host()?;
     let build_dir = process::scratch("fuzz")?;
     let manifest = process::root().join("fuzz/Cargo.toml");
-    // With --target, the flags apply to the targets but not to build scripts and procedural macros.
+    // With --target, the flags apply to the fuzz targets but not to build scripts and procedural macros.
     process::run(
         process::cargo()
             .args(["build", "--release", "--bins", "--target", &host, "--manifest-path"])

@@ -5,8 +5,8 @@
 //! synchronous and journal writes, flushes, discards, merges, plugs, a rare requeue, and completions on other
 //! processors. The disk accepts 32 requests at a time. The output depends only on the options.
 //!
-//! Each request has five records (Q, G, I, D, C). A merged bio adds two records (Q, M), its plug two (P, U),
-//! a requeue two (R, D).
+//! Each request has five records (Q, G, I, D, C). A merged bio adds two records (Q, M), its plug adds two (P,
+//! U), and a requeue adds two (R, D).
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -135,7 +135,7 @@ struct Process {
     share: u64,
     /// Categories of its reads or writes.
     rwbs: u32,
-    /// Smallest size, and the maximum number of times it is doubled.
+    /// Smallest size in sectors, and the maximum number of times that this size is doubled.
     sectors: (u64, u64),
     /// Requests in 256 that do not continue where the last request ended.
     jumps: u64,
@@ -176,7 +176,7 @@ const SECTORS: u64 = 128 << 20;
 const DEPTH: usize = 32;
 /// The first record's time on the monotonic clock.
 const BEGINS_NS: u64 = 1_000_000_000_000;
-/// A process queues no bios while its bios wait longer than this for the disk.
+/// A process queues no new bios while its earlier bios wait longer than this for the disk.
 const BACKLOG_NS: u64 = 10_000_000;
 
 /// Plans the trace and writes it in time order.
@@ -189,11 +189,11 @@ struct Generator<W> {
     /// Planned records that are not yet written.
     planned: BinaryHeap<Reverse<Record>>,
     order: u64,
-    /// For each slot of the disk, when it is free again, and the sectors in use until then.
+    /// For each slot of the disk: the time at which it becomes free, and the sectors in use until then.
     slots: [(u64, u64, u64); DEPTH],
     /// When the last flush completes.
     flushed: u64,
-    /// The processor of each process, and the sector after its last request.
+    /// For each process: its processor, and the first sector after its last request.
     processes: [(u64, u64); PROCESSES.len()],
 }
 
@@ -262,7 +262,8 @@ impl<W: Write> Generator<W> {
         };
     }
 
-    /// Returns whether a request on these sectors is in flight; the kernel's page lock would delay another request.
+    /// Returns whether a request on these sectors is in flight. In that case, the kernel's page lock would
+    /// delay another request.
     fn in_flight(&self, sector: u64, sectors: u64) -> bool {
         let mut slots = self.slots.iter();
         slots.any(|(until, from, to)| *until >= self.now && sector < *to && *from < sector + sectors)
@@ -333,7 +334,8 @@ impl<W: Write> Generator<W> {
         self.plan(done + 500, COMPLETE, Io { cpu, pid: 0, ..asked }, b"");
     }
 
-    /// Plans the completion, in half of the cases on another processor; returns the processor.
+    /// Plans the completion, in half of the cases on another processor, and returns the processor that
+    /// completes the request.
     fn complete(&mut self, time: u64, io: Io) -> u64 {
         let is_moved = self.random.below(2) == 0;
         let cpu = if is_moved { self.random.below(self.files.len() as u64) } else { io.cpu };
@@ -374,7 +376,8 @@ impl<W: Write> Generator<W> {
     }
 }
 
-/// Draws a value mostly below `scale`, with a long tail: each doubling of the range has half the probability.
+/// Draws a value that is mostly below `scale`, with a long tail: each doubling of the range is half as likely
+/// as the one before.
 fn tail(random: &mut Random, scale: u64) -> u64 {
     let doublings = random.next_u64().leading_zeros().min(10);
     random.below(scale << doublings)
@@ -424,7 +427,7 @@ mod tests {
             });
             lines.count()
         };
-        // Each bio begins a request or is merged; each flush completes twice.
+        // Each bio begins a request or is merged, and each flush has two completions.
         let merged = count("M") + count("F");
         let requests = count("Q") - merged;
         let flushes = requests - IOS;

@@ -1,5 +1,5 @@
-//! `cargo xtask`: developer commands. They install missing programs on Debian, or print the command that
-//! does.
+//! `cargo xtask`: developer commands. They install missing programs on Debian, or print the command line that
+//! installs these programs.
 
 mod assets;
 mod bench;

@@ -1,8 +1,8 @@
 //! `cargo xtask mutants`: checks with cargo-mutants that the tests detect errors in the code.
 //!
 //! cargo-mutants changes the code in one spot at a time and runs the tests. A change that no test detects is
-//! a surviving mutant. Write a test for it or, if the change has no effect, add a pattern with the reason to
-//! `mutants.toml`.
+//! a surviving mutant. For each surviving mutant, write a test or, if the change has no effect, add a pattern
+//! with the reason to `mutants.toml`.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -23,7 +23,7 @@ pub struct Arguments {
     shard: String,
 }
 
-/// Code that is mutated together; the tests of its crate must detect the mutants.
+/// A part of the code that is mutated together; the tests of its crate must detect the mutants.
 #[derive(Clone, Copy, ValueEnum)]
 enum Area {
     Assembler,
@@ -43,8 +43,8 @@ impl Area {
         }
     }
 
-    /// The options of `cargo test`. Excluded are tests of mounts, which take minutes and fail on a busy
-    /// machine, and tests of comparisons, which take minutes.
+    /// Returns the options of `cargo test`. They exclude tests of mounts, which take minutes and fail on a
+    /// busy machine, and tests of comparisons, which take minutes.
     fn tests(self) -> &'static [&'static str] {
         match self {
             Area::Assembler | Area::Recorder => &[],
@@ -67,8 +67,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         command.args(["--package", package, "--file", files, "--shard", &arguments.shard]);
         command.args(["--sharding", "round-robin"]).args(area.tests());
         command.arg("--output").arg(scratch.join(package));
-        // It tests a copy of the sources and keeps the copy's build directory for the next run. Each mutant
-        // is compiled for one test run, so compile time matters more than run time.
+        // cargo-mutants tests a copy of the sources; keep the copy's build directory for the next run. Each
+        // mutant is compiled for one test run, so compile time matters more than run time.
         command.env("CARGO_TARGET_DIR", scratch.join("build")).env("CARGO_PROFILE_DEV_OPT_LEVEL", "0");
         command.env("CARGO_PROFILE_DEV_DEBUG", "0").env_remove(fonio_testing::SKIPS);
         std::fs::create_dir_all(scratch.join(package))?;

@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-/// The environment variable that names a file; each part appends a line with its time in seconds and its name.
+/// The environment variable that names a file to which each part appends a line with its duration in seconds
+/// and its name.
 pub const PARTS: &str = "FONIO_PARTS";
 
 /// Runs a part of a command. Prints its name first, and its time afterwards.

@@ -70,9 +70,9 @@ pub fn bound_to_this(program: &Path) -> Command {
 /// Whether Ctrl-C or SIGTERM was received since [`outlive_signals`].
 static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Stops Ctrl-C and SIGTERM from ending this process, which has changes to undo; [`check_signals`] fails
-/// after them. Ctrl-C also reaches the running programs. Returns a flag that shows whether a signal was
-/// received.
+/// Prevents Ctrl-C and SIGTERM from ending this process, which has changes to undo; after such a signal,
+/// [`check_signals`] fails. Ctrl-C also reaches the programs that this process runs. Returns a flag that
+/// shows whether a signal was received.
 pub fn outlive_signals() -> Result<Arc<AtomicBool>> {
     if let Some(stop) = INTERRUPTED.get() {
         return Ok(Arc::clone(stop));
@@ -149,7 +149,8 @@ pub fn measure(command: &mut Command) -> Result<Usage> {
 pub fn processor_time(pid: u32) -> Result<Duration> {
     let path = format!("/proc/{pid}/stat");
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    // The name, in brackets, can have spaces. After it, user and system time are the 12th and 13th numbers.
+    // The process name, in parentheses, can contain spaces. Of the fields after it, the 12th is the user time
+    // and the 13th the system time.
     let behind = text.rsplit_once(')').map_or("", |(_, behind)| behind);
     let ticks: Vec<u64> =
         behind.split_whitespace().skip(11).take(2).filter_map(|word| word.parse().ok()).collect();

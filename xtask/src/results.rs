@@ -1,8 +1,8 @@
 //! Results of studies and benchmarks: `studies/results/ID.json`, written by the command and read by the documents.
 //!
 //! A result is one table with its raw values, the time, the commit and the kind of machine. Figures from
-//! documents that are older than result files are *transcribed*: they have the source commit and file
-//! instead, and are replaced when the study runs again.
+//! documents that are older than result files are *transcribed*: instead, they name the commit and the file
+//! that they were copied from. They are replaced when the study runs again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ pub struct StudyResult {
     /// Number of times each row was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rounds: Option<u64>,
-    /// Titles of the columns; the first column has the rows' names.
+    /// Titles of the columns; the first column contains the names of the rows.
     pub columns: Vec<String>,
     /// The rows, each with a cell for every column except the first.
     pub rows: Vec<Row>,
@@ -255,8 +255,8 @@ impl StudyResult {
         format!("{}\n|{}\n", line(&self.columns), "---|".repeat(self.columns.len()))
     }
 
-    /// Writes the result and returns its path. A partial result goes to the folder of generated files, so it
-    /// does not replace a complete one.
+    /// Writes the result and returns its path. A partial result is written to the folder of generated files,
+    /// so it does not replace a complete result.
     ///
     /// # Errors
     ///

@@ -125,7 +125,7 @@ impl Demo<'_> {
 
     fn command(&self) -> Command {
         let mut command = process::bound_to_this(&self.fonio);
-        // Keep the demo's results, unfinished runs and tokens apart from the user's.
+        // Keep the demo's results, unfinished runs and tokens separate from those of the user.
         command.arg("storebench").env("FONIO_LASTING_STATE", self.folder.join("state"));
         command
     }

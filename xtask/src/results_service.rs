@@ -21,14 +21,15 @@ pub fn load() -> PathBuf {
     process::target().join("release/examples/load")
 }
 
-/// A running service. It is killed when it is dropped, and it ends with this process.
+/// A running service. It is killed when this value is dropped or when this process ends.
 pub struct Service {
     child: Child,
     pub port: u16,
 }
 
 impl Service {
-    /// Starts the service without client limits, on one processor or on all.
+    /// Starts the service without limits per client, on the processor `processor` or, if it is `None`, on all
+    /// processors.
     pub fn start(folder: &Path, processor: Option<u32>) -> Result<Service> {
         let program = process::target().join("release/fonio-results");
         let mut command = match processor {

@@ -1,6 +1,6 @@
 //! `cargo xtask sentences`: draws sentences for a language review.
 //!
-//! The draw depends only on the commit, so nobody can choose the sentences.
+//! The choice depends only on the commit, so nobody can influence it.
 
 use std::collections::BTreeSet;
 use std::fs;

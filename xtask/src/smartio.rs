@@ -1,8 +1,8 @@
 //! Builds the module for one of Debian's kernels.
 //!
-//! The compiler, the kernel's headers and its source come from Debian's archive. They are unpacked in the
-//! target directory, and the build runs there (chroot): programs in the header packages need that Debian's C
-//! library, and the headers require the kernel's own compiler.
+//! The compiler, the kernel's headers and the kernel's source come from Debian's archive. They are unpacked
+//! in the target directory, and the build runs there (chroot): the programs in the header packages need the C
+//! library of the same Debian release, and the headers require the compiler that built the kernel.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -59,7 +59,7 @@ pub fn module(name: &str) -> Result<Built> {
          the supported kernels",
         kernel.version
     );
-    // Each kernel has its own folder, because the sources of two versions of a series have the same name.
+    // Each kernel has its own folder, because two versions of a series have source files of the same name.
     let root = process::scratch(&format!("kernel/{}", kernel.version))?;
     let headers = format!("linux-headers-{}={}", files.release, kernel.version);
     let source = format!("linux-source-{}={}", kernel.series, kernel.version);
@@ -72,7 +72,7 @@ pub fn module(name: &str) -> Result<Built> {
     process::remove_folder(&build)?;
     let mut copy = Command::new("cp");
     process::run(copy.arg("-r").arg(sources()).arg(&build))?;
-    // A build program reads /proc; the mount ends with the namespace.
+    // A program that runs in the build reads /proc. The mount of /proc disappears with the namespace.
     let script = "mount -t proc proc \"$0/proc\" && exec chroot \"$0\" /usr/bin/env -i PATH=/usr/bin:/usr/sbin \
          make -s -C /build KERNEL=\"$1\" HEADERS=\"/usr/src/linux-headers-$1\" >&2";
     let mut make = process::bound_to_this(Path::new("unshare"));
@@ -80,7 +80,7 @@ pub fn module(name: &str) -> Result<Built> {
     Ok(Built { kernel, files, module: build.join("smartio-iosched.ko") })
 }
 
-/// Adds links, folders and devices that installing the packages would have made.
+/// Adds the links, folders and devices that an installation of the packages would have created.
 fn prepare(root: &Path) -> Result<()> {
     for (link, target) in [("usr/bin/awk", "gawk"), ("usr/bin/sh", "dash")] {
         if root.join(link).symlink_metadata().is_err() {

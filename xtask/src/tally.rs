@@ -13,8 +13,8 @@ use fonio_testing::Skip;
 
 use xtask::process;
 
-/// Runs the tests with their own output, and returns the tally. `scope` has `cargo test` options that select
-/// tests; if empty, all tests of the workspace run.
+/// Runs the tests with their own output, and returns the tally. `scope` contains the `cargo test` options
+/// that select tests; if it is empty, all tests of the workspace run.
 ///
 /// # Errors
 ///
@@ -32,7 +32,7 @@ pub fn run(scope: &[&str]) -> Result<String> {
     let (output, writer) = std::io::pipe().context("cannot make a pipe")?;
     command.stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn().context("cannot start cargo")?;
-    // The command holds the write end, which must close when cargo ends.
+    // The command holds the write end of the pipe, which must be closed when cargo ends.
     drop(command);
     let mut tally = Tally::default();
     let mut stdout = std::io::stdout();

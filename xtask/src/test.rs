@@ -30,7 +30,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 /// Runs all steps, cheap ones first. The tests come last, so their summary ends the output.
 fn all() -> Result<()> {
-    // Report a wrong name now, not minutes later at the first test.
+    // Report a wrong name of a need now, not minutes later at the first test.
     fonio_testing::required(&std::env::var(fonio_testing::REQUIRE).unwrap_or_default())
         .map_err(anyhow::Error::msg)?;
     tools::ensure(&[tools::BUILD, tools::ASSETS, tools::TEST])?;
@@ -110,7 +110,7 @@ struct Program {
 
 /// Builds the unit tests of all crates.
 fn unit_tests() -> Result<Vec<Program>> {
-    /// A line of cargo's output; only some lines have a program.
+    /// A line of cargo's output; only some lines name a test program.
     #[derive(Deserialize)]
     struct Line {
         executable: Option<PathBuf>,

@@ -10,7 +10,8 @@ use serde::Deserialize;
 use crate::circles;
 use xtask::process;
 
-/// The workspace crates on which each crate may depend, without `fonio-`. The first name is the crate's.
+/// The workspace crates on which each crate may depend; names are without `fonio-`. The first name is the
+/// crate's.
 const LAYERS: &[&str] = &[
     "core:",
     "trace: core",
@@ -112,7 +113,7 @@ const IMPURE: &[(&str, &str)] = &[
 const MAY_HOLD_UNSAFE: &[&str] =
     &["fonio-record", "fonio-host", "fonio-emulator", "fonio-bfuse", "fonio-sqlite-sync", "fonio-studies"];
 
-/// A longer file would need a reason; no file has one.
+/// Maximum number of lines of a file; there are no exceptions.
 const LINES_MAX: usize = 1000;
 
 #[derive(Deserialize)]
@@ -246,7 +247,8 @@ fn is_test_file(file: &Path) -> bool {
         || file.components().any(|part| part.as_os_str() == "tests")
 }
 
-/// Returns whether a line has the keyword, not only the word in a string such as a content security policy.
+/// Returns whether a line contains the keyword `unsafe`, not only the word in a string such as a content
+/// security policy.
 fn holds_unsafe(line: &str) -> bool {
     ["unsafe {", "unsafe fn", "unsafe impl", "unsafe trait", "unsafe extern", "#[unsafe("]
         .iter()

@@ -22,8 +22,8 @@ pub struct Arguments {
     commands: Vec<String>,
 }
 
-/// Runs the named commands, or the demo and the tests, in turn, each in a fresh clone of the last commit.
-/// `fast` runs a second time after one file changes.
+/// Runs the named commands, or the demo and the tests if none are named, one after the other, each in a new
+/// clone of the last commit. Runs `fast` a second time after one file was changed.
 pub fn run(Arguments { commands: chosen }: &Arguments) -> Result<()> {
     process::outlive_signals()?;
     let mut tables = Vec::new();
@@ -35,7 +35,7 @@ pub fn run(Arguments { commands: chosen }: &Arguments) -> Result<()> {
         )?;
         tables.push(timed(&format!("cargo xtask {}, cold", words.join(" ")), &clone, words)?);
         if *name == "fast" {
-            // A typical change: a comment in a crate that others depend on.
+            // Make a typical change: add a comment to a crate on which others depend.
             let file = clone.join("crates/fonio-analysis/src/lib.rs");
             let mut text = std::fs::read_to_string(&file)?;
             text.push_str("\n// A change.\n");

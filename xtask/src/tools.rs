@@ -89,7 +89,8 @@ pub const GUEST: &[Tool] = &[
     ("strip", "binutils", "the programs of guests"),
 ];
 
-/// Programs for the kernel module, which is built with the compiler of its kernel's Debian.
+/// Programs for the kernel module, which is built with the compiler of the Debian release that its kernel
+/// comes from.
 pub const KERNEL: &[Tool] = &[
     ("qemu-system-x86_64", "qemu-system-x86", "guests that test the kernel module"),
     ("unshare", "util-linux", "building the kernel module"),
@@ -130,7 +131,7 @@ fn install(mut packages: Vec<&str>) -> Result<()> {
         bail!("install what is missing, then run this again:\n\n    sudo {line}\n");
     }
     println!("Installing: {}", packages.join(" "));
-    // New images have no package lists, and old lists name packages that no longer exist.
+    // Update the package lists first: new images have none, and old lists name packages that no longer exist.
     process::run(Command::new("apt-get").args(["update", "-qq"]))?;
     process::run(
         Command::new("apt-get")

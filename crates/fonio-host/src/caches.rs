@@ -1,8 +1,8 @@
 //! Drops the page cache of single files and devices.
 //!
-//! `/proc/sys/vm/drop_caches` drops the caches of all files, which disturbs other measurements. For a file,
-//! `POSIX_FADV_DONTNEED` drops the cached pages once the dirty ones are written. `BLKFLSBUF` does this for a
-//! device, and unmounting for a file system.
+//! `/proc/sys/vm/drop_caches` drops the caches of all files, which disturbs other measurements. For one file,
+//! its dirty pages are written back, and `POSIX_FADV_DONTNEED` then drops its cached pages. For a device,
+//! `BLKFLSBUF` does both; for a file system, unmounting it does.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -16,7 +16,7 @@ use rustix::ioctl;
 
 use crate::error::HostError;
 
-/// `BLKFLSBUF` of `linux/fs.h`: writes back and drops a block device's page cache.
+/// `BLKFLSBUF` of `linux/fs.h`, which writes back and drops a block device's page cache.
 const BLKFLSBUF: ioctl::Opcode = ioctl::opcode::none(0x12, 97);
 
 /// Writes back and drops the page cache of one file.
@@ -30,7 +30,8 @@ pub fn drop_file_cache(path: &Path) -> Result<(), HostError> {
         .map_err(HostError::system("drop the cache of", path))
 }
 
-/// `cachestat` of Linux 6.5. Its number is the same on all architectures that use the common table.
+/// `cachestat` of Linux 6.5. This system call number is the same on all architectures that use the generic
+/// system call table.
 const SYS_CACHESTAT: libc::c_long = 451;
 
 /// `struct cachestat_range` of `linux/mman.h`; length 0 means up to the end of the file.
@@ -71,7 +72,7 @@ pub fn cached_bytes(path: &Path) -> Result<Option<ByteCount>, HostError> {
     }
 }
 
-/// Writes back and drops the page cache of one block device. Cached files of a file system mounted from it
+/// Writes back and drops the page cache of one block device. Files of a file system mounted from the device
 /// stay cached.
 ///
 /// # Errors
@@ -89,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_file_keeps_its_content_when_its_cache_goes() {
-        // The test program is on a disk; a tmpfs would keep its pages.
+        // Use the folder of the test program, because it is on a disk. Pages of a tmpfs cannot be dropped.
         let folder = std::env::current_exe().expect("this test has a path");
         let folder = folder.parent().expect("it is in a folder");
         let file = tempfile::NamedTempFile::new_in(folder).expect("temporary file");

@@ -14,8 +14,8 @@ use crate::program;
 const PROGRAM: &str = "nilfs_cleanerd";
 const PACKAGE: &str = "nilfs-tools";
 
-/// Debian's settings, except for the first. By default, data younger than an hour are not freed, so a nearly
-/// full file system would stay full for the whole run.
+/// Debian's settings, except for the first one: by default, the cleaner does not free data deleted within the
+/// last hour, so a nearly full file system would stay full for the whole run.
 const SETTINGS: &str = "\
 protection_period 0
 min_clean_segments 10%
@@ -39,9 +39,9 @@ log_priority info
 pub struct Cleaner(Child);
 
 impl Cleaner {
-    /// Starts the cleaner of the NILFS2 on `device`, which is mounted on `dir`. Writes its settings to the
-    /// new file `settings`: Debian's, except that new data may be freed at once. It starts cleaning when less
-    /// than a tenth of the device is free.
+    /// Starts the cleaner of the NILFS2 on `device`, which is mounted on `dir`. Writes the cleaner's settings
+    /// to the new file `settings`: Debian's, except that space can be freed at once. The cleaner starts to
+    /// free space when less than a tenth of the device is free.
     ///
     /// # Errors
     /// [`HostError::ProgramMissing`], or [`HostError::System`] if it cannot be started.

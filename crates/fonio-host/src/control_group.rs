@@ -22,7 +22,7 @@ const MEMORY_LEAST: ByteCount = ByteCount(16 << 20);
 pub struct Limits {
     /// Share of one processor; `None` for no limit.
     pub cpu: Option<CpuShare>,
-    /// Memory, including the page cache that the processes fill, without swap; `None` for no limit.
+    /// Memory, including the page cache that the processes fill, but not swap; `None` for no limit.
     pub memory: Option<ByteCount>,
 }
 
@@ -126,7 +126,7 @@ impl Confined {
         })
     }
 
-    /// Returns how many processes of the groups the OOM killer has killed.
+    /// Returns the number of processes in these groups that the OOM killer has killed.
     pub fn kills(&self) -> u64 {
         let counted = self.dirs().filter_map(|dir| {
             // In version 1, the file also shows whether the OOM killer is on.
@@ -223,7 +223,7 @@ impl Hierarchy {
     }
 }
 
-/// Removes the group at `path`, after moving its remaining processes to its parent.
+/// Removes the group at `path`, after moving the group's remaining processes to the parent group.
 pub(crate) fn undo(path: &Path) -> Result<(), HostError> {
     let parent = path.parent().unwrap_or(path).join("cgroup.procs");
     for _ in 0..EMPTY_TRIES {

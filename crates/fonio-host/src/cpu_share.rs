@@ -1,10 +1,10 @@
 //! A share of one processor, enforced by the bandwidth limit of the `cpu` controller.
 //!
 //! In each period, the group may run for its quota and is then throttled until the next period. So a group
-//! with a quarter of a processor runs at full speed for a quarter of the time. Even with short periods, an
-//! event while it is throttled, such as the completion of a read, is handled up to one period late. The
-//! minimum quota is 1 ms (`min_cfs_quota_period` of `kernel/sched/core.c`), so a share of 1/4 has periods of
-//! 4 ms. The kernel checks the used time at each timer tick and deducts any excess later, so the share holds
+//! with a quarter of a processor runs at full speed for a quarter of the time. While the group is throttled,
+//! an event such as the completion of a read is handled up to one period late. The minimum quota is 1 ms
+//! (`min_cfs_quota_period` of `kernel/sched/core.c`), so a share of 1/4 has periods of 4 ms. The kernel
+//! checks the used CPU time at each timer tick and deducts any excess from later periods, so the share is met
 //! on average, not in each period.
 
 use std::fmt;

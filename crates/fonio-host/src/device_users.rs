@@ -11,7 +11,7 @@ use fonio_system::procfs::Task;
 const NAMED_MAX: usize = 4;
 
 /// Returns a sentence for [`crate::HostError::InUse`] that names the programs that have `device` open or
-/// mounted. Such a mount may remain only in the mount namespace of one program.
+/// mounted. A device may be mounted only in the mount namespace of a single program.
 pub(crate) fn users_of(device: &Path) -> String {
     users_below(Path::new("/proc"), device)
 }
@@ -25,7 +25,7 @@ fn users_below(proc: &Path, device: &Path) -> String {
     for pid in pids {
         let task = Task::below(proc, pid);
         let name = || task.name().unwrap_or_default();
-        // All processes of a mount namespace have the same mounts, so only the first is named.
+        // All processes in a mount namespace have the same mounts, so only the first process is named.
         let namespace = fs::metadata(task.file("ns/mnt")).ok().map(|namespace| namespace.ino());
         if namespace.is_some_and(|namespace| namespaces.insert(namespace))
             && let Ok(table) = fs::read(task.file("mountinfo"))

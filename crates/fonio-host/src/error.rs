@@ -26,8 +26,8 @@ pub enum HostError {
     /// A program needs a file that does not exist.
     #[error("{program} needs {}, which does not exist; to create it: {remedy}", path.display())]
     FileMissing { program: &'static str, path: PathBuf, remedy: &'static str },
-    /// The running kernel lacks a file system or scheduler, also as a module. `what` is the file system's
-    /// name, or `scheduler` and the scheduler's name.
+    /// The running kernel lacks a file system or scheduler: it is neither built in nor available as a module.
+    /// `what` is the file system's name, or `scheduler` and the scheduler's name.
     #[error("this kernel ({release}) has no {what}{}", way_to(what.strip_prefix("scheduler ").unwrap_or_default()))]
     NotInKernel { release: String, what: String },
     /// Only root may do this.
@@ -60,7 +60,7 @@ pub enum HostError {
     /// The share of a processor is invalid.
     #[error("{share} is not a share of a processor: write a number from 0.01 to below 1, such as 0.25")]
     CpuShare { share: String },
-    /// The setting is not possible here, or could not be undone. The reason is a clause.
+    /// The setting cannot be applied to this object, or could not be undone. The reason is a clause.
     #[error("{setting} cannot be set on {}: {reason}", path.display())]
     NotSettable { setting: String, path: PathBuf, reason: String },
     /// The setting cannot be kept across reboots. The reason is a clause.

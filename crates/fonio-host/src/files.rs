@@ -18,8 +18,8 @@ pub(crate) fn read(path: &Path) -> Result<String, HostError> {
     }
 }
 
-/// Returns the temporary file next to `path` for its new content. A killed process can leave it; the next
-/// write overwrites it.
+/// Returns the path of the temporary file, next to `path`, that receives the new content. A killed process
+/// can leave this file behind; the next write overwrites it.
 pub(crate) fn beside(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".fonio-new");

@@ -28,8 +28,8 @@ pub enum Filesystem {
     /// F2FS, a log-structured file system for flash. Its kernel thread cleans segments when the device is
     /// idle, as on phones.
     F2fs,
-    /// NILFS2, a log-structured file system with checkpoints. Only its cleaner frees the space of overwritten
-    /// data; it must be started ([`Cleaner`](crate::Cleaner)).
+    /// NILFS2, a log-structured file system with checkpoints. Only its cleaner, which must be started
+    /// separately ([`Cleaner`](crate::Cleaner)), frees the space of overwritten data.
     Nilfs2,
     /// FAT32 with long names, as on memory cards. Files have no owners or permissions, and are smaller than 4
     /// GiB. There are no symbolic or hard links. Names ignore case and exclude `"*:<>?\|`. Modification times
@@ -37,12 +37,12 @@ pub enum Filesystem {
     Vfat,
 }
 
-/// Blocks of one page, even on small devices, for which mke2fs would choose 1 KiB. So the writes do not
-/// depend on the device's size.
+/// The block size is one page, even on small devices, for which mke2fs would choose 1 KiB. So the writes do
+/// not depend on the device's size.
 const EXT_OPTIONS: &[&str] = &["-q", "-F", "-b", "4096", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
 
-/// Inodes of 128 bytes, whose timestamps have a resolution of one second, as in ext3. So only the first of
-/// several syncs within a second journals a changed inode.
+/// Inodes of 128 bytes, as in ext3, whose timestamps have a resolution of one second. So if a file is synced
+/// several times within a second, only the first sync writes the inode to the journal.
 const EXT3_OPTIONS: &[&str] =
     &["-q", "-F", "-b", "4096", "-I", "128", "-E", "lazy_itable_init=0,lazy_journal_init=0"];
 
@@ -51,7 +51,7 @@ const EXT3_OPTIONS: &[&str] =
 /// KiB. `-I` allows a device without a partition table.
 const VFAT_OPTIONS: &[&str] = &["-I", "-F", "32", "-s", "8"];
 
-/// Mount list that mkfs.nilfs2 reads first (`_PATH_MOUNTED` of the C library).
+/// The list of mounts that mkfs.nilfs2 reads first (`_PATH_MOUNTED` of the C library).
 const MTAB: &str = "/etc/mtab";
 
 /// Whether the user confirmed that a device may be overwritten.
@@ -75,11 +75,12 @@ impl Filesystem {
         Filesystem::Vfat,
     ];
 
-    /// Returns the name of the kernel driver that mounts it; also its name on the command line.
+    /// Returns the file system type that the kernel uses for mounting, which is also the name on the command
+    /// line.
     pub fn kernel_name(self) -> &'static str {
         match self {
             Filesystem::Ext4 => "ext4",
-            // The ext4 driver too, but under this name it does not delay allocation, like ext3.
+            // The ext4 driver also mounts ext3, and then does not delay allocation.
             Filesystem::Ext3 => "ext3",
             Filesystem::Xfs => "xfs",
             Filesystem::Btrfs => "btrfs",
@@ -91,8 +92,8 @@ impl Filesystem {
 
     /// Returns the flags that `mount` needs for it.
     ///
-    /// For NILFS2, `-i`: without it, `mount` calls mount.nilfs2, which starts the daemon nilfs_cleanerd. The
-    /// daemon would outlive a killed run and keep the mount busy.
+    /// Returns the flags for the `mount` program: `-i` for NILFS2. Without it, `mount` calls mount.nilfs2,
+    /// which starts the daemon nilfs_cleanerd. The daemon would outlive a killed run and keep the mount busy.
     pub fn mount_flags(self) -> &'static [&'static str] {
         match self {
             Filesystem::Nilfs2 => &["-i"],
@@ -118,7 +119,7 @@ impl Filesystem {
     /// Creates the file system on `device`. Unless the device is new, the caller must check it with
     /// [`check_empty`] first.
     ///
-    /// ext4 and ext3 get blocks of 4 KiB and no lazy initialisation. With it, the kernel's writes would
+    /// ext4 and ext3 get blocks of 4 KiB and no lazy initialisation, during which the kernel's writes would
     /// disturb the first measurement (16 MB in the first 12 s of one run).
     ///
     /// # Errors
@@ -129,7 +130,7 @@ impl Filesystem {
             Filesystem::Ext3 => ("mkfs.ext3", "e2fsprogs", EXT3_OPTIONS),
             Filesystem::Xfs => ("mkfs.xfs", "xfsprogs", &["-q", "-f"]),
             Filesystem::Btrfs => ("mkfs.btrfs", "btrfs-progs", &["-q", "-f", "-d", "single", "-m", "single"]),
-            // With `-q`, it would not print the reason for a failure.
+            // With `-q`, mkfs.f2fs would not print the reason for a failure.
             Filesystem::F2fs => ("mkfs.f2fs", "f2fs-tools", &["-f"]),
             Filesystem::Nilfs2 => ("mkfs.nilfs2", "nilfs-tools", &["-q", "-f"]),
             Filesystem::Vfat => ("mkfs.vfat", "dosfstools", VFAT_OPTIONS),
@@ -173,7 +174,7 @@ pub fn check_empty(device: &Path, confirmation: Confirmation) -> Result<(), Host
 }
 
 /// Opens `device` exclusively: no process can mount it while the returned file is open. Fails if the device
-/// is in use, or if it holds data and the user named it once.
+/// is in use, or if it holds data and the user named it only once.
 ///
 /// # Errors
 /// [`HostError::InUse`], [`HostError::HoldsData`], or [`HostError::System`] if it cannot be read.

@@ -1,5 +1,5 @@
-//! The I/O class of a running process or of a command. Linux keeps a class per thread; `ionice` of util-linux
-//! sets it.
+//! The I/O class of a running process or of a command. Each thread has its own class, which `ionice` of
+//! util-linux sets.
 
 use std::ffi::OsString;
 use std::fs;

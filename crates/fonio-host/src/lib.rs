@@ -3,7 +3,8 @@
 //!
 //! It creates loop devices, ublk devices and RAID-0 arrays, makes and mounts file systems on them, and sets
 //! schedulers and queue depths. Every change that outlives a process is written to a [`Ledger`] first.
-//! Dropping the ledger undoes the changes; after a kill, the next process does so with [`Ledger::recover`].
+//! Dropping the ledger undoes the changes; if the process is killed, the next one undoes them with
+//! [`Ledger::recover`].
 //!
 //! ```no_run
 //! # fn main() -> Result<(), fonio_host::HostError> {

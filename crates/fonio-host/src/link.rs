@@ -42,12 +42,14 @@ pub struct Link {
     entry: Entry,
 }
 
-/// Network reserved for benchmarks (RFC 2544), so nothing else uses it. A link takes four addresses.
+/// Network reserved for benchmarks (RFC 2544), which no other program should use. A link takes four
+/// addresses.
 const NETWORK: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const LINKS_MAX: u32 = 1 << 15;
-/// Burst size of the token bucket: a few full-size packets, so short responses are shaped too.
+/// Burst size of the token bucket. It is only a few full-size packets, so the rate limit also applies to
+/// short responses.
 const BURST: &str = "16kb";
-/// Maximum time of a packet in the queue before it is dropped, about as in a phone's WiFi queue.
+/// Maximum time that a packet waits in the queue before it is dropped, similar to a phone's WiFi queue.
 const QUEUE_TIME: &str = "200ms";
 
 impl Link {
@@ -86,8 +88,8 @@ impl Link {
 
     /// Returns a command that runs `program` at the far end.
     ///
-    /// The program shares our mounts. `ip netns exec` would copy them, and the copy would keep every mounted
-    /// device busy until the program ends, even after an unmount.
+    /// The program shares our mounts. `ip netns exec` would copy the mounts, and the copy would keep every
+    /// mounted device busy until the program ends, even after an unmount.
     pub fn command(&self, program: &std::path::Path) -> Command {
         let mut command = Command::new("nsenter");
         command.arg(format!("--net=/run/netns/{}", self.namespace)).arg("--").arg(program);
@@ -121,7 +123,7 @@ pub(crate) fn undo(name: &str) -> Result<(), HostError> {
         return Ok(());
     }
     // The kernel removes the interfaces of a namespace some time after the namespace itself; deleting an interface by
-    // name takes effect at once. The error is ignored, because the interface may never have been made.
+    // name takes effect at once. The error is ignored, because the interface may never have been created.
     if let Some(number) = name.strip_prefix("fonio-") {
         let _ = ip(&["link", "delete", &format!("fno{number}")]);
     }

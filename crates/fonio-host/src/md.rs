@@ -4,8 +4,8 @@
 //! never assembles it again. The steps are the same as mdadm's: `new_array` adds a number, then four ioctls
 //! describe the array, add its devices and start it. Stopping the array removes it.
 //!
-//! md stores no owner. We recognise our array by its number, from a range that mdadm does not use by default,
-//! and by its devices, which are also ours.
+//! md stores no owner. We recognise our arrays by their numbers, which are in a range that mdadm does not use
+//! by default, and by their devices, which are ours too.
 
 use std::ffi::c_int;
 use std::fs::{self, File};
@@ -90,8 +90,9 @@ pub struct MdArray {
 }
 
 impl MdArray {
-    /// Stripes `devices` in chunks of `chunk`, a power of two of at least 4 KiB. Devices of different sizes
-    /// are fully used: beyond the end of the smallest, the others are striped.
+    /// Stripes data over `devices` in chunks of `chunk`, a power of two of at least 4 KiB. Devices of
+    /// different sizes are fully used: beyond the end of the smallest device, data are striped over the
+    /// others.
     ///
     /// # Errors
     /// [`HostError::NotRoot`], [`HostError::NotInKernel`], [`HostError::NoNumber`], or [`HostError::System`].
@@ -107,7 +108,7 @@ impl MdArray {
         let path = node(number);
         let started = start(&path, devices, chunk);
         if started.is_err() {
-            // The first error is returned; if this fails too, the ledger keeps the array.
+            // The first error is returned. If undoing fails too, the array stays in the ledger.
             let _ = ledger.undo(entry);
         }
         started.map(|()| MdArray { path, entry })
@@ -127,7 +128,7 @@ impl MdArray {
     }
 }
 
-/// Loads the RAID-0 module if there is one, and checks that the running kernel supports RAID-0 arrays.
+/// Loads the RAID-0 module if it exists, and checks that the running kernel supports RAID-0 arrays.
 pub fn check_md_raid0() -> Result<(), HostError> {
     if !has_raid0() {
         // If this fails, the level stays unlisted.
@@ -197,8 +198,8 @@ fn start(path: &Path, devices: &[PathBuf], chunk: ByteCount) -> Result<(), HostE
         .map_err(HostError::system("start", path))
 }
 
-/// Stops the array `number` if all its devices are `devices`. An array without devices is ours too: its setup
-/// was interrupted.
+/// Stops the array `number` if all its devices are `devices`. An array without devices is also ours: its
+/// setup was interrupted.
 pub(crate) fn remove(number: u32, devices: &[String]) -> Result<(), HostError> {
     let (sysfs, path) = (sysfs(number), node(number));
     if !sysfs.exists() || !members(&sysfs).iter().all(|member| devices.contains(member)) {

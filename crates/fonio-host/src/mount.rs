@@ -13,8 +13,8 @@ use crate::program;
 /// options, separated by commas; empty for the defaults. Returns the folder and the ledger entry of the
 /// mount.
 ///
-/// Runs the `mount` program, because a process that serves the device, or is about to be killed, must not
-/// block in a mount call. It starts no daemon ([`Filesystem::mount_flags`]).
+/// Runs the `mount` program instead of calling mount(2): a process that serves the device, or that may be
+/// killed, must not block in a mount call. It starts no daemon ([`Filesystem::mount_flags`]).
 ///
 /// # Errors
 /// [`HostError::ProgramFailed`] with mount's message.

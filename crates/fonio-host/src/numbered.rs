@@ -7,8 +7,8 @@ use rustix::io::Errno;
 use crate::error::HostError;
 use crate::ledger::{Entry, Ledger, Step};
 
-/// The first number of our devices. `losetup` and `mdadm` take the lowest free number, so they do not reach
-/// it on ordinary machines.
+/// The first number of our devices. `losetup` and `mdadm` take the lowest free number, so on ordinary
+/// machines they never reach this one.
 const FIRST: u32 = 700;
 const LAST: u32 = 1699;
 

@@ -1,7 +1,7 @@
 //! Records with fanotify which files each process on this machine opens.
 //!
-//! It watches every mount of a file system on a disk, also of a stacked one such as overlayfs. A separate
-//! thread reads the events, so the kernel's queue does not grow. No access is blocked.
+//! It watches every mount of a file system on a disk, or of a file system stacked on it, such as overlayfs. A
+//! separate thread reads the events, so they do not accumulate in the kernel's queue. No access is blocked.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -105,7 +105,7 @@ fn take(mut queue: File, stop: &AtomicBool) -> io::Result<BTreeSet<Opened>> {
     let mut found = BTreeSet::new();
     let mut buffer = vec![0_u8; 64 << 10];
     loop {
-        // Read the flag first: the last read of the queue then returns all opens up to this moment.
+        // Read the flag before the queue, so that the last read returns all opens before the flag was set.
         let last = stop.load(Ordering::Relaxed);
         match queue.read(&mut buffer) {
             Ok(read) => events(&buffer[..read], &mut found),

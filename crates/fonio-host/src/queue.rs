@@ -8,8 +8,8 @@ use fonio_machine::{chosen, scheduler_names};
 use crate::error::HostError;
 use crate::kernel;
 
-/// Minimum depth of a queue with a scheduler (`BLKDEV_MIN_RQ` of `include/linux/blkdev.h`), and so of a loop
-/// device.
+/// Minimum depth of a queue with a scheduler (`BLKDEV_MIN_RQ` of `include/linux/blkdev.h`). It also applies
+/// to loop devices.
 pub(crate) const DEPTH_MIN: u32 = 4;
 
 /// Queue depth of the loop driver (`hw_queue_depth`).
@@ -68,8 +68,8 @@ impl Queue {
 
     /// Sets the driver's queue depth and the scheduler.
     ///
-    /// `nr_requests` sets the driver's depth only without a scheduler; with one, it is the number of requests
-    /// that the scheduler may hold. So the scheduler is removed before the depth is set.
+    /// Without a scheduler, `nr_requests` sets the driver's depth. With a scheduler, it sets the number of
+    /// requests that the scheduler may hold. So the scheduler is removed before the depth is set.
     ///
     /// # Errors
     /// [`HostError::Depth`] for a depth outside 4 to 128; otherwise those of [`Queue::set_scheduler`].

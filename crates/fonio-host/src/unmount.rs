@@ -16,7 +16,7 @@ use crate::program;
 const BUSY_TRIES: u32 = 20;
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
-/// Unmounts `dir`, waiting up to one second for its last user.
+/// Unmounts `dir`, and waits up to one second until no process uses it.
 pub(crate) fn unmount(dir: &Path) -> Result<(), HostError> {
     for _ in 0..BUSY_TRIES {
         match rustix::mount::unmount(dir, UnmountFlags::NOFOLLOW) {
@@ -28,8 +28,8 @@ pub(crate) fn unmount(dir: &Path) -> Result<(), HostError> {
     Err(HostError::system("unmount", dir)(Errno::BUSY))
 }
 
-/// Unmounts `dir` if `source` is mounted there. A mount that stays in use is detached lazily and disappears
-/// with its last user.
+/// Unmounts `dir` if `source` is mounted there. If the mount stays in use, it is detached lazily and
+/// disappears when its last user ends.
 pub(crate) fn undo(dir: &Path, source: &str) -> Result<(), HostError> {
     let mounts = MountTable::read()?;
     if mounts.at(dir).is_none_or(|mount| mount.source != source) {

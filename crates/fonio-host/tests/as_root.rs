@@ -321,7 +321,7 @@ fn settings_are_set_and_brought_back() {
     assert_eq!((options(&mounted), machine()), (before, was_machine));
     assert_eq!(queue.schedulers().expect("a queue"), was_queue);
 
-    // A setting that another program has since changed is left alone.
+    // If another program has changed a setting since, undoing does not change it.
     let change = Setting::parse("commit-30s").expect("a setting").plan(&file).expect("a plan");
     settings.apply(&change).expect("apply");
     let remounted = Command::new("mount").args(["-o", "remount,commit=11"]).arg(&mounted).status();
@@ -340,7 +340,7 @@ fn a_file_system_is_trimmed_once_it_has_free_space() {
     let (_device, mounted) = own_ext4(dir.path(), &mut ledger, "");
     let planned = match trim_plan(&mounted) {
         Err(error @ HostError::NotSettable { .. }) => {
-            // The loop device's backing file is on a file system without holes.
+            // The file system of the loop device's backing file does not support sparse files.
             assert!(error.to_string().contains("cannot discard"), "{error}");
             skip_part(Need::Loop, error);
             return;
@@ -390,8 +390,8 @@ fn a_confined_process_gets_its_share_and_the_group_goes() {
     let used = (after.0 - before.0) as f64 / (after.3 - before.3).as_nanos() as f64;
     // Under any load, it gets at most its share. Allow 1.5 times the share for late timer ticks.
     assert!(used <= 0.3, "{used}");
-    // In the periods in which its limit throttled it, it does not get less than its share. In the others,
-    // other processes may have used the processor.
+    // In the periods in which the limit throttled the process, it gets at least its share. In the other
+    // periods, other processes may have used the processor.
     let held_back = (after.2 - before.2) as f64 / (after.1 - before.1) as f64;
     assert!(
         held_back > 0.0 && used >= 0.75 * 0.2 * held_back,

@@ -22,7 +22,7 @@ pub struct StorageDevice {
     pub flash: bool,
     /// Wear reported by the device, if readable without special commands.
     pub health: Option<Health>,
-    /// File systems mounted from it, its partitions, and devices stacked on these.
+    /// File systems mounted from this device, from its partitions, and from devices stacked on them.
     pub file_systems: Vec<Mount>,
     /// Bytes written since boot (`/sys/block/*/stat`).
     pub written_bytes: Option<ByteCount>,
@@ -51,7 +51,7 @@ pub(crate) fn find(machine: &Machine) -> Vec<StorageDevice> {
     found
 }
 
-/// Returns the machine's block devices with their counters and wear, without measuring the writes of
+/// Returns the machine's block devices with their counters and wear. Does not measure the writes of
 /// processes. Takes some milliseconds.
 pub fn storage_devices() -> Vec<StorageDevice> {
     let machine = Machine::here();

@@ -13,7 +13,7 @@ pub struct Health {
     /// Used life in percent: the upper end of the reported range, because eMMC and UFS report steps of 10 %.
     /// 110 means "exceeded".
     pub life_used_percent: Option<u32>,
-    /// The same for the second type of memory (type B, in eMMC and UFS mostly the MLC part).
+    /// Used life of the second type of memory in percent (type B, in eMMC and UFS mostly the MLC part).
     pub life_used_b_percent: Option<u32>,
     /// Reserved blocks: `normal`, `warning` (80 % used), `urgent` (90 % used).
     pub reserved_blocks: Option<String>,
@@ -28,7 +28,8 @@ pub struct Health {
 }
 
 impl Health {
-    /// Returns reasons to replace the device soon, as predicates for a sentence that begins with its name.
+    /// Returns reasons to replace the device soon. Each is the predicate of a sentence that begins with the
+    /// device's name.
     pub(crate) fn troubles(&self) -> impl Iterator<Item = String> {
         let used = self.life_used_percent.filter(|used| *used >= WORN_PERCENT);
         let reserve = self.reserved_blocks.as_deref().filter(|state| *state != "normal");

@@ -101,7 +101,8 @@ impl Machine {
         let firmware = ["class/dmi/id/sys_vendor", "class/dmi/id/product_name", "hypervisor/type"]
             .map(|file| read_text(&self.sys(file)));
         let is_known = firmware.iter().flatten().any(|text| VIRTUAL.iter().any(|maker| text.contains(maker)));
-        // x86 shows the flag of hypervisors; on other processors, only a device tree describes the machine.
+        // On x86, the processor flags show a hypervisor; on other processors, only a device tree describes
+        // the machine.
         let says_something = cpuinfo.contains("flags") || self.proc("device-tree/model").exists();
         (says_hypervisor || is_known || says_something).then_some(says_hypervisor || is_known)
     }

@@ -1,4 +1,4 @@
-//! Identifies a device: its model, its makers, its revisions, and the bus that limits it.
+//! Identifies a device: its model, its makers, its revisions, and the bus that limits its throughput.
 //!
 //! Files with serial numbers (`cid`, `serial`, `wwid`) are never opened, so a description cannot contain one.
 
@@ -12,8 +12,8 @@ use crate::machine::Machine;
 use crate::sysfs::{chosen, read_number, read_text};
 
 impl Machine {
-    /// Returns the identity of the device at the bottom of the stack of `id`; `None` if there is no such
-    /// device or no medium in it.
+    /// Returns the identity of the device at the bottom of the stack of `id`; `None` if this device does not
+    /// exist or contains no medium.
     pub fn identity(&self, id: DeviceId) -> Option<DeviceIdentity> {
         let dir = fs::canonicalize(self.device_dir(self.bottom_of(id))).ok()?;
         let sectors = read_number::<u64>(&dir.join("size")).filter(|size| *size > 0)?;

@@ -47,7 +47,8 @@ impl Machine {
         })
     }
 
-    /// Returns the schedulers that any device offers, which are the loaded ones, in name order.
+    /// Returns the schedulers that at least one device offers, which are the loaded schedulers, in name
+    /// order.
     pub fn loaded_schedulers(&self) -> Vec<String> {
         let devices = entries(&self.sys("block")).into_iter();
         let lists = devices.filter_map(|device| read_text(&device.join("queue/scheduler")));
@@ -72,12 +73,12 @@ fn scheduler_alias(line: &str) -> Option<&str> {
     line.strip_prefix("alias ")?.split_whitespace().next()?.strip_suffix("-iosched")
 }
 
-/// Returns the model of a disk. eMMC devices have a `name`, SCSI and NVMe a `model`; SCSI has the vendor
-/// separately.
+/// Returns the model of a disk. In sysfs, eMMC devices have a `name`, and SCSI and NVMe devices a `model`;
+/// SCSI devices also have a `vendor`.
 fn model(disk: &Path) -> Option<String> {
     let device = disk.join("device");
     match (read_text(&device.join("vendor")), read_text(&device.join("model"))) {
-        // The vendor of a PCI function is a number, such as 0x1af4.
+        // For a PCI function, the file `vendor` contains a number such as 0x1af4.
         (Some(vendor), Some(model)) if !vendor.starts_with("0x") && vendor != "ATA" => {
             Some(format!("{vendor} {model}"))
         }

@@ -68,7 +68,7 @@ impl Machine {
     }
 
     /// Returns the disks directly below `id`: the disks that a device-mapper or RAID device maps to, or the
-    /// disk of a loop device's file.
+    /// disk that holds a loop device's file.
     pub fn below(&self, id: DeviceId) -> Vec<DeviceId> {
         let mut below = self.mapped_to(id);
         let dir = self.device_dir(self.disk_of(id));
@@ -80,18 +80,19 @@ impl Machine {
         below
     }
 
-    /// Returns the disks that a device-mapper or RAID device maps to, where its bios become requests.
+    /// Returns the disks that a device-mapper or RAID device maps to. These disks turn its bios into
+    /// requests.
     fn mapped_to(&self, id: DeviceId) -> Vec<DeviceId> {
         let dir = self.device_dir(self.disk_of(id));
         let slaves = entries(&dir.join("slaves")).into_iter();
         slaves.filter_map(|slave| read_device_id(&slave.join("dev"))).map(|id| self.disk_of(id)).collect()
     }
 
-    /// Returns the disk at the bottom of a stack of device-mapper and RAID devices, descending while each
-    /// level has a single device below.
+    /// Returns the disk at the bottom of a stack of device-mapper and RAID devices. Descends as long as there
+    /// is exactly one device below.
     pub(crate) fn bottom_of(&self, id: DeviceId) -> DeviceId {
         let mut bottom = self.disk_of(id);
-        // The kernel allows no cycles; a copy of sysfs might have one.
+        // The kernel allows no cycles, but a copy of sysfs might contain one.
         for _ in 0..STACK_MAX {
             match &self.mapped_to(bottom)[..] {
                 [one] => bottom = *one,
@@ -120,16 +121,16 @@ impl Machine {
         if id.major() != 0 {
             return Ok(Some(id));
         }
-        // btrfs and some others have virtual device numbers, so use the mount table. The innermost mount
-        // wins.
+        // Files on btrfs and some other file systems have virtual device numbers, so use the mount table. The
+        // innermost mount wins.
         let (real, table) = (fs::canonicalize(path)?, self.mounts());
         let holding = table.iter().filter(|mount| real.starts_with(&mount.dir));
         let mount = holding.max_by_key(|mount| (mount.device == id, mount.dir.components().count()));
         Ok(mount.and_then(mounts::block_device))
     }
 
-    /// Returns `ids` and the disks that serve their requests, in numeric order. A loop device has its own
-    /// requests; other I/O on its file's disk does not belong to it.
+    /// Returns `ids` and the disks that serve their requests, in numeric order. Does not descend below a loop
+    /// device: it has its own requests, and its file's disk also serves other I/O.
     pub fn with_mapped(&self, ids: &[DeviceId]) -> Vec<DeviceId> {
         self.closure(ids, |id| self.mapped_to(id))
     }
@@ -183,7 +184,7 @@ impl Machine {
         for mount in mounts {
             let device = mounts::block_device(mount).filter(|device| parts.contains(device));
             let Some(device) = device else { continue };
-            // Bind mounts repeat the same file system; the first mount is the oldest.
+            // Bind mounts show the same file system again; show only its first mount, which is the oldest.
             if !found.iter().any(|known| known.device == device) {
                 found.push(mounts::describe(mount, device));
             }

@@ -1,5 +1,5 @@
 //! Collects the data of the status card that `fonio` shows without a subcommand: the machine's storage and
-//! its present writes.
+//! the current writes.
 //!
 //! Reads sysfs and procfs only, needs no root, writes nothing, and takes less than a second. Unreadable facts
 //! are missing and listed in `notes`.
@@ -22,17 +22,18 @@ pub struct Status {
     pub host: Host,
     /// Real block devices, flash first; then device-mapper, loop and zram devices.
     pub devices: Vec<StorageDevice>,
-    /// The processes and cgroups that write at present, with their bytes.
+    /// The processes and cgroups that are writing now, with the number of bytes written.
     pub writing: Writing,
     /// One sentence per unreadable fact, with the command that makes it readable.
     pub notes: Vec<String>,
 }
 
-/// Fill level from which a file system gets a warning: nearly full flash is slower and wears faster.
+/// The fill level at which a file system gets a warning, because nearly full flash is slower and wears
+/// faster.
 const NEARLY_FULL_PERCENT: u64 = 90;
 
 impl Status {
-    /// Returns the devices to show: real ones, and mounted stacked ones, without empty ones.
+    /// Returns the devices to show: real devices and mounted stacked devices, but no empty devices.
     pub fn shown(&self) -> impl Iterator<Item = &StorageDevice> {
         self.devices.iter().filter(|device| {
             let is_empty = device.device.size_bytes.is_none_or(|size| size.0 == 0);
@@ -98,7 +99,7 @@ pub fn status() -> Status {
     for group in &mut writing.cgroups {
         group.unit = units.of(Some(&group.cgroup), None);
     }
-    // The kernel hides a few processes even from root; no advice would change that.
+    // The kernel hides a few processes even from root, so there is no advice to give.
     if writing.processes_hidden > 0 && !rustix::process::geteuid().is_root() {
         notes.push(format!(
             "only root can read the counters of {} processes: run `sudo fonio`",

@@ -34,7 +34,7 @@ pub fn chosen(text: &str) -> &str {
     }
 }
 
-/// Returns the names in sysfs's list of schedulers, where brackets mark the active one.
+/// Returns the names in sysfs's list of schedulers, in which brackets mark the active scheduler.
 pub fn scheduler_names(list: &str) -> impl Iterator<Item = &str> {
     list.split_whitespace().map(|name| name.trim_matches(['[', ']']))
 }

@@ -16,8 +16,8 @@ use crate::machine::Machine;
 pub struct Writing {
     /// Duration of the measurement.
     pub interval_ms: u64,
-    /// Processes that caused storage writes, busiest first (`write_bytes` of `/proc/PID/io`: dirtied pages
-    /// minus those never written). Without processes that wrote nothing.
+    /// Processes that caused storage writes, busiest first (`write_bytes` of `/proc/PID/io`: bytes of dirtied
+    /// pages minus bytes of those never written). Processes that wrote nothing are omitted.
     pub processes: Vec<ProcessWriting>,
     /// Number of processes whose counters only root may read.
     pub processes_hidden: u32,
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(shown, [(3, 700), (2, 500)]);
     }
 
-    /// A group's counters include its children's, so only the children are counted.
+    /// A group's counters include those of its children, so only the children are counted.
     #[test]
     fn counters_of_nested_cgroups() {
         let top = tempfile::tempdir().unwrap();

@@ -35,7 +35,8 @@ impl Document {
     }
 }
 
-/// Returns whether a change is an improvement; `None` without a difference or a better direction.
+/// Returns whether a change is an improvement; `None` if there is no difference, or if neither direction is
+/// better.
 fn better(row: &ComparisonRow, change: &Change) -> Option<bool> {
     let lower = match change.answer {
         Answer::Lower => true,
@@ -82,7 +83,8 @@ fn verdict(comparison: &Comparison, first: &Side, others: &[Side]) -> Verdict {
     Verdict { tone, sentence, reasons: sentences.collect() }
 }
 
-/// The statement about one side, from its run time or else from response times that programs wait for.
+/// Returns the statement about one side, based on its run time or, if that shows nothing, on the response
+/// times of requests that programs wait for.
 fn pair(rows: &[Changed<'_>], at: usize, first: &Side, side: &Side) -> (Tone, String, Option<String>) {
     let responses = by_responses(rows);
     let work = rows.iter().find(|(row, change)| row.felt && says_something(change));
@@ -119,13 +121,13 @@ fn pair(rows: &[Changed<'_>], at: usize, first: &Side, side: &Side) -> (Tone, St
             ),
         ),
     };
-    // The recordings may contain different requests, so the times of single requests do not show the run time.
+    // The recordings may contain different requests, so the response times do not show which run was faster.
     let more = responses.map(|(_, said)| format!("By request: {said}."));
     (tone, sentence, more)
 }
 
-/// Returns whether the first sentence names the change of the run time. Nearly equal run times are often
-/// fixed: a load of ten seconds takes ten seconds.
+/// Returns whether the first sentence states the change in run time. Nearly equal run times are often fixed
+/// by the workload: a load of ten seconds takes ten seconds.
 fn says_something(change: &Change) -> bool {
     match change.unknown {
         Some(Unknown::NotMeasured) => false,
@@ -258,7 +260,8 @@ fn answer(row: &ComparisonRow, change: &Change) -> Cell {
 /// The range of the interval chart, in both directions. Larger changes would compress the others.
 const WIDEST: f64 = 16.0;
 
-/// The intervals of the ratios, on a logarithmic axis: half and double have the same distance from 1.
+/// Returns the intervals of the ratios on a logarithmic axis, where half and double have the same distance
+/// from 1.
 fn intervals(rows: &[Changed<'_>], at: usize) -> Option<Chart> {
     let mut names = Vec::new();
     let mut is_cut = false;

@@ -16,7 +16,7 @@ pub struct Document {
     pub verdict: Verdict,
     /// The most important numbers.
     pub facts: Vec<Fact>,
-    /// Sections before the findings; in a report on fixes, the effect of each fix.
+    /// Sections before the findings. In a report on fixes, they show the effect of each fix.
     pub opening: Vec<Section>,
     /// The findings, the costliest first.
     pub findings: Vec<Card>,
@@ -130,7 +130,8 @@ pub struct Column {
     pub note: String,
     /// Whether renderers can omit it where space is short.
     pub optional: bool,
-    /// Whether it names the row's owner: a unit, process or file. A page can show rows of one owner only.
+    /// Whether this column names the row's owner: a unit, process or file. A page can show rows of one owner
+    /// only.
     pub whose: bool,
     /// Whether it has long text, such as SQL statements. The start matters most and needs more space.
     pub wordy: bool,
@@ -221,10 +222,11 @@ pub enum Plot {
     Scatter,
     /// Dots, coloured by a third number (the series' `z`).
     HeatScatter,
-    /// Intervals, a row for each category of the **y** axis: `x` is the point estimate, `low` and `high` the
-    /// ends.
+    /// Intervals, one row for each category of the **y** axis: `x` is the point estimate; `low` and `high`
+    /// are the ends.
     Interval,
-    /// Spans of time, a row for each category of the **y** axis: `x` is the length, `low` and `high` the ends.
+    /// Spans of time, one row for each category of the **y** axis: `x` is the length; `low` and `high` are
+    /// the ends.
     Timeline,
 }
 
@@ -237,7 +239,7 @@ pub struct Axis {
     pub unit: Unit,
     /// Its scale.
     pub scale: Scale,
-    /// The ends of the axis; `None` derives them from the data.
+    /// The lower and upper end of the axis; if `None`, they are derived from the data.
     pub bounds: Option<(f64, f64)>,
 }
 
@@ -251,8 +253,8 @@ pub enum Scale {
     Log,
     /// Linear, recording time. All of these axes zoom together.
     Time,
-    /// Like `Time`, shown as the wall clock. The number is the clock at 0: seconds since 1970, as if its time
-    /// zone were UTC.
+    /// Like `Time`, shown as the wall clock. The number is the wall-clock time at the axis value 0, in
+    /// seconds since 1970, as if the local time zone were UTC.
     Clock(i64),
     /// Categories, in this order.
     Categories(Vec<String>),
@@ -271,7 +273,7 @@ pub struct Series {
     pub y: Vec<f64>,
     /// The third number of a heat scatter; otherwise empty.
     pub z: Vec<f64>,
-    /// The lower ends of intervals, one for each of `x`; otherwise empty.
+    /// The lower ends of intervals, one for each value of `x`; empty for other plots.
     pub low: Vec<f64>,
     /// The upper ends of intervals, like `low`.
     pub high: Vec<f64>,
@@ -385,7 +387,7 @@ impl Cell {
     }
 }
 
-/// A table to which columns are added, with a row for each item.
+/// A table with one row for each item, to which columns are added.
 #[derive(Clone, Debug)]
 pub struct Filled<T> {
     /// The table so far.
@@ -426,7 +428,8 @@ impl Table {
         Filled { table: Table { caption: caption.to_owned(), rows, ..Table::default() }, items }
     }
 
-    /// Returns whether the column is numeric: it has numbers, and other cells are unknown.
+    /// Returns whether the column is numeric: at least one cell is a number, and all cells without a number
+    /// are unknown.
     pub fn is_numeric(&self, column: usize) -> bool {
         let mut known =
             self.rows.iter().map(|row| &row[column]).filter(|cell| **cell != Cell::Unknown).peekable();
@@ -495,15 +498,16 @@ impl Axis {
         Axis { scale: Scale::Time, bounds: Some((0.0, length_s)), ..Axis::linear("Time", Unit::S) }
     }
 
-    /// A wall-clock axis between two times, in seconds since 1970, as if its time zone were UTC. Values are
-    /// seconds since [`Axis::clock_zero`] of the first one.
+    /// Returns a wall-clock axis between two times, in seconds since 1970, as if the local time zone were
+    /// UTC. Axis values are seconds since [`Axis::clock_zero`] of the first time.
     pub fn clock(from: i64, to: i64) -> Axis {
         let zero = Axis::clock_zero(from);
         let bounds = ((from - zero) as f64, (to - zero) as f64);
         Axis { scale: Scale::Clock(zero), bounds: Some(bounds), ..Axis::linear("Time", Unit::S) }
     }
 
-    /// Returns the 0 of a clock axis that begins at this time: midnight, for ticks at full hours.
+    /// Returns the wall-clock time at the value 0 of an axis that begins at `from`: the midnight before, so
+    /// that ticks fall on full hours.
     pub fn clock_zero(from: i64) -> i64 {
         from - from.rem_euclid(86_400)
     }

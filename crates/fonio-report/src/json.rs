@@ -1,7 +1,7 @@
 //! JSON: the analysis in an envelope with the schema version.
 //!
-//! The schema is published as `docs/report.schema.json`. Within a version, fields can be added, but not
-//! removed or redefined.
+//! The schema is published as `docs/report.schema.json`. Within one version of the schema, fields can be
+//! added, but not removed or redefined.
 
 use std::io;
 

@@ -1,7 +1,7 @@
 //! Renders reports on recordings, for people and for programs.
 //!
 //! An analysis is converted into a [`Document`] once ([`Document::from_analysis`]). The renderers for
-//! terminal, HTML and Markdown only know the document. JSON contains the analysis itself ([`json`]), and
+//! terminal, HTML and Markdown use only the document. JSON contains the analysis itself ([`json`]), and
 //! [`budget`] compares a figure with the user's threshold.
 //!
 //! This crate computes no figures: each number in a report comes from the analysis, in a readable unit.

@@ -15,7 +15,7 @@ pub struct TerminalStyle {
     pub colour: bool,
     /// Number of columns, at least [`WIDTH_MIN`]; smaller values are raised.
     pub width: usize,
-    /// Number of lines; the first screen leaves one for the prompt.
+    /// Number of lines; the first screen leaves one line for the prompt.
     pub height: usize,
     /// Whether to use characters beyond ASCII.
     pub unicode: bool,
@@ -29,7 +29,7 @@ pub struct TerminalStyle {
 pub const WIDTH_MIN: usize = 40;
 /// Minimum height of the first screen.
 const HEIGHT_MIN: usize = 16;
-/// Maximum height of the first screen; more is not an overview.
+/// Maximum height of the first screen, because a longer one is no longer an overview.
 const HEIGHT_MAX: usize = 41;
 /// Number of findings on the first screen.
 const SCREEN_FINDINGS: usize = 5;
@@ -133,7 +133,8 @@ impl Terminal<'_> {
         let cards = findings.iter().take(SCREEN_FINDINGS).enumerate();
         let cards = cards.map(|(at, card)| self.lines(|terminal| terminal.finding(at + 1, card)));
         let cards = cards.collect::<io::Result<Vec<_>>>()?;
-        // The prompt, blank lines before the findings and the foot, and the number of further findings.
+        // Subtract the prompt, the blank lines before the findings and before the foot, and the line with the
+        // number of further findings.
         let height = self.style.height.clamp(HEIGHT_MIN, HEIGHT_MAX) - 4;
         let needed = cards.first().map_or(0, Vec::len);
         let room = |parts: [&Vec<String>; 4], foot: &[Vec<String>]| {
@@ -281,7 +282,7 @@ impl Terminal<'_> {
             let cells = text.iter().map(|row| width(&row[column])).max().unwrap_or(0);
             cells.max(width(&labels[column]))
         };
-        // First shortens the longest text column while it stays readable, then omits optional columns.
+        // First shortens the longest text column as far as it stays readable, then omits optional columns.
         const LEAST: usize = 14;
         const LEAST_OF_PATHS: usize = 28;
         const LEAST_OF_SENTENCES: usize = 36;
@@ -313,7 +314,7 @@ impl Terminal<'_> {
                 Some(at) => drop(columns.remove(at)),
                 None if columns.len() > 2 => drop(columns.pop()),
                 None => {
-                    // Two columns that are too long: only the longer one is shortened.
+                    // If two columns are too long, only the longer one is shortened.
                     while excess > 0 {
                         let Some(longest) = widths.iter_mut().max() else { break };
                         *longest = longest.saturating_sub(1);
@@ -407,7 +408,7 @@ impl Terminal<'_> {
         format!("\x1b[{code}m{text}\x1b[0m")
     }
 
-    /// The text of a cell; a share follows a bar if the terminal can draw one.
+    /// Returns the text of a cell. If the terminal can draw bars, a share has a bar before its number.
     fn cell(&self, cell: &Cell) -> String {
         let text = self.ascii(&printable(&cell.text()));
         match cell {
@@ -471,8 +472,8 @@ fn bar(share: f64) -> String {
     out + &" ".repeat(8 - drawn)
 }
 
-/// Draws `values` as a sparkline: `columns` characters of eight heights. If one column has several values, it
-/// shows their maximum, because peaks matter.
+/// Draws `values` as a sparkline: `columns` characters of eight heights. If several values share a character,
+/// it shows their maximum, because peaks matter.
 pub(crate) fn sparkline(values: &[f64], columns: usize) -> String {
     const HEIGHTS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let most = values.iter().copied().filter(|value| value.is_finite()).fold(0.0, f64::max);

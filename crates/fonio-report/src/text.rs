@@ -7,8 +7,8 @@ use unicode_width::UnicodeWidthStr;
 
 /// Replaces control characters in `text`: a thread's name must not move the cursor or change the colour.
 ///
-/// Tab and newline become a space; others become their code, as `\x1b`. Directional overrides are replaced
-/// too, because they reorder text.
+/// Tabs and newlines become spaces; other control characters become their codes, such as `\x1b`. Directional
+/// overrides are replaced too, because they reorder text.
 pub fn printable(text: &str) -> Cow<'_, str> {
     let foreign = |c: char| {
         c.is_control()
@@ -39,14 +39,14 @@ const UNITS: [&str; 17] = [
     "°C",
 ];
 
-/// Returns whether `word` is the unit of the number at the end of `before`.
+/// Returns whether `word` is the unit of a number at the end of `before`.
 fn is_unit(before: &str, word: &str) -> bool {
     before.ends_with(|c: char| c.is_ascii_digit())
         && UNITS.contains(&word.trim_end_matches([',', '.', ';', ':', ')']))
 }
 
-/// Breaks `text` between words into lines of at most `columns`. A longer word gets its own line, and a number keeps its
-/// unit.
+/// Breaks `text` between words into lines of at most `columns`. A word longer than that gets its own line,
+/// and a number stays on the same line as its unit.
 pub fn wrap(text: &str, columns: usize) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in text.split_whitespace() {
@@ -91,7 +91,7 @@ pub fn cut(text: &str, columns: usize, ellipsis: char) -> String {
 }
 
 /// Shortens `text` to at most `columns`: `ellipsis` replaces the middle, because names differ at both ends.
-/// For a path, three quarters of the kept text are its end, because the file's name matters most.
+/// For a path, three quarters of the kept text come from its end, because the file name matters most.
 pub fn shorten(text: &str, columns: usize, ellipsis: char) -> String {
     if width(text) <= columns {
         return text.to_owned();
@@ -121,7 +121,8 @@ pub fn shorten(text: &str, columns: usize, ellipsis: char) -> String {
     head
 }
 
-/// Writes lines that fit a width. Longer ones are wrapped between words and continue below their last column.
+/// Writes lines that fit a width. Longer lines are wrapped between words and continue below their last
+/// column.
 #[derive(Debug)]
 pub struct Fitted<W> {
     out: W,
@@ -158,7 +159,7 @@ impl<W: Write> Write for Fitted<W> {
     }
 }
 
-/// A word of a line: the preceding blanks, and its text with escape sequences.
+/// A word of a line: the width of the blanks before it, and its text with escape sequences.
 struct Word<'a> {
     gap: usize,
     text: &'a str,
@@ -201,8 +202,8 @@ fn fitted(line: &str, columns: usize) -> Vec<String> {
         return vec![line.to_owned()];
     }
     let mut words = words(line);
-    // The last column starts after two blanks or more. Beyond the middle of the line, it would be too narrow
-    // to wrap in.
+    // The last column starts after two blanks or more. If the last column started beyond the middle of the
+    // line, it would be too narrow for wrapped text.
     let (mut at, mut hang) = (0, None);
     for (number, Word { gap, text }) in words.iter_mut().enumerate() {
         at += *gap;

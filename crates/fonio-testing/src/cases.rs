@@ -1,7 +1,7 @@
-//! Tests whose cases are in a file: inputs, each with its expected output.
+//! Tests whose cases are in a file. Each case is an input with its expected output.
 //!
-//! The test computes the outputs anew and compares the two texts with `expect_file!`; `UPDATE_EXPECT=1` then writes the
-//! file.
+//! The test computes the outputs again and compares the new text with the file by `expect_file!`. With
+//! `UPDATE_EXPECT=1`, it writes the new text to the file instead.
 
 /// Computes the outputs of a file of cases. A case has its name after `#`, then its input, and after a line `->` its
 /// output. Lines of the input that begin with `//` are comments.
@@ -16,8 +16,8 @@ pub fn cases(text: &str, output: impl Fn(&str) -> String) -> String {
     text.split("\n# ").map(case).collect::<Vec<_>>().join("\n# ")
 }
 
-/// Computes the outputs of a file with a case on each line: the output is on the next line, after `-> `. Lines that are
-/// empty or begin with `//` are not cases.
+/// Computes the outputs of a file in which each line is a case, and the next line has its output after `-> `.
+/// Lines that are empty or begin with `//` are not cases.
 pub fn lines(text: &str, output: impl Fn(&str) -> String) -> String {
     let inputs = text.lines().filter(|line| !line.starts_with("-> "));
     let line = |line: &str| match line {

@@ -1,10 +1,10 @@
 //! Skips tests on machines without a required feature, and counts the skips. Also parses commands and tables
-//! in documents ([`markdown`]), and cases of tests from files ([`cases`]).
+//! from documents ([`markdown`]), and test cases from files ([`cases`]).
 //!
 //! A test that cannot run calls [`has`], [`skip`] or [`skip_part`]. libtest reports a skipped test as "ok"
 //! and hides its output. So each skip also adds a line to the file named by [`SKIPS`], and `cargo xtask test`
 //! counts the lines. If a need is listed in [`REQUIRE`], the test fails instead. Continuous integration sets
-//! it, because a test that is skipped everywhere proves nothing.
+//! this variable, because a test that is skipped on every machine proves nothing.
 
 use std::fs::File;
 use std::io::Write;
@@ -106,7 +106,8 @@ enum Presence {
 }
 
 impl Need {
-    /// Returns a message about the missing need; `None` if it is present or only an attempt can show it.
+    /// If the machine lacks the need, returns a message; `None` if the need is present, or if only an attempt
+    /// can show whether it is.
     fn missing(self) -> Option<String> {
         match self.presence() {
             Presence::Attempt => None,
@@ -172,8 +173,8 @@ fn record(skip: Skip) {
     }
     eprintln!("skipped: {}", skip.why);
     if let Some(path) = std::env::var_os(SKIPS) {
-        // Many test processes do this at the same time; a single write to a file opened for appending is
-        // atomic.
+        // Many test processes can do this at the same time, because a single write to a file opened for
+        // appending is atomic.
         let file = File::options().append(true).create(true).open(&path);
         file.and_then(|mut file| file.write_all(skip.to_line().as_bytes()))
             .unwrap_or_else(|error| panic!("cannot add a line to {}: {error}", path.display()));
@@ -212,13 +213,13 @@ pub struct Skip {
     pub file: String,
     /// The test's path in its program.
     pub test: String,
-    /// Whether the complete test was skipped; otherwise it continued with its other cases.
+    /// Whether the complete test was skipped; otherwise, the test continued with its other cases.
     pub whole: bool,
 }
 
 impl Skip {
     fn new(need: Need, whole: bool, why: &str, at: &Location<'_>) -> Skip {
-        // libtest names the thread of each test; threads started by the test have no name.
+        // libtest names a test's thread after the test; threads that the test starts have no name.
         let thread = std::thread::current();
         let test = thread.name().map_or_else(|| format!("line {}", at.line()), str::to_owned);
         let on_one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -250,7 +251,8 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).chain(system).map(|dir| dir.join(name)).find(|file| file.is_file())
 }
 
-/// Returns the folder with the newest version of PostgreSQL's programs, which Debian does not add to `PATH`.
+/// Returns the folder with the newest version of PostgreSQL's programs. Debian does not add this folder to
+/// `PATH`.
 pub fn postgres_programs() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?.flatten();
     let version = |path: &Path| path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok());

@@ -15,7 +15,8 @@ pub struct Command {
 pub struct FigureTable {
     /// Line number of its header, from 1.
     pub line: usize,
-    /// Line numbers of its section, from the heading to the line before the next heading.
+    /// Line numbers of the section that contains the table, from its heading to the line before the next
+    /// heading.
     pub section: std::ops::Range<usize>,
 }
 
@@ -54,7 +55,7 @@ pub fn commands(text: &str, programs: &[&str]) -> Vec<Command> {
         } else {
             prose.push_str(line);
         }
-        // Inline code can continue on the next line, but not after the paragraph.
+        // Inline code can continue on the next line, but not in the next paragraph.
         if line.trim().is_empty() || is_fence || line.starts_with('|') {
             let first = at + 1 - prose.matches('\n').count();
             let mut before = 0;

@@ -7,7 +7,7 @@ use fonio_testing::{Need, REQUIRE, SKIPS, Skip, find_program, has, skip, skip_pa
 
 const LACKING: &str = "FONIO_TEST_LACKING";
 
-/// Acts as a test with a missing need; the tests below start it in another process.
+/// Acts as a test whose need is missing; the tests below start it in another process.
 fn lack(what: &str) {
     match what {
         "seen" => assert!(!has(&[Need::PhoneTrace]), "it went on"),

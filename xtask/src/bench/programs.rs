@@ -1,4 +1,4 @@
-//! Runs benchmarks that are examples of a crate, because they call its functions.
+//! Runs benchmarks that call functions of a crate, and are therefore examples of that crate.
 //!
 //! In each round, the example prints a line for each row of the result: the name and the values, separated by tabs.
 
@@ -18,7 +18,8 @@ pub struct Program {
     pub example: (&'static str, &'static str),
     /// The subject of the result.
     pub title: &'static str,
-    /// Titles of the columns with unit and decimals; the first column has the rows' names.
+    /// The title, unit and number of decimals of each column; the first column contains the names of the
+    /// rows.
     pub columns: &'static [(&'static str, &'static str, usize)],
 }
 
@@ -84,7 +85,8 @@ pub const STATEMENTS: Program = Program {
 };
 
 impl Program {
-    /// Builds and runs the program with `words` and writes the result. The first word is the number of rounds.
+    /// Builds the program, runs it with the arguments `words`, and writes the result. The first word is the
+    /// number of rounds.
     pub fn run(&self, command: &str, mode: &[&str], words: &[u64], is_complete: bool) -> Result<()> {
         tools::ensure(&[tools::BUILD, tools::BENCH])?;
         let (package, example) = self.example;

@@ -10,7 +10,7 @@ use xtask::results::{Cell, StudyResult};
 use crate::process::Usage;
 use crate::{gen_trace, process, tools};
 
-/// Numbers of requests in the trace and of runs in a complete measurement.
+/// The number of requests in the trace and the number of runs, for a complete measurement.
 const IOS: u64 = 5_000_000;
 const RUNS: usize = 3;
 
@@ -54,8 +54,8 @@ pub fn run(&Arguments { ios, runs }: &Arguments) -> Result<()> {
             command.arg("report").arg(&prefix).arg("--html").arg(dir.join("report.html"));
             command
         }),
-        // The other programs use one processor. Two threads that share a core each run slower, so the
-        // report's processor time grows.
+        // The other programs use one processor. If two threads share a core, each runs slower, which
+        // increases the processor time of the report.
         ("the same on one processor", {
             let mut command = Command::new("taskset");
             command.args(["--cpu-list", "0"]).arg(&fonio);

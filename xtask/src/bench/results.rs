@@ -19,7 +19,7 @@ const PAGE_P99_MS: f64 = 50.0;
 const PAGES_PER_S: u32 = 200;
 const SUBMISSIONS_PER_S: u32 = 1000;
 
-/// Number of results in the seeded database of a complete measurement.
+/// Number of results in the database that is seeded for a complete measurement.
 const RESULTS: u64 = 10_000_000;
 /// The parts in order.
 const PARTS: [&str; 5] = ["ranking", "submissions", "kill", "full", "schema"];
@@ -44,7 +44,7 @@ pub struct Arguments {
     rounds: u32,
 }
 
-/// A part's outcome: whether the goal is met (`None` if not measured), and a sentence.
+/// The outcome of one part: whether its goal is met (`None` if it was not measured), and a sentence.
 struct Verdict {
     holds: Option<bool>,
     sentence: String,
@@ -110,7 +110,8 @@ fn seeded(results: u64) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Returns the program that seeds databases and loads services, with its first argument.
+/// Returns a command that runs the program for seeding databases and loading services. `word` is its first
+/// argument.
 fn load(word: &str) -> Command {
     let mut command = Command::new(results_service::load());
     command.arg(word);
@@ -204,8 +205,8 @@ fn submissions(options: &Arguments) -> Result<Verdict> {
     ))
 }
 
-/// Kills the service while it acknowledges submissions, and requests every acknowledged result after each
-/// start.
+/// Repeatedly kills the service while it acknowledges submissions, and after each restart requests every
+/// acknowledged result.
 fn kill(options: &Arguments) -> Result<Verdict> {
     let folder = tempfile::tempdir_in(process::scratch("results")?)?;
     let file = folder.path().join("acknowledged");
@@ -218,7 +219,7 @@ fn kill(options: &Arguments) -> Result<Verdict> {
         let mut sending = load_on(&service, &["submit", &SUBMISSIONS_PER_S.to_string(), "5", &shown])
             .stdout(Stdio::null())
             .spawn()?;
-        // A different time in each round, between 0.2 and 0.8 s.
+        // Kill the service after a different time in each round, between 0.2 and 0.8 s.
         std::thread::sleep(Duration::from_millis(200 + u64::from(round) * 37 % 600));
         service.kill()?;
         sending.wait()?;
@@ -289,7 +290,7 @@ fn schema() -> Result<Verdict> {
     ))?;
     let mut command = Command::new(&program);
     command.arg("run").arg(format!("http://127.0.0.1:{}/openapi.json", service.port));
-    // A schema cannot express all requirements, so documents that it allows can be refused.
+    // The schema cannot express all requirements, so the service may refuse documents that the schema allows.
     let options = "--exclude-checks positive_data_acceptance --max-examples 100 --seed 1 --no-color";
     command.args(options.split(' '));
     let output = command.current_dir(folder.path()).output().context("cannot start schemathesis")?;

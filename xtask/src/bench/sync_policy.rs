@@ -1,5 +1,5 @@
-//! Measures the processor time that the library adds to a transaction: the same inserts with and without it,
-//! on a file system in memory, where syncs cost nothing.
+//! Measures the processor time that the library adds to a transaction. Runs the same inserts with and without
+//! the library, on a file system in memory, where syncs cost nothing.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,8 @@ use crate::process;
 const TRANSACTIONS: u32 = 10_000;
 const ROUNDS: usize = 7;
 
-/// The rules; the first run of each round is without the library.
+/// The class in the policy for each run of a round with the library. The first run of a round is without the
+/// library.
 const CLASSES: [&str; 4] = ["durable", "learn", "ordered", "cache"];
 
 pub fn run() -> Result<()> {

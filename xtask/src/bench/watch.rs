@@ -15,12 +15,14 @@ use xtask::results::{Cell, StudyResult};
 use crate::emulated::{self, Emulated, Options};
 use crate::process;
 
-/// The watched card, on which the watch keeps its history; a second card of this kind is not watched.
+/// The kind of the watched card, on which the watch also stores its history. A second card of the same kind
+/// is not watched.
 const CARD: &str = "sd_a1";
 const SIZE: &str = "512MiB";
 /// A slow card on which a program occasionally stalls.
 const SLOW_CARD: &str = "ridata";
-/// The intervals at which a program appends a line on both cards, and at which another program stalls on the slow card.
+/// The interval at which a program appends a line to a file on both cards, and the interval at which another
+/// program stalls on the slow card.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 const STALL_EVERY: Duration = Duration::from_secs(600);
 /// The interval at which the figures so far are printed.
@@ -102,7 +104,8 @@ impl Watch {
         Ok(process::processor_time(self.child.id())?.as_secs_f64())
     }
 
-    /// Returns the sum of a field over the descriptors of BPF programs or maps.
+    /// Returns the sum of a field of the process's BPF programs or maps, from the information on their file
+    /// descriptors.
     fn of_bpf(&self, field: &str) -> u64 {
         let entries =
             fs::read_dir(format!("/proc/{}/fdinfo", self.child.id())).into_iter().flatten().flatten();
@@ -113,7 +116,8 @@ impl Watch {
                 let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
                 line.trim().parse::<u64>().ok()
             };
-            // A program and its links have the same number; add it once.
+            // The descriptors of a BPF program and of its links show the same program id, so count each
+            // program once.
             let id = (value("prog_id"), value("map_id"));
             if text.contains("link_type") || seen.contains(&id) {
                 continue;
@@ -126,8 +130,8 @@ impl Watch {
         sum
     }
 
-    /// Returns the process's memory without file pages: the kernel can drop the program's own pages when
-    /// memory is short.
+    /// Returns the process's anonymous memory. Pages of files, such as the executable, are not counted,
+    /// because the kernel can drop them when memory is short.
     fn own_memory(&self) -> u64 {
         let status = self.file("status");
         let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
@@ -193,7 +197,7 @@ const KIB: f64 = 1024.0;
 /// Measures the device sectors written with the watch minus those without it, scaled to a day.
 fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResult) -> Result<()> {
     let dir = process::scratch("watch")?;
-    // Otherwise, stalls kept by an earlier run would be written now.
+    // Remove the state of earlier runs. Otherwise, stalls kept by an earlier run would now be written too.
     fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
     let (with_dir, without_dir, slow_dir) = (dir.join("with"), dir.join("without"), dir.join("slow"));
     for dir in [&with_dir, &without_dir, &slow_dir] {
@@ -228,7 +232,7 @@ fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResu
         &[name(&with.device), name(&without.device), name(&slow.device)],
         every,
     )?;
-    // The bytes that the watch has added on the first card by this time.
+    // Returns the additional bytes that were written to the first card because of the watch, up to this time.
     let added = |time: Duration| -> Result<f64> {
         sync()?;
         let now = written()?;
@@ -245,7 +249,8 @@ fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResu
     let mut writes: Vec<f64> = Vec::new();
     let began = Instant::now();
     let (mut line, mut stall, mut reported) = (Duration::ZERO, STALL_EVERY / 2, REPORT_EVERY);
-    // The history is last written at the end; the file system then takes half a minute to send it to the device.
+    // The watch writes its history for the last time at the end. The file system then takes half a minute to
+    // send it to the device.
     while began.elapsed() < time + SETTLED + Duration::from_secs(2) {
         process::check_signals()?;
         std::thread::sleep(Duration::from_millis(500));
@@ -292,7 +297,7 @@ fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResu
     fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))
 }
 
-/// Makes the kernel measure the run time of BPF programs; dropping it restores the setting.
+/// Makes the kernel measure the run time of BPF programs; dropping this value restores the setting.
 struct Statistics(String);
 
 const STATISTICS: &str = "/proc/sys/kernel/bpf_stats_enabled";
@@ -311,7 +316,7 @@ impl Drop for Statistics {
     }
 }
 
-/// A loop device on a file in memory; dropping it removes the device.
+/// A loop device on a file in memory; dropping this value removes the device.
 struct LoopDevice(String, PathBuf);
 
 impl LoopDevice {
@@ -331,12 +336,14 @@ impl Drop for LoopDevice {
     }
 }
 
-/// Measures processor time and memory, idle and at 1,000 requests per second, and memory after a stall was kept.
+/// Measures the watch's processor time and memory when idle and at 1,000 requests per second, and its memory
+/// after it has kept a stall.
 fn cost(fonio: &Path, time: Duration, result: &mut StudyResult) -> Result<()> {
     let dir = process::scratch("watch-cost")?;
     let slow_dir = dir.join("slow");
     fs::create_dir_all(&slow_dir)?;
-    // Not an emulated card: its serving threads switch often, and a real card has none.
+    // Do not use an emulated card: unlike a real card, it has serving threads, which cause many context
+    // switches.
     let device = LoopDevice::over(&dir)?;
     let options = Options { mounted: Some(("ext4", slow_dir.as_path())), ..Options::bare(SLOW_CARD, SIZE) };
     let slow = Emulated::start(fonio, &options)?;

@@ -16,7 +16,7 @@ use crate::process;
 
 /// The folder of the unwinder in `rust-src`.
 const UNWINDER: &str = "lib/rustlib/src/rust/src/llvm-project/libunwind";
-/// Its sources for ARM in C++, and in C and assembly.
+/// The unwinder's sources for ARM in C++, and in C and assembly.
 const CPP: [&str; 2] = ["libunwind.cpp", "Unwind-EHABI.cpp"];
 const C: [&str; 5] = [
     "UnwindLevel1.c",
@@ -37,7 +37,7 @@ const UNWINDER_FLAGS: [&str; 8] = [
     "-DNDEBUG",
 ];
 
-/// Returns the folder with `include` and `lib` for a target, which the first call makes. `rust` is the folder
+/// Returns the folder with `include` and `lib` for a target. The first call creates it. `rust` is the folder
 /// of Rust's toolchain.
 pub fn c_library(target: Target, rust: &Path) -> Result<PathBuf> {
     let scratch = process::scratch("dist")?;
@@ -48,7 +48,8 @@ pub fn c_library(target: Target, rust: &Path) -> Result<PathBuf> {
     let archive = Archive::open()?;
     let sources = archive.source("musl", &|text| eprintln!("{text}"))?;
     println!("Compiling musl and LLVM's unwinder for {target} (once).");
-    // Install with the final paths, but into another folder, so an incomplete one is not mistaken for a complete one.
+    // Configure the final paths, but install into another folder, so an incomplete folder is never mistaken
+    // for a complete one.
     let building = scratch.join(format!("musl-{target}-building"));
     process::remove_folder(&building)?;
     let (copy, made) = (building.join("source"), building.join("made"));

@@ -1,7 +1,8 @@
 //! `cargo xtask dist test`: installs the packages in a new Debian of each architecture, uses the programs, and removes them.
 //!
-//! Before that, QEMU executes the programs for foreign processors here, with the oldest supported processor:
-//! a guest has a newer one, which also executes instructions that an old board lacks.
+//! Before that, QEMU executes the programs for foreign processors on this machine and emulates the oldest
+//! supported processor. A guest would not show instructions that an old board lacks, because its processor is
+//! newer.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -22,7 +23,7 @@ const TRACE_THERE: &str = "/root/trace.txt";
 /// Text that the watch's report contains on 32-bit ARM instead.
 pub const WATCH_OF_32_BITS: &str = "only long waits are observed";
 
-/// Runs all steps: of each program that QEMU executes here, and of each package in a guest.
+/// Runs all steps with each program that QEMU executes on this machine, and with each package in a guest.
 pub fn run(all: &[Made]) -> Result<()> {
     process::outlive_signals()?;
     let mut broken = 0;

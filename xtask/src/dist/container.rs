@@ -1,8 +1,8 @@
 //! Makes container images without a container engine: an archive for `podman load` and `docker load`.
 //!
-//! The archive is an image layout of the OCI (`oci-layout`, `index.json`, `blobs`). For older versions of
-//! Docker, it also has their list (`manifest.json`) of the same blobs. `packages/container/Containerfile`
-//! builds the same image with an engine.
+//! The archive is an OCI image layout (`oci-layout`, `index.json`, `blobs`). For older versions of Docker, it
+//! also contains `manifest.json`, which lists the same blobs. `packages/container/Containerfile` builds the
+//! same image with an engine.
 
 use std::fs;
 use std::path::{Path, PathBuf};

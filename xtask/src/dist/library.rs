@@ -1,8 +1,8 @@
 //! Builds the library that programs load (`fonio-sqlite-sync`). Unlike fonio itself, it uses Debian's C
 //! library, glibc, because Debian's programs load it.
 //!
-//! It is linked against Debian's shared libraries, unpacked but not installed. A shared library has no
-//! `main`, so it needs no start files of a C compiler.
+//! It is linked with Debian's shared libraries, whose packages are unpacked but not installed. A shared
+//! library has no `main`, so it does not need a C compiler's startup files.
 
 use std::fs;
 use std::path::PathBuf;
@@ -14,8 +14,8 @@ use super::target::Target;
 use super::{cargo_home, linker, program, sysroot};
 use crate::process;
 
-/// The library names that the linker looks up, and the files. glibc 2.34 and later need only the first two,
-/// but Rust's standard library names all.
+/// The library names that the linker looks up, and the files that it must find. With glibc 2.34 and later,
+/// only the first two are needed, but Rust's standard library names them all.
 const LIBRARIES: [(&str, &str); 7] = [
     ("libc.so", "libc.so.6"),
     ("libgcc_s.so", "libgcc_s.so.1"),
@@ -43,8 +43,8 @@ pub fn build(of: Target) -> Result<Option<PathBuf>> {
         std::os::unix::fs::symlink(file, links.join(name))?;
     }
     let of_cargo = |name: &str| format!("CARGO_TARGET_{}_{name}", target.replace('-', "_").to_uppercase());
-    // CARGO_TARGET_…_LINKER would also link build scripts, without these libraries, if this machine is the
-    // target. These flags apply only to the target.
+    // Do not set CARGO_TARGET_…_LINKER: if this machine is the target, it would also link build scripts,
+    // which lack these libraries. These flags apply only to the target.
     let mut flags = format!(
         "-Clinker={} -Clinker-flavor=ld.lld -Clink-self-contained=no -Lnative={}",
         linker(&sysroot)?.display(),

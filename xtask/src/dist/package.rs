@@ -72,7 +72,8 @@ struct Fields {
     description: &'static str,
 }
 
-/// Files that the program itself prints, with the arguments to print them.
+/// Files with the output of the program itself: the argument that selects the output, and the path of the
+/// file.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "usr/share/bash-completion/completions/fonio"),
     ("zsh", "usr/share/zsh/vendor-completions/_fonio"),
@@ -116,8 +117,8 @@ pub fn of_recorder(target: Target, program: &Path) -> Result<PathBuf> {
     pack(&RECORDER, target, &tree)
 }
 
-/// Makes the package of the results service. The unit's user exists only while the service runs, so no script
-/// creates it. The administrator starts the service.
+/// Makes the package of the results service. The unit's user exists only while the service runs, so the
+/// package needs no script to create it. The administrator starts the service.
 pub fn of_results(target: Target, program: &Path) -> Result<PathBuf> {
     let tree = empty_tree(&RESULTS, target)?;
     install(program, &tree.join("usr/bin/fonio-results"), 0o755)?;

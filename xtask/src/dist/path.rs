@@ -1,8 +1,8 @@
 //! `cargo xtask dist path`: follows a new user's steps with fonio in a new Debian with a slow memory card.
 //!
-//! The card is emulated and served to the guest through NBD. One unit keeps notes on it in an SQLite
-//! database, and another unit copies large files. The user installs the package, runs `fonio check`, tries
-//! the command that it recommends while both units run, keeps the fix, reboots, and undoes it.
+//! The card is emulated and served to the guest through NBD. One unit stores notes in an SQLite database on
+//! the card, and another unit copies large files. The user installs the package, runs `fonio check`, runs the
+//! recommended command while both units run, keeps the fix, reboots, and undoes the fix.
 
 use std::path::Path;
 
@@ -34,7 +34,8 @@ const IN_FORCE: &str = "findmnt -n -o OPTIONS /mnt/card; grep -o '\\[.*\\]' /sys
     cat /proc/sys/vm/dirty_bytes /proc/sys/vm/dirty_background_bytes; \
     systemctl show --property=IOWeight --property=IOSchedulingClass --property=IOReadBandwidthMax backup.service";
 
-/// Durations of the test while both units run: shorter than the defaults, so that a dozen pairs fit.
+/// The durations of the trial while both units run. They are shorter than the defaults, so a dozen pairs fit
+/// into the trial.
 const LIVE_FOR: &str = "10m";
 const LIVE: &str = "--slice 12s --carry-over 5s";
 

@@ -13,7 +13,7 @@ pub struct Target {
     pub rust: &'static str,
     /// The target triple of clang and of Debian's musl headers.
     pub triple: &'static str,
-    /// clang's options for the processor, the same as in Rust's target.
+    /// clang's options for the processor, which are the same as those of Rust's target.
     pub processor: &'static [&'static str],
     /// Rust's name of the target with glibc, Debian's library folder, and the dynamic linker; `None` if
     /// Debian has no glibc for the processor.
@@ -22,7 +22,7 @@ pub struct Target {
     pub container: (&'static str, Option<&'static str>),
     /// The QEMU program that executes its programs on another processor.
     emulator: &'static str,
-    /// The processor that QEMU emulates: the oldest that the target supports.
+    /// The processor that QEMU emulates, which is the oldest one that the target supports.
     pub emulated: Option<&'static str>,
 }
 
@@ -77,13 +77,14 @@ pub const TARGETS: [Target; 4] = [
 ];
 
 impl Target {
-    /// Returns whether Rust's library and the C library are compiled here, because Rust has no complete one
-    /// for the target everywhere.
+    /// Returns whether Rust's standard library and the C library are compiled from source, because not every
+    /// Rust installation has a complete one for the target.
     pub fn is_built_from_source(self) -> bool {
         self.debian == Architecture::Armhf
     }
 
-    /// Returns the QEMU program that executes the target's programs here; `None` if this machine's processor does.
+    /// Returns the QEMU program that executes the target's programs on this machine; `None` if the machine's
+    /// own processor executes them.
     pub fn emulator(self) -> Option<&'static str> {
         (Architecture::of_this_machine() != Some(self.debian)).then_some(self.emulator)
     }

@@ -1,6 +1,6 @@
 //! Checks that the module's policy, with the study's settings, makes the same decisions as `fonio-sim`'s
-//! model of the study for the same input. The two differ in choices that the study leaves open
-//! (docs/scheduler.md); the inputs here avoid them.
+//! model of the study for the same input. The policy and the model differ in choices that the study leaves
+//! open (docs/scheduler.md); these inputs do not reach such choices.
 
 use fonio_core::Random;
 use fonio_sim::scheduler::vectors;
@@ -15,8 +15,8 @@ const EVENTS: u64 = 1_000;
 /// The kinds of inputs.
 #[derive(Clone, Copy, Debug)]
 enum Family {
-    /// One priority, any sectors. No input reaches the limits, because the two recognise sequential requests
-    /// differently.
+    /// One priority, any sectors. No input reaches the concurrency limits, because the policy and the model
+    /// recognise sequential requests differently.
     OnePriority,
     /// One priority and small limits; each process reads sequentially and writes randomly.
     Limits,

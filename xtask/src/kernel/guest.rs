@@ -26,7 +26,8 @@ pub fn test(built: &Built, rounds: u32, seconds: u32, requests: u32) -> Result<b
     let place = PathBuf::from(FOLDER);
     files.add_copy(&built.module, &place.join("module/smartio-iosched.ko"))?;
     files.add_copy(&sources().join("test/stress.sh"), &place.join("stress.sh"))?;
-    // A card for the kernel's MMC driver, which reports a depth of 64 requests for its devices.
+    // A card that the guest uses through the kernel's MMC driver, which reports a depth of 64 requests for
+    // its devices.
     let card = tempfile::NamedTempFile::new_in(process::scratch("kernel")?)?;
     card.as_file().set_len(CARD_BYTES)?;
     let guest = Guest {

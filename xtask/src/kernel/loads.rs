@@ -23,7 +23,7 @@ struct Program {
     stride: u64,
     /// Number of requests in flight or waiting.
     at_once: u64,
-    /// Number of requests. A run ends when all programs with a limit have ended.
+    /// Number of requests. A run ends when all programs with a limited number of requests have ended.
     count: u64,
 }
 
@@ -53,8 +53,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Returns the completed requests. `service` returns the service time of a program's request while
-    /// requests of other programs are in flight.
+    /// Returns the completed requests. `service` returns the service time of a program's request, given the
+    /// programs of the other requests in flight.
     fn run(self, programs: &[Program], mut service: impl FnMut(usize, &[usize]) -> u64) -> Vec<Done> {
         let Run { driver, depth, begin: mut now, end, first_id: mut next } = self;
         let mut due: Vec<(u64, usize)> = programs
@@ -125,8 +125,9 @@ fn run(
     Run { driver: &mut driver, depth, begin: 0, end, first_id: 0 }.run(programs, service)
 }
 
-/// Measures writes during reads on a device that serves both at the same time. A read issued while a write is in flight
-/// takes `slower_ns` longer. Returns the mean slowdown of reads and writes relative to running alone.
+/// Measures concurrent reads and writes on a device that serves them in parallel. A read issued while a write
+/// is in flight takes `slower_ns` longer. Returns the mean slowdown of reads and writes relative to running
+/// alone.
 fn deep_slowdowns(slower_ns: u64) -> [f64; 2] {
     const SERVICE_NS: [u64; 2] = [160_000, 40_000];
     let programs = [Program { count: 1_000, ..READER }, WRITER];
@@ -161,8 +162,8 @@ fn writes_go_with_reads_where_they_cost_little() {
 }
 
 /// Measures a reader and a writer on a device that serves one request at a time. Returns the slowdown of
-/// reads and writes by the study's protocol: both have the same number of requests, and the time is measured
-/// until the last completes.
+/// reads and writes by the study's protocol: reads and writes have the same number of requests, and the time
+/// ends when the last request completes.
 fn serial_slowdowns(scheduler: &str, service_ns: [u64; 2]) -> [f64; 2] {
     const REQUESTS: u64 = 2_000;
     let programs = [READER, WRITER].map(|program| Program { stride: SEQUENTIAL, count: REQUESTS, ..program });
@@ -178,7 +179,7 @@ fn slowdowns_on_a_serial_device() {
     if !has(&[Need::Cc]) {
         return;
     }
-    // The device of the study's Galaxy S5 with 10 µs of overhead.
+    // The service times of the device in the study's Galaxy S5, with 10 µs of overhead.
     let cases = [("sequential", [72_000, 190_000]), ("random", [187_000, 410_000])];
     let policies = [
         ("the study alone", "scheduler smartio study in_flight_max=1"),
@@ -208,7 +209,7 @@ fn levels_have_shares() {
     if !has(&[Need::Cc]) {
         return;
     }
-    /// A level, its programs, and the reads that each program has in flight.
+    /// A priority level, the number of its programs, and the number of reads that each program has in flight.
     type Group = (u64, usize, u64);
     let cases: [(&str, &[Group]); 5] = [
         ("one reader and four", &[(4, 1, 1), (4, 4, 1)]),
@@ -246,7 +247,8 @@ fn levels_have_shares() {
 }
 
 /// Measures four endless readers on a device that is faster for its two most recent streams. Returns the
-/// total reads per second and the longest response time in µs, both after each reader's first turn.
+/// total reads per second and the longest response time in µs. Both are measured after each reader has had
+/// its first turn.
 fn endless(scheduler: &str, continued_ns: u64, stride: u64) -> (u64, u64) {
     const END_NS: u64 = 400_000_000;
     const SETTLED_NS: u64 = 200_000_000;
@@ -297,7 +299,7 @@ fn turns_go_on_where_they_gain() {
 fn fifty(settings: &str, read_ns: u64) -> (f64, u64) {
     let mut driver = Driver::start(&format!("scheduler smartio in_flight_max=1{settings}"));
     let (mut now, mut next) = (0_u64, 0_u64);
-    // While one program reads, the policy learns the service time of reads.
+    // First, only one program reads, from which the policy learns the service time of reads.
     for _ in 0..20 {
         driver.event(&format!(
             "insert {now} id={next} read sync sector={} bytes=4096 process=9 be4",

@@ -155,14 +155,14 @@ fn rules(random: &mut Random) -> Rules {
             random.below(2_000_000),
             100 + random.below(200)
         );
-        // A turn is up to four times longer on a slow device.
+        // On a slow device, a turn is up to four times longer.
         turn_wait *= if turn_reads > 0 { 4 } else { 1 };
     }
     Rules { line, limits, in_flight_max, quantum, slice, sync_bound, turn_wait, is_study }
 }
 
-/// The naive model: the requests that wait or are in flight, and since when the oldest write of each class
-/// and list has been the oldest.
+/// The naive model: the requests that wait or are in flight and, for each class and list, the time since
+/// which its oldest write has been the oldest.
 struct Model {
     rules: Rules,
     waiting: BTreeMap<u64, Request>,
@@ -173,7 +173,8 @@ struct Model {
 }
 
 impl Model {
-    /// Returns whether a request continues one of the last eight streams of its direction.
+    /// Returns the kind of a request, which depends on whether it continues one of the last eight streams of
+    /// its direction.
     fn kind(&mut self, is_write: bool, sector: u64, sectors: u64) -> usize {
         let direction = usize::from(is_write);
         let ends = &mut self.ends[direction];
@@ -213,7 +214,8 @@ impl Model {
         {
             return Err(format!("request {first} of the same list was inserted earlier"));
         }
-        // Turns end: when a queue's oldest read has waited for twice the turn, it goes first.
+        // A turn ends: when a queue's oldest read has waited for twice the length of a turn, it is dispatched
+        // first.
         let is_free = |other: &Request| {
             let limit = rules.limits[other.kind];
             limit == 0 || self.of_kind(other.kind) < limit
@@ -244,7 +246,7 @@ impl Model {
         Ok(())
     }
 
-    /// Returns when the oldest write of a class and list became the oldest.
+    /// Returns the time at which the oldest write of a class and list became the oldest.
     fn head_since(&self, class: usize, is_sync: bool) -> Option<u64> {
         let mut writes = self
             .waiting
@@ -269,8 +271,8 @@ impl Model {
         if !self.in_flight.is_empty() {
             return Ok(());
         }
-        // Nothing is in flight, so no limit applies: reads and due writes go. The idle class waits for all
-        // other classes.
+        // Nothing is in flight, so no limit applies: reads and due writes must be dispatched. The idle class
+        // waits for all other classes.
         let others = self.waiting.values().any(|request| request.class < 2);
         if self.waiting.values().any(|request| !request.is_write && (request.class < 2 || !others)) {
             return Err("a read waits although nothing is in flight".to_owned());
@@ -345,7 +347,8 @@ fn sequence(seed: u64, events: u64) -> u64 {
                 next += 1;
             }
             4..=6 => {
-                // Without a dispatch, the timer may only be too early: no other event would run the queue.
+                // If no request is dispatched, the timer may expire too early but not too late, because no
+                // other event would run the queue.
                 let next =
                     driver.event(&format!("next {now}")).expect("an answer").parse().unwrap_or(u64::MAX);
                 let answer = driver.event(&format!("dispatch {now}")).expect("an answer");

@@ -1,6 +1,6 @@
 //! Checks that settings of `fonio fix apply --keep` survive a reboot and are gone after `fonio fix undo`: the
-//! part *keep* of `cargo xtask lab test`. It needs a user's udev, fstab, sysctl and systemd, so it runs in a
-//! complete Debian.
+//! part *keep* of `cargo xtask lab test`. The test needs udev, fstab, sysctl and systemd as on a user's
+//! machine, so it runs in a complete Debian.
 
 use std::path::Path;
 
@@ -94,7 +94,7 @@ fn all(steps: &mut Steps<'_, '_>, fonio: &Path) -> Result<()> {
     let in_force = with_disk(IN_FORCE);
     let (force_before, files_before) = (text(steps.system, &in_force)?, text(steps.system, FILES)?);
     let is_kept = |line: &str| line.contains("-fonio") || line.starts_with("/var/lib/fonio");
-    // The guest has its own drop-in for the mount of its modules.
+    // The guest itself has a drop-in, for the mount of its kernel modules.
     ensure!(!files_before.lines().any(is_kept), "the guest was not new:\n{files_before}");
     for fix in FIXES {
         let command = format!("fonio fix apply {fix} --keep");
@@ -137,7 +137,7 @@ fn has_of_unit(said: &str) -> bool {
     ["default 50\n", "rbps=5242880 wbps=5242880", "idle"].iter().all(|value| said.contains(value))
 }
 
-/// Returns a listing's lines without files that exist only until the next boot.
+/// Returns the lines of a listing, without the files that exist only until the next boot.
 fn in_etc(listing: &str) -> Vec<&str> {
     listing.lines().filter(|line| !line.starts_with("/run/")).collect()
 }

@@ -5,7 +5,7 @@ use fonio_lab::{Archive, System, SystemOptions};
 
 use crate::{process, tools};
 
-/// A command, the text that its output must contain, and the behaviour that this shows.
+/// A command, the text that its output must contain, and the behaviour that this text proves.
 pub type Step<'a> = (&'a str, &'a str, &'a str);
 
 /// A guest in which steps run, and the number of broken promises.

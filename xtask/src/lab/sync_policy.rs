@@ -9,7 +9,8 @@ use fonio_lab::SystemOptions;
 use crate::lab::steps::{Steps, in_debian, ok, text};
 use crate::process;
 
-/// A unit that keeps an ordered database and a cache open, and programs that cannot preload a library.
+/// Creates a unit that keeps an ordered database and a cache open, and programs that cannot preload a
+/// library.
 const PREPARE: &str = include_str!("sync_policy_prepare.sh");
 
 const POLICY: &str = include_str!("sync_policy_rules.sh");

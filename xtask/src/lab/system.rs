@@ -11,7 +11,7 @@ use crate::process;
 
 /// The promised time until a guest runs its first command, in seconds, on this machine with two processors.
 const BOOT_S: f64 = 180.0;
-/// The kernels of the second round, which only boots: the oldest that Debian maintains.
+/// The kernels of the second round, which only boots a guest: the oldest kernels that Debian maintains.
 const OLD_KERNEL: &str = "lab:6.1";
 const DISK_BYTES: u64 = 1 << 30;
 

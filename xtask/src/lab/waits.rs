@@ -49,7 +49,7 @@ fn by_bpf(analysis: &Value) -> bool {
         && verdict.contains("waiting for dd, which was blocked in fsync of")
 }
 
-/// Returns whether the program blocked the longest was blocked in its fsync.
+/// Returns whether the program that was blocked longest was blocked in its own fsync.
 fn by_tracefs(analysis: &Value) -> bool {
     let first = &analysis["blocked"]["programs"][0];
     let mostly = &first["operations"][0];

@@ -15,7 +15,8 @@ const BYTES: u64 = 4 << 20;
 /// kernel for `sync`.
 const SCRIPT: &str = include_str!("watch.sh");
 
-/// Runs on each kernel. Returns the number of kernels on which a file or bytes are missing.
+/// Runs the script on each kernel. Returns the number of kernels on which a file or bytes are missing in the
+/// report.
 pub fn run(fonio: &Path) -> Result<u32> {
     println!(
         "dd writes 4 MiB through the page cache, 4 MiB with direct I/O, and 4 MiB for the kernel to write back; on Debian's kernels:\n"

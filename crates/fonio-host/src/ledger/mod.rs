@@ -1,15 +1,15 @@
 //! The ledger: a record of steps to undo.
 //!
-//! A ledger is a file with one JSON value per line. The first line names the owner. A line is written
-//! *before* each step (`begin`), and another after the step was undone (`end`). So a process killed at any
-//! point leaves a ledger that names all its remaining steps. A named step may not have happened, so undoing
-//! first checks for an object of ours.
+//! A ledger is a file with one JSON value per line. The first line names the owner. A `begin` line is written
+//! *before* each step, and an `end` line after the step was undone. So a process killed at any point leaves a
+//! ledger that names all steps to undo. A step in the ledger may not have been done, so undoing first checks
+//! that the object exists and is ours.
 //!
-//! Steps are undone in reverse order. The owner does this when the ledger is dropped, or earlier for single
-//! steps. [`Ledger::recover`] does it for owners that no longer run.
+//! Steps are undone in reverse order. The owner undoes all steps when it drops the ledger, and can undo
+//! single steps earlier. [`Ledger::recover`] undoes the steps of owners that no longer run.
 //!
-//! This file knows no devices, mounts or processes. The function that undoes a step ([`undo`]) is passed when
-//! a ledger is opened.
+//! This file has no code for devices, mounts or processes. The function that undoes a step ([`undo`]) is
+//! passed when a ledger is opened.
 
 mod undo;
 
@@ -42,7 +42,8 @@ pub enum Step {
     /// The device `/dev/loopN` was added. `backing` is its backing file as shown in sysfs
     /// (`loop/backing_file`).
     Loop { number: u32, backing: PathBuf },
-    /// The device `/dev/ublkbN` was added. The kernel stores `tag` with it, which identifies it as ours.
+    /// The device `/dev/ublkbN` was added. The kernel stores `tag` with the device, which identifies it as
+    /// ours.
     Ublk { number: u32, tag: u64 },
     /// The array `/dev/mdN` was added. The names of its devices, such as `ublkb700`, identify it as ours.
     Md { number: u32, devices: Vec<String> },
@@ -93,7 +94,7 @@ enum Line {
 }
 
 impl Ledger {
-    /// Returns the folder of ledgers: the state folder. It is emptied by a reboot, which also undoes all
+    /// Returns the folder of ledgers: the state folder. A reboot empties the folder, and also undoes all
     /// steps.
     pub fn default_dir() -> PathBuf {
         state::folder()
@@ -109,7 +110,7 @@ impl Ledger {
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
                 Err(error) => return Err(HostError::system("write", path)(error)),
             };
-            // Held while the ledger is open, so two processes never undo the same ledger.
+            // Hold the lock while the ledger is open, so two processes never undo the same ledger.
             file.lock().map_err(HostError::system("lock", &path))?;
             let mut ledger = Ledger { path, file, steps: Vec::new(), undo };
             ledger.write(&Line::Owner(own))?;
@@ -123,7 +124,7 @@ impl Ledger {
         self.path.parent().unwrap_or(Path::new("/"))
     }
 
-    /// Returns a path next to the ledger that no other run uses. Creates nothing.
+    /// Returns the path of a file next to the ledger that no other run uses. Creates nothing.
     pub fn own_path(&self, name: &str) -> PathBuf {
         self.path.with_extension(name)
     }
@@ -174,7 +175,7 @@ impl Ledger {
     /// Undoes one step unless it is already undone.
     ///
     /// # Errors
-    /// If it cannot be undone; it then stays in the ledger.
+    /// If the step cannot be undone; it then stays in the ledger.
     pub fn undo(&mut self, entry: Entry) -> Result<(), HostError> {
         let Some(step) = &self.steps[entry.0] else { return Ok(()) };
         (self.undo)(step)?;
@@ -207,7 +208,7 @@ impl Ledger {
         let mut recovery = Recovery::default();
         Self::undo_once(dir, undo, &mut recovery)?;
         if !recovery.failed.is_empty() && !recovery.undone.is_empty() {
-            // Try failed steps again, because they may have depended on a step undone later. For example, an
+            // Try failed steps again, because another step may have had to be undone first. For example, an
             // array whose server was killed is busy until the requests to its devices fail.
             recovery.failed.clear();
             Self::undo_once(dir, undo, &mut recovery)?;
@@ -234,8 +235,8 @@ impl Ledger {
         paths.into_iter().try_for_each(|path| recover_one(path, undo, recovery))
     }
 
-    /// Writes a line with its newline in one call. A killed writer thus leaves at most one incomplete last
-    /// line.
+    /// Writes a line with its newline in one call. So if the process is killed, at most the last line is
+    /// incomplete.
     fn write(&mut self, line: &Line) -> Result<(), HostError> {
         let mut text = serde_json::to_string(line).expect("paths of ours are UTF-8");
         assert!(!text.contains('\n'), "an entry of a ledger is one line: {text}");

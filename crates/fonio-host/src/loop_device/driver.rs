@@ -12,7 +12,8 @@ use rustix::ioctl::{self, IntegerSetter, NoArg, Opcode, Setter};
 use crate::device_users::users_of;
 use crate::error::HostError;
 
-/// Number of attempts while a device is still busy after its last user has ended, or its node is missing.
+/// Number of attempts while a device is still busy after its last user has ended, or while its node is
+/// missing.
 const TRIES: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -76,9 +77,9 @@ pub(super) fn configure(device: &File, file: &File, block_bytes: u32, flags: u32
     unsafe { ioctl::ioctl(device, Setter::<LOOP_CONFIGURE, LoopConfig>::new(config)) }
 }
 
-/// Binds a free loop device from the ordinary range to a file open for reading and writing, with direct I/O
-/// if its file system supports it. The kernel unbinds the device when it is no longer open or mounted.
-/// Returns the open device and its node.
+/// Binds a free loop device from the ordinary range to a file that is open for reading and writing. Uses
+/// direct I/O if the file system supports it. The kernel unbinds the device when it is no longer open or
+/// mounted. Returns the open device and its node.
 pub(crate) fn attach_while_used(file: &File) -> Result<(File, PathBuf), HostError> {
     let control = control()?;
     for _ in 0..TRIES {
@@ -139,7 +140,7 @@ pub(crate) fn open_node(path: &Path) -> Result<File, HostError> {
     Err(HostError::system("open", path)(last.expect("it was tried")))
 }
 
-/// Detaches and removes the loop device `number` if it is bound to `backing`, or to nothing.
+/// Detaches and removes the loop device `number` if it is bound to `backing` or not bound to a file.
 pub(crate) fn remove(number: u32, backing: &Path) -> Result<(), HostError> {
     let sysfs = sysfs(number);
     let path = PathBuf::from(format!("/dev/loop{number}"));
@@ -155,7 +156,7 @@ pub(crate) fn remove(number: u32, backing: &Path) -> Result<(), HostError> {
         let device = File::open(&path).map_err(HostError::system("open", &path))?;
         // SAFETY: LOOP_CLR_FD takes no argument.
         match unsafe { ioctl::ioctl(&device, NoArg::<LOOP_CLR_FD>::new()) } {
-            // Already unbound, or will be when its last user closes it.
+            // The device is already unbound, or the kernel unbinds it when its last user closes it.
             Ok(()) | Err(Errno::NXIO) => {}
             Err(error) => return Err(HostError::system("detach", path)(error)),
         }
@@ -177,8 +178,8 @@ pub(crate) fn remove(number: u32, backing: &Path) -> Result<(), HostError> {
     Err(HostError::InUse { path, by })
 }
 
-/// Returns whether the kernel's path of the backing file means `backing`. If the file's mount is gone, the
-/// kernel shows the path inside that mount. If the file was deleted, it adds a suffix.
+/// Returns whether the backing file's path in sysfs means `backing`. If the file's mount is gone, the kernel
+/// shows the path inside that mount. If the file was deleted, the kernel adds a suffix.
 pub(crate) fn is_backing(shown: &str, backing: &Path) -> bool {
     let shown = Path::new(shown.strip_suffix(" (deleted)").unwrap_or(shown));
     shown == backing || shown.is_absolute() && backing.ends_with(shown.strip_prefix("/").unwrap_or(shown))

@@ -1,7 +1,7 @@
 //! Creates loop devices.
 //!
-//! It never reuses an existing device. A depth set through `nr_requests` survives until the device is
-//! removed, so a used device can differ from what sysfs shows.
+//! This module never reuses an existing device. A depth set through `nr_requests` lasts until the device is
+//! removed, so the depth of a used device can differ from the depth in sysfs.
 
 pub(crate) mod driver;
 
@@ -63,7 +63,7 @@ impl LoopDevice {
             numbered::add(ledger, "loop", CONTROL, sysfs, step, |number| driver::add(&control, number))?;
         let bound = bind(number, &file, options);
         if bound.is_err() {
-            // The first error is returned; if this fails too, the ledger keeps the device.
+            // The first error is returned. If undoing fails too, the device stays in the ledger.
             let _ = ledger.undo(entry);
         }
         let device = LoopDevice { number, path: bound?, entry };

@@ -41,7 +41,8 @@ impl Applied {
         self.target.check_restore()
     }
 
-    /// Checks that the new value is in force, as it is between [`Applied::borrow`] and undoing the ledger.
+    /// Checks that the new value is in force. This must hold from [`Applied::borrow`] until the ledger is
+    /// undone.
     ///
     /// # Errors
     /// [`HostError::NotSettable`] if another user or program has changed the setting, or the device or mount
@@ -58,14 +59,15 @@ impl Applied {
         self.target.expect_still(&self.old, &self.new)
     }
 
-    /// Restores the old value, if the new one is in force.
+    /// Restores the old value if the new value is in force.
     pub fn undo(&self) -> Result<Undone, HostError> {
         let undone = self.would_undo()?;
         self.finish(&undone)?;
         Ok(undone)
     }
 
-    /// Restores the old value unless `found` shows another one in force ([`Applied::would_undo`]).
+    /// Restores the old value, unless `found` ([`Applied::would_undo`]) shows that another program has
+    /// changed the setting.
     pub(super) fn finish(&self, found: &Undone) -> Result<(), HostError> {
         match found {
             Undone::ChangedSince(_) => Ok(()),
@@ -79,7 +81,8 @@ impl Applied {
 pub enum Undone {
     /// The old value is in force again.
     Restored,
-    /// The old value was in force already, or the device or mount is gone: there was nothing to do.
+    /// There was nothing to restore: the old value was already in force, or the device or mount no longer
+    /// exists.
     NothingLeft,
     /// Another program has changed the setting to this value. It was left alone and stays on record.
     ChangedSince(String),

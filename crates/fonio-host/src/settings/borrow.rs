@@ -30,8 +30,8 @@ impl Applied {
     }
 }
 
-/// Applies a setting to `path` until the ledger restores the old value. Keep the returned lock, in the
-/// ledger's folder, until then.
+/// Applies a setting to `path` until the ledger restores the old value. The caller must hold the returned
+/// lock, a file in the ledger's folder, until then.
 ///
 /// # Errors
 /// Errors of [`Setting::plan`], [`OnlyChanger::begin`] and [`Applied::borrow`].

@@ -14,7 +14,7 @@ const GROUPS: &str = "/sys/fs/cgroup";
 /// module).
 const WITH_CLASSES: [&str; 3] = ["bfq", "mq-deadline", SMARTIO];
 
-/// Checks that an I/O class for units has an effect on this machine; the error is the reason why not.
+/// Checks that an I/O class for units has an effect on this machine; the error is the reason why it has none.
 pub(super) fn check_class(machine: &Machine) -> Result<(), String> {
     has_one_of(machine, &WITH_CLASSES).map_err(|has| {
         format!(
@@ -23,7 +23,7 @@ pub(super) fn check_class(machine: &Machine) -> Result<(), String> {
     })
 }
 
-/// Checks that the kernel can control the I/O of units; the error is the reason why not.
+/// Checks that the kernel can control the I/O of units; the error is the reason why it cannot.
 pub(super) fn check_controller(machine: &Machine) -> Result<(), String> {
     let Some(controllers) = read_text(&machine.file(GROUPS).join("cgroup.controllers")) else {
         return Err("it needs control groups v2, which are not mounted on /sys/fs/cgroup".to_owned());
@@ -34,7 +34,7 @@ pub(super) fn check_controller(machine: &Machine) -> Result<(), String> {
     Err("this kernel has no io controller (CONFIG_BLK_CGROUP)".to_owned())
 }
 
-/// Checks that I/O weights have an effect on this machine; the error is the reason why not.
+/// Checks that I/O weights have an effect on this machine; the error is the reason why they have none.
 pub(super) fn check_weight(machine: &Machine) -> Result<(), String> {
     check_controller(machine)?;
     match has_one_of(machine, &["bfq"]) {

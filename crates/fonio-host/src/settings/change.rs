@@ -1,18 +1,18 @@
-//! Makes and undoes changes of settings, in the record of this boot ([`Settings`]) and the record of kept
-//! settings ([`Keeper`]).
+//! Makes and undoes changes of settings, and updates two records: of the changes until the next boot
+//! ([`Settings`]), and of the settings kept across reboots ([`Keeper`]).
 //!
 //! Rules:
 //!
-//! 1. Only one process at a time changes a setting. It takes the lock first, then checks that the setting
-//!    still has the expected value.
-//! 2. A change is put in force before it is kept, so no file keeps a value that the kernel refuses. If it
-//!    cannot be kept, it is reverted. A change that survives a reboot by itself is kept first: if the process
-//!    is then killed, the permanent record has the old value.
-//! 3. Changes are undone in reverse order: removing a scheduler also changes the number of requests, so a
-//!    number set later is restored first.
+//! 1. Only one process at a time changes a setting. The process first takes the lock, then checks that the
+//!    setting still has the expected value.
+//! 2. A change is put in force before it is written to configuration files, so no file contains a value that
+//!    the kernel refuses. If it cannot be written, it is reverted. A change that survives a reboot by itself
+//!    is recorded first: if the process is then killed, the permanent record has the old value.
+//! 3. Changes are undone in reverse order. For example, removing a scheduler also changes the maximum number
+//!    of requests, so if that number was set after the scheduler, it is restored first.
 //! 4. A kept setting is removed from its files before its old value is restored, because the files could put
-//!    it in force again. Two exceptions are restored first: a folder, which needs its files while programs
-//!    use it, and a setting that survives a reboot by itself.
+//!    it in force again. There are two exceptions, whose old value is restored first: a folder, which needs
+//!    these files while programs use it, and a setting that survives a reboot by itself.
 //! 5. A change that cannot be undone stays on record. The other changes are undone.
 //!
 //! Undoing restores the value from before the first change, even after several changes.
@@ -31,7 +31,8 @@ use crate::ledger::Ledger;
 /// A change to make.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// The setting with its old and new value; equal if the change only makes it persist across reboots.
+    /// The setting with its old and new value. The values are equal if the change only keeps the setting
+    /// across reboots.
     pub change: Applied,
     /// Whether to keep it across reboots.
     pub keep: bool,
@@ -42,7 +43,7 @@ impl Planned {
     /// nothing.
     ///
     /// # Errors
-    /// [`HostError::NotSettable`] with the reason, also if there is nothing to do.
+    /// [`HostError::NotSettable`] with the reason; also if the setting already has this value.
     pub fn of(setting: &Setting, path: &Path, keep: bool) -> Result<Planned, HostError> {
         let change = setting.plan_or_current(path)?;
         let lasts = change.target.lasts();
@@ -54,7 +55,7 @@ impl Planned {
         Ok(Planned { change: setting.plan(path)?, keep })
     }
 
-    /// Returns how the change would be kept across reboots, if at all. Changes nothing.
+    /// Returns how the change would be kept across reboots; `None` if it would not be kept. Changes nothing.
     ///
     /// # Errors
     /// [`HostError::NotKept`] with the reason.
@@ -179,7 +180,7 @@ impl Changes {
         chosen
     }
 
-    /// Returns whether the object is the changed one, not another disk that now has its name.
+    /// Returns whether the object is the one that was changed, not another disk that now has the same name.
     fn is_here(&self, undoing: &Undoing) -> bool {
         undoing.kept.as_ref().is_none_or(|kept| undoing.is_of_this_boot || self.keeper.is_same_disk(kept))
     }
@@ -236,8 +237,8 @@ mod tests {
     use crate::settings::target::Target;
     use crate::settings::value::Value;
 
-    /// A setting stored in a file. It logs its values and whether it is kept. The file `refuse` makes it
-    /// refuse changes; the file `in-use` makes it busy.
+    /// A setting stored in a file. It logs its values and whether it is kept. If the file `refuse` exists,
+    /// the setting refuses changes; if the file `in-use` exists, its object is busy.
     struct Logged(Facts);
 
     static MOUNT: Logged = Logged(Facts { tag: "logged_mount", title: "a mount", ..Facts::OF_MOUNT });
@@ -351,7 +352,7 @@ mod tests {
         changes.make(&planned(&target, "second", false)).expect("made");
         let made = changes.make(&planned(&target, "third", true)).expect("made");
         assert_eq!(made.brings_back, "old");
-        // The value is already in force, so it is only kept.
+        // The value is already in force, so `make` only keeps it across reboots.
         let made = changes.make(&planned(&target, "third", true)).expect("kept");
         assert_eq!(made.brings_back, "old");
         let to_undo = changes.to_undo(None, None);
@@ -393,7 +394,7 @@ mod tests {
             fs::write(target.path().join("refuse"), "").expect("written");
             changes.make(&planned(&target, "new", true)).expect_err("refused");
             fs::remove_file(target.path().join("refuse")).expect("removed");
-            // It cannot be kept: the plan fails, then the file system.
+            // The setting cannot be kept: first because planning fails, then because writing the files fails.
             fs::write(target.path().join("unkept"), "").expect("written");
             changes.make(&planned(&target, "new", true)).expect_err("refused");
             fs::remove_file(target.path().join("unkept")).expect("removed");

@@ -1,8 +1,8 @@
 //! Settings of journald and systemd units, in drop-ins.
 //!
-//! A drop-in is a file with a part of the configuration. One in `/run/systemd` lasts until the next boot; a
-//! kept one is in `/etc/systemd` ([`super::Keeper`]). The name in `/run` sorts later, so it can override a
-//! kept value.
+//! A drop-in is a file with a part of the configuration. A drop-in in `/run/systemd` lasts until the next
+//! boot; kept settings have one in `/etc/systemd` ([`super::Keeper`]). The name of the file in `/run` sorts
+//! later, so its value overrides a kept value.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,7 +27,7 @@ pub(super) struct Keys {
     /// Name of the fix, used in the file name.
     pub name: &'static str,
     pub keys: &'static [&'static str],
-    /// Whether each key can be assigned several times, for several disks.
+    /// Whether a key can be assigned several times, once for each disk.
     pub are_lists: bool,
     /// Only assignments that contain this text belong to the setting.
     pub only_with: &'static str,
@@ -136,8 +136,8 @@ impl<'u> DropIn<'u> {
     }
 }
 
-/// Returns the assignments of `keys` that are in force in systemd's files, in the order in which systemd
-/// reads them.
+/// Returns the assignments of `keys` in systemd's files that are in force, given the order in which systemd
+/// reads the files.
 fn in_force(text: &str, section: &str, keys: &Keys) -> String {
     let mut values: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut now = "";

@@ -1,5 +1,5 @@
-//! A kind of setting. Each has a file in [`super::kinds`] with all that fonio knows about it: its fixes, its
-//! requirements, and how to read, set, keep and restore its value.
+//! A kind of setting. Each kind has a file in [`super::kinds`] that defines its fixes, its requirements, and
+//! how to read, set, keep and restore its value.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ pub(super) trait Kind: Sync {
         Ok(wanted.to_string())
     }
 
-    /// Fails if the kernel would refuse the change or if it could not be undone.
+    /// Fails if the kernel would refuse the change, or if the change could not be undone.
     fn check(&self, _wanted: &Wanted<'_>, _on: &Object) -> Result<(), Refusal> {
         Ok(())
     }
@@ -131,7 +131,7 @@ pub(super) trait Kind: Sync {
         true
     }
 
-    /// If the device cannot have the wanted value, returns a clause on how `new` differs from it.
+    /// If the device cannot have the wanted value, returns a clause that explains how `new` differs from it.
     fn difference(&self, _wanted: &Value, _on: &Object, _new: &str) -> Option<String> {
         None
     }
@@ -163,8 +163,8 @@ impl fmt::Debug for dyn Kind {
 }
 
 pub(super) struct Facts {
-    /// Its name in records. Some kinds share a first name and differ in a second. Records outlive programs:
-    /// neither name may ever change.
+    /// Its name in records. Some kinds have the same name, and differ in a second name, `of`. Neither name
+    /// may ever change, because later versions of fonio must be able to read the records.
     pub tag: &'static str,
     pub of: Option<&'static str>,
     /// Its name in records if the object is a control group that is not a unit.
@@ -182,15 +182,16 @@ pub(super) struct Facts {
     pub kept_in: &'static str,
     /// Effect of undoing, as text for users.
     pub undone: &'static str,
-    /// Whether it always survives a reboot, so applying it also keeps it.
+    /// Whether the setting always survives a reboot, so applying it also keeps it.
     pub lasts: bool,
-    /// Whether it must survive a reboot, because otherwise older data would come back.
+    /// Whether the setting must survive a reboot, because otherwise programs would see older data after it.
     pub must_be_kept: bool,
-    /// Why it cannot be switched back and forth while programs run; `None` if it can.
+    /// Why the setting cannot be switched back and forth while programs run; `None` if it can.
     pub cannot_switch: Option<&'static str>,
-    /// Whether its value has parts, separated by blanks, that are set one after the other.
+    /// Whether the value has parts, separated by blanks, that are set one after the other.
     pub has_parts: bool,
-    /// Whether it changes other settings of its object and must precede them when kept settings are restored.
+    /// Whether setting it changes other settings of its object, so it must precede them when kept settings
+    /// are restored.
     pub comes_first: bool,
     /// The value of its fixes, if they take no argument.
     pub only_value: Option<&'static str>,
@@ -251,11 +252,11 @@ impl Facts {
 
 /// Storage of a setting's value, now and across reboots. A kind can override how it is read and set.
 pub(super) enum Held {
-    /// In this file of a disk's `queue` folder in sysfs; kept by a udev rule.
+    /// In this file in a disk's `queue` folder in sysfs. A udev rule keeps the setting.
     QueueFile(&'static str),
-    /// In a systemd drop-in, which also keeps it.
+    /// In a systemd drop-in, which also keeps the setting.
     DropIn(Keys),
-    /// In the mount options, with this prefix; kept in the mount table.
+    /// In the mount option with this prefix. The mount table keeps the setting.
     MountOption(&'static str),
     /// In sysctl settings: the value is their assignments.
     Sysctl,
@@ -297,7 +298,7 @@ impl SettingFix {
     };
 }
 
-/// Groups of things that fixes change, in the order of the printed list.
+/// The part of the system that a fix changes, in the order of the printed list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Group {
     /// The scheduler or the queue of a disk.
@@ -362,7 +363,7 @@ impl Loss {
         }
     }
 
-    /// Returns whether a power cut loses at most recent writes and leaves older data intact.
+    /// Returns whether a power cut can lose only recent writes and leaves older data intact.
     pub fn is_safe(self) -> bool {
         !matches!(self, Loss::Content(_))
     }
@@ -373,8 +374,8 @@ impl Loss {
 pub enum Trial {
     /// In the same way as the fix.
     AsMade,
-    /// In a directory, in the same way as the fix. On a file system created for the trial, by this mount
-    /// option if it supports it.
+    /// In a directory, in the same way as the fix. If the trial creates a file system, it uses this mount
+    /// option, if the file system supports it.
     MountOption(&'static str, fn(Filesystem) -> bool),
     /// In a directory, in the same way as the fix. A device created for the trial gets the scheduler from the
     /// start.
@@ -387,14 +388,14 @@ pub enum Trial {
     WriteAheadLog,
     /// On the workload's folder, which nothing else uses.
     OwnFolder,
-    /// Not at all: it changes the device permanently, for this reason; only its regular repetition is a
-    /// setting.
+    /// Not at all, because the fix changes the device permanently; the text says how. Only its regular
+    /// repetition is a setting.
     Once(&'static str),
     /// Not at all, for this reason.
     None(&'static str),
 }
 
-/// Reason why settings of services cannot be tried with a workload or a command.
+/// Reason why settings of system services cannot be tried with a workload or a command.
 pub(super) const OF_SERVICES: Trial = Trial::None(
     "it changes system services; record them with `fonio record` before and after applying it, then run `fonio compare`",
 );
@@ -408,7 +409,7 @@ pub(super) const OF_FOLDERS: Trial = Trial::None(
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted<'v> {
     pub value: &'v Value,
-    /// Applies the setting even if programs have files open and would continue to use the old ones.
+    /// Applies the setting even if programs have files open and would continue to use the covered files.
     pub despite_writers: bool,
 }
 
@@ -429,7 +430,7 @@ pub(super) enum KeptAs {
 }
 
 impl KeptAs {
-    /// Returns rules that write these contents to files in a disk's `queue` folder in sysfs.
+    /// Returns udev rules that write these contents to files in a disk's `queue` folder in sysfs.
     pub(super) fn queue_files<'f>(files: impl IntoIterator<Item = (&'f str, &'f str)>) -> KeptAs {
         let action = |(file, value): (&str, &str)| {
             // A scheduler's own files exist only with that scheduler.

@@ -54,7 +54,7 @@ impl Object {
         }
     }
 
-    // A target's object has the scope of its kind, so these methods never panic.
+    // Each target's object matches the scope of the target's kind, so these methods never panic.
 
     pub(super) fn disk(&self) -> &str {
         match self {
@@ -79,7 +79,7 @@ impl Object {
         }
     }
 
-    /// Returns the folder, and the other folder or image that has its content.
+    /// Returns the folder, and the other folder or image that holds its content.
     pub(super) fn with_content(&self) -> (&Path, &Path) {
         match self {
             Object::Folder { dir, content: Some(content) } => (dir, content),

@@ -11,7 +11,7 @@ use crate::files::make_private_folder;
 pub(crate) const LOCK: &str = "lock";
 
 /// The exclusive right to change a setting, held until dropped. A trial switches the setting back and forth;
-/// another process would mistake the momentary value for the user's own.
+/// without this lock, another process would mistake the current value for the user's own.
 #[derive(Debug)]
 pub struct OnlyChanger {
     path: PathBuf,
@@ -35,8 +35,8 @@ impl OnlyChanger {
                 TryLockError::WouldBlock => HostError::BeingTested { setting: target.to_string() },
                 TryLockError::Error(error) => HostError::system("lock", &path)(error),
             })?;
-            // The owner may have removed the file between our two calls; another process can then lock a new
-            // one.
+            // The previous owner may have removed the file after we opened it and before we locked it.
+            // Another process could then lock a new file of the same name.
             let ours = lock.metadata().map_err(HostError::system("look at", &path))?;
             if fs::metadata(&path).is_ok_and(|there| there.ino() == ours.ino() && there.dev() == ours.dev()) {
                 return Ok(OnlyChanger { path, _lock: lock });
@@ -45,7 +45,7 @@ impl OnlyChanger {
     }
 }
 
-/// Removes the file of a lock that no process holds: its owner was killed.
+/// Removes the file of a lock that no process holds because its owner was killed.
 pub(crate) fn remove_free_lock(path: &Path) {
     let Ok(lock) = OpenOptions::new().append(true).open(path) else { return };
     if lock.try_lock().is_ok() {

@@ -37,7 +37,7 @@ pub(super) fn mount_of(path: &Path) -> Result<MountPoint, HostError> {
     found.cloned().ok_or_else(|| HostError::system("find the mount of", &path)(std::io::ErrorKind::NotFound))
 }
 
-/// Returns the mount point of a path's mount, which must be on a device.
+/// Returns the mount point of the mount that contains a path. Its file system must be on a device.
 pub(super) fn mount_on_device(path: &Path) -> Result<PathBuf, Refusal> {
     let MountPoint { dir, filesystem, .. } = mount_of(path)?;
     // The kernel marks file systems without a block device.

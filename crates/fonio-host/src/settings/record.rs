@@ -18,8 +18,8 @@ const RECORD: &str = "settings.json";
 struct Recorded {
     #[serde(flatten)]
     applied: Applied,
-    /// While a second value is being set: the first one. If the process is killed in this state, either value
-    /// may be in force.
+    /// The first value, while a second one is being set. If the process is killed then, either value may be
+    /// in force.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     instead_of: Option<String>,
 }
@@ -86,7 +86,7 @@ impl Settings {
         };
         self.save(is_second.then_some(planned))?;
         let set = planned.target.set(&planned.new).and_then(|()| planned.target.expect(&planned.new));
-        // The kernel may have refused one part of it, or kept another value.
+        // The kernel may have refused one part of the value, or set another value.
         if set.is_err() && planned.target.restore(&planned.old).is_ok() {
             self.applied = before;
             self.save(None)?;
@@ -106,8 +106,9 @@ impl Settings {
         Ok(undone)
     }
 
-    /// Like [`Settings::undo`], with an earlier result of [`Applied::would_undo`], from before the setting
-    /// was removed from the files that keep it. These files may put it in force.
+    /// Like [`Settings::undo`], but uses a result of [`Applied::would_undo`] that was obtained before the
+    /// setting was removed from the files that keep it, because changing these files may change the value in
+    /// force.
     ///
     /// # Errors
     /// [`HostError::System`]; the setting then stays on record.
@@ -120,8 +121,8 @@ impl Settings {
         self.save(None)
     }
 
-    /// Replaces the file atomically, or removes it if there are no entries. `second` is a repeated change of
-    /// a setting.
+    /// Replaces the file atomically, or removes it if there are no entries. `second` is a change of a setting
+    /// that is already on record.
     fn save(&self, second: Option<&Applied>) -> Result<(), HostError> {
         if self.applied.is_empty() {
             return files::remove(&self.path);
@@ -141,8 +142,8 @@ impl Settings {
     }
 }
 
-/// Returns the change in force. If a process was killed while setting a second value, the value in force is
-/// one of the two or has parts of both.
+/// Returns the change in force. If a process was killed while it set a second value, the value in force is
+/// the first, the second, or a mixture of parts of both.
 fn now_in_force(recorded: Recorded) -> Result<Applied, HostError> {
     let Recorded { mut applied, instead_of } = recorded;
     if let Some(earlier) = instead_of
@@ -226,7 +227,7 @@ mod tests {
         let state = dir.path().join("state");
         let now = now(SWAPPINESS);
         let change = |old: &str, new: &str| change(SWAPPINESS, old, new);
-        // The value in force is the first, the second, or one set by another program.
+        // The value in force is the first value, the second value, or a value set by another program.
         for (first, second, expected) in
             [(now.as_str(), "201", now.as_str()), ("201", &now, &now), ("201", "202", "202")]
         {

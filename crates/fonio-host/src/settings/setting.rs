@@ -59,7 +59,7 @@ impl Setting {
         self.kind.facts().scope
     }
 
-    /// Returns whether the setting applies to the whole machine, for any path.
+    /// Returns whether the setting applies to the whole machine, regardless of the path.
     pub fn is_of_machine(&self) -> bool {
         self.scope() == Scope::Machine
     }
@@ -80,7 +80,7 @@ impl Setting {
         facts.lasts || facts.must_be_kept
     }
 
-    /// Returns the placeholder of the value that the user must choose, if it is missing.
+    /// If the user must choose a value and has not, returns the placeholder for it.
     pub fn missing_value(&self) -> Option<&'static str> {
         self.kind.facts().needs_value.filter(|_| self.value == Value::None)
     }
@@ -95,15 +95,15 @@ impl Setting {
         self.kind.remains_to_do(path)
     }
 
-    /// Allows the setting even if programs have files open and would continue to use the old ones. Most
+    /// Allows the setting even if programs have files open and would continue to use the covered files. Most
     /// settings ignore this.
     #[must_use]
     pub fn despite_writers(self) -> Setting {
         Setting { despite_writers: true, ..self }
     }
 
-    /// If the device cannot have this setting's value, returns a clause on how the planned value differs from
-    /// it.
+    /// If the device cannot have this setting's value, returns a clause that explains how the planned value
+    /// differs from it.
     pub fn fitted_to(&self, planned: &Applied) -> Option<String> {
         self.kind.difference(&self.value, planned.target.object(), &planned.new)
     }
@@ -135,7 +135,7 @@ impl Setting {
         object.map(|object| Target::new(self.kind, object)).map_err(|refusal| refusal.of(&self.name, path))
     }
 
-    /// Returns the value for this target, if it can have one.
+    /// Returns the value to set on this target; fails if the target cannot have it.
     fn value_on(&self, target: &Target) -> Result<String, HostError> {
         self.kind
             .value(&self.value, target.object())
@@ -216,7 +216,7 @@ mod tests {
         assert!(limit.is_of_machine() && !Setting::parse("noatime").expect("a setting").is_of_machine());
     }
 
-    /// Checks the table of kinds, so a mistake in a new line is found before users do.
+    /// Checks the table of kinds, so a mistake in a new line is found before a user encounters it.
     #[test]
     fn the_table_is_complete_and_has_nothing_twice() {
         let mut names: Vec<&str> = Setting::fixes().map(|fix| fix.name).collect();

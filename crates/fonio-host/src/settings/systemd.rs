@@ -23,7 +23,8 @@ pub(super) fn systemctl(arguments: &[&str]) -> Result<String, HostError> {
     Ok(said.trim_end().to_owned())
 }
 
-/// Returns a property of a unit, such as `LoadState`; empty if the unit does not have it.
+/// Returns the value of a unit's property, such as `LoadState`; empty if the unit does not have this
+/// property.
 pub(super) fn property(unit: &str, name: &str) -> Result<String, HostError> {
     systemctl(&["show", &format!("--property={name}"), "--value", "--", unit])
 }

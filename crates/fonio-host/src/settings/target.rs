@@ -77,14 +77,15 @@ impl Target {
         self.kind.facts().lasts
     }
 
-    /// Returns whether the setting must survive a reboot, because otherwise older data would come back.
+    /// Returns whether the setting must survive a reboot, because otherwise programs would see older data
+    /// after it.
     pub fn must_be_kept(&self) -> bool {
         self.kind.facts().must_be_kept
     }
 
     /// Returns whether undo restores the setting first and edits the configuration files afterwards. A folder
-    /// in use needs its files until it is restored. For other settings, the files could put them in force
-    /// again.
+    /// in use needs these files until it is restored. For other settings, the files could put the setting in
+    /// force again.
     pub(super) fn is_restored_first(&self) -> bool {
         self.lasts() || self.scope() == Scope::Folder
     }
@@ -100,8 +101,8 @@ impl Target {
         if let Object::Disk(device) = &self.object { Some(device) } else { None }
     }
 
-    /// Returns whether a process killed while changing `one` to `other` may have left the value `now`: each
-    /// of its parts is from one of the two.
+    /// Returns whether a process killed while changing `one` to `other` may have left the value `now`, which
+    /// is true if each part of `now` is a part of `one` or `other`.
     pub(super) fn is_half_set(&self, now: &str, one: &str, other: &str) -> bool {
         self.kind.facts().has_parts && is_between(now, one, other)
     }
@@ -128,12 +129,13 @@ impl Target {
         self.kind.restore_needs(&self.object)
     }
 
-    /// Sets the value from before a change, unless it is in force or the object is gone.
+    /// Restores the value from before a change, unless that value is already in force or the object no longer
+    /// exists.
     pub(crate) fn restore(&self, was: &str) -> Result<(), HostError> {
-        // Even if it is in force: systemd may not have reread its files.
+        // Do this even if the old value is in force, because systemd may not have reread its files.
         self.kind.release(&self.object)?;
         if self.scope() == Scope::Folder {
-            // Even if nothing is mounted: units or an unfinished copy may remain.
+            // Do this even if nothing is mounted, because units or an unfinished copy may remain.
             return self.set(was);
         }
         match self.current()? {
@@ -146,7 +148,7 @@ impl Target {
         self.kind.kept_as(&self.object, value, files)
     }
 
-    /// Returns whether it precedes other kept settings of its object, because it changes them.
+    /// Returns whether the setting must precede other kept settings of its object, because it changes them.
     pub(super) fn comes_first(&self) -> bool {
         self.kind.facts().comes_first
     }
@@ -181,7 +183,8 @@ impl fmt::Display for Target {
     }
 }
 
-/// Serializes the names in records: `kind`, the object, and for kinds with the same `kind` a second name.
+/// Serializes the target as in records: `kind`, the object and, where several kinds have the same `kind`, a
+/// second name.
 impl Serialize for Target {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let facts = self.kind.facts();
@@ -239,7 +242,7 @@ impl<'de> Deserialize<'de> for Target {
     }
 }
 
-/// Returns whether each part of a value, separated by blanks, is from one of two values.
+/// Returns whether each part of `now` equals the same part of `one` or `other`. Blanks separate the parts.
 fn is_between(now: &str, one: &str, other: &str) -> bool {
     let [now, one, other] = [now, one, other].map(|value| value.split(' ').collect::<Vec<_>>());
     now.len() == one.len()

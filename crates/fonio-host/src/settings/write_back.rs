@@ -31,7 +31,7 @@ impl WriteBack {
         })
     }
 
-    /// Returns the maximum time that a page stays dirty if nothing else forces its write-back.
+    /// Returns the maximum time for which a page stays dirty, if nothing forces its write-back earlier.
     pub fn longest(self) -> Duration {
         self.expiry + self.interval
     }

@@ -94,7 +94,7 @@ pub(super) struct Discard {
     pub(super) reserved: u16,
 }
 
-/// The beginning of `struct ublk_params`; the field `length` is its size.
+/// The beginning of `struct ublk_params`; the field `length` is the size of this beginning.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Params {
@@ -173,7 +173,7 @@ impl Control {
         unsafe { self.run(DEL_DEV, &without_buffer(number), Some(within)) }
     }
 
-    /// Sends `command` and waits for its result, with `within` at most for that time.
+    /// Sends `command` and waits for its result; if `within` is given, waits at most for that time.
     ///
     /// # Safety
     /// The command's buffer, if any, must have the type that `code` expects. A command with a buffer must

@@ -10,7 +10,7 @@
 //!    killed, the kernel has already removed the block device, but the character node remains until the
 //!    device is deleted.
 //!
-//! The kernel stores a number with each device for its owner. We store a tag there that is unique per owner,
+//! The kernel stores a number for the owner with each device. We store a tag that is unique for each owner,
 //! so the ledger never deletes another program's device.
 
 mod control;
@@ -45,11 +45,11 @@ const FLAG_USER_COPY: u64 = 1 << 7;
 /// complete at once.
 const START_WITHIN: Duration = Duration::from_secs(30);
 
-/// Time limit for requests in flight, which can take seconds each on a slow device.
+/// Time limit for the completion of the requests in flight. On a slow device, each can take seconds.
 const STOP_WITHIN: Duration = Duration::from_secs(120);
 
-/// Time limit for all users to close the block device and for the server to close the character node, which
-/// it does once the device stops.
+/// Time limit for all users to close the block device, and for the server to close the character node. The
+/// server closes it when the device stops.
 const DELETE_WITHIN: Duration = Duration::from_secs(2);
 
 /// The properties of a ublk device. Its logical blocks have 512 bytes, and it is non-rotational.
@@ -154,7 +154,7 @@ impl UblkDevice {
         Queue::of(&format!("ublkb{}", self.number))
     }
 
-    /// Stops and deletes the device. The server must stop when the kernel aborts its fetch commands.
+    /// Stops and deletes the device. The server must end when the kernel aborts its fetch commands.
     pub fn detach(self, ledger: &mut Ledger) -> Result<(), HostError> {
         ledger.undo(self.entry)
     }
@@ -225,7 +225,8 @@ pub(crate) fn remove(number: u32, tag: u64) -> Result<(), HostError> {
     }
     match Control::open()?.delete(number, DELETE_WITHIN) {
         Ok(()) | Err(Errno::NODEV) => Ok(()),
-        // Deleted; the kernel frees it when its last user, such as a mounted file system, closes it.
+        // The device is deleted. The kernel frees it when its last user, such as a mounted file system,
+        // closes it.
         Err(Errno::TIMEDOUT) if !sysfs(number).exists() => Ok(()),
         Err(error) => Err(HostError::system("delete", path)(error)),
     }

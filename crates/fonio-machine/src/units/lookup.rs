@@ -2,8 +2,8 @@
 //! containerd, CRI-O, Kubernetes), Home Assistant add-on, or Android package.
 //!
 //! The path of a control group contains the name of a systemd unit, but only the id of a container. A
-//! container's name is read from a file of its container program, without asking a daemon. Each container is
-//! looked up once, while it exists.
+//! container's name is read from a file of its container engine, without asking the engine's daemon. Each
+//! container is looked up once, while it exists.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -21,10 +21,10 @@ const FILE_BYTES_MAX: u64 = 16 << 20;
 
 /// Docker's data: as packaged, and by snap.
 const DOCKER_ROOTS: [&str; 2] = ["var/lib/docker", "var/snap/docker/common/var-lib-docker"];
-/// The storage of Podman and CRI-O; the second is for containers that do not survive a reboot.
+/// The storage folders of Podman and CRI-O; the second folder is for containers that do not survive a reboot.
 const PODMAN_ROOTS: [&str; 2] = ["var/lib/containers/storage", "run/containers/storage"];
-/// The bundles of containerd, with a folder per namespace: as packaged, of k3s, of MicroK8s, and of versions
-/// before 1.2.
+/// The bundle folders of containerd, each with a folder for each namespace: of containerd's packages, of k3s,
+/// of MicroK8s, and of containerd before 1.2.
 const CONTAINERD_ROOTS: [&str; 4] = [
     "run/containerd/io.containerd.runtime.v2.task",
     "run/k3s/containerd/io.containerd.runtime.v2.task",
@@ -39,7 +39,7 @@ pub struct Units {
     /// The root of the machine's files; tests have another one.
     root: PathBuf,
     known: FxHashMap<String, Option<String>>,
-    /// The packages, if this is Android; `None` before the first lookup.
+    /// `None` before the first lookup; then the packages if this is Android, or `Some(None)` otherwise.
     packages: Option<Option<Packages>>,
     unnamed: u64,
 }
@@ -88,7 +88,7 @@ impl Units {
         shown
     }
 
-    /// Looks up a container by its id, which is unique across container programs.
+    /// Looks up a container by its id, which is unique across container engines.
     fn container(&self, cgroup: &str, id: &str) -> Option<String> {
         let home = self.home(cgroup);
         self.in_docker(home.as_deref(), id)
@@ -115,7 +115,7 @@ impl Units {
             dir.file_name().is_some_and(|name| name.to_string_lossy().ends_with("-containers"))
         });
         drivers.into_iter().find_map(|dir| {
-            // Containers that are removed when they end (`--rm`) have a separate list.
+            // Containers that are removed when they end (`--rm`) are in a separate list.
             let lists = ["containers.json", "volatile-containers.json"];
             lists.iter().find_map(|list| names::podman(&read(&dir.join(list))?, id))
         })
@@ -126,8 +126,8 @@ impl Units {
         namespaces.into_iter().find_map(|dir| names::containerd(&read(&dir.join(id).join("config.json"))?))
     }
 
-    /// Returns the home of the user whose slice contains a control group, because users can run containers
-    /// without root.
+    /// Returns the home folder of the user whose slice contains a control group. It is needed because users
+    /// can run containers without root.
     fn home(&self, cgroup: &str) -> Option<PathBuf> {
         let uid = cgroup.split('/').find_map(|part| part.strip_prefix("user-")?.strip_suffix(".slice"))?;
         let home = names::home(&read(&self.root.join("etc/passwd"))?, uid)?;
@@ -260,7 +260,7 @@ mod tests {
         let cgroup = Some("/uid_10123/pid_456");
         assert_eq!(units.of(cgroup, Some(10_123)).as_deref(), Some("com.example.notes"));
         assert_eq!(units.of(cgroup, Some(1000)), None);
-        // On another machine, a user with the same id is not an app.
+        // On a machine without Android, a user with the same id is not an app.
         assert_eq!(Units::below(&root.path().join("other")).of(None, Some(10_123)), None);
     }
 

@@ -1,4 +1,5 @@
-//! Parses the names of containers and packages in files of their programs. Pure functions.
+//! Parses the names of containers and packages from the files of container engines and Android. Pure
+//! functions.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ pub(super) fn docker(config: &str) -> Option<String> {
     // Docker stores the name with a leading slash.
     let name = config.name.strip_prefix('/').unwrap_or(&config.name);
     let labels = config.config.and_then(|inner| inner.labels).unwrap_or_default();
-    // Home Assistant's images have the first label, containers created by its supervisor the second.
+    // Home Assistant's images have the first label; containers created by its supervisor have the second.
     let is_home_assistant = labels.contains_key("io.hass.type") || labels.contains_key("supervisor_managed");
     let home = || {
         let addon = name.strip_prefix("addon_").map(|slug| format!("add-on {slug}"));
@@ -77,8 +78,9 @@ pub(super) fn containerd(config: &str) -> Option<String> {
     Some(format!("pod {pod}/{container}"))
 }
 
-/// Parses pod and container in a Kubernetes name of a Docker or CRI-O container:
-/// `k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT`. The container name `POD` means the pod's sandbox container.
+/// Parses the names of the pod and the container from the name that Kubernetes gives a Docker or CRI-O
+/// container: `k8s_CONTAINER_POD_NAMESPACE_UID_ATTEMPT`. The container name `POD` means the pod's sandbox
+/// container.
 fn of_kubernetes(name: &str) -> Option<String> {
     let mut parts = name.strip_prefix("k8s_")?.split('_');
     let (container, pod) = (parts.next()?, parts.next()?);
@@ -87,7 +89,7 @@ fn of_kubernetes(name: &str) -> Option<String> {
     (parts.count() >= 3).then(|| format!("pod {pod}/{container}"))
 }
 
-/// The packages of an Android device by the app's user id, from `packages.list`. Packages can share an id.
+/// The packages of an Android device by app user id, from `packages.list`. Packages can share an id.
 #[derive(Debug, Default)]
 pub(super) struct Packages(FxHashMap<u32, Vec<String>>);
 

@@ -7,8 +7,8 @@ use fonio_system::Task;
 use super::lookup::Units;
 use crate::machine::Machine;
 
-/// Returns the units that have processes now, by their names in recordings, with the paths of their control
-/// groups in the unified hierarchy. Skips processes that end during the call.
+/// Returns the units that have processes now. Maps each unit's name, as used in recordings, to the path of
+/// its control group in the unified hierarchy. Skips processes that end during the call.
 pub fn units_now() -> BTreeMap<String, BTreeSet<String>> {
     let machine = Machine::here();
     let mut units = Units::default();

@@ -6,11 +6,12 @@ use super::{Amount, BudgetError};
 
 /// Number of similar names in an error.
 const NEAR: usize = 4;
-/// Containers and units in paths of the report's JSON, which budgets may use instead of names.
+/// Segments, and suffixes for units, that are in paths of the report's JSON but not in the names of figures.
+/// Budgets may use such a path instead of a name.
 const SILENT: [&str; 5] = ["analysis", "groups", "all", "processes", "share"];
 const SUFFIXES: [&str; 6] = ["_ns", "_share", "_ratio", "_millicelsius", "_bytes", "_per_s"];
 
-/// The figure with that name, or the only match of the shortened name or path.
+/// Returns the figure with that name, or the only figure that the shortened name or path matches.
 pub(super) fn resolve<'a>(
     figures: &'a [Figure],
     path: &str,
@@ -62,8 +63,8 @@ fn segments(path: &str) -> Vec<String> {
     out
 }
 
-/// Number of segments of `all` missing in `asked`; `None` if `asked` is not a short form of it. The first and
-/// the last segment must be equal.
+/// Returns the number of segments of `all` that are missing in `asked`; `None` if `asked` is not a short form
+/// of `all`. The first and the last segment must be equal.
 fn skipped(asked: &[String], all: &[String]) -> Option<usize> {
     if !fits(asked.first()?, all.first()?) || !fits(asked.last()?, all.last()?) {
         return None;
@@ -81,7 +82,8 @@ fn fits(asked: &str, segment: &str) -> bool {
 }
 
 fn unknown(path: &str, asked: &[String], all: &[Figure]) -> BudgetError {
-    // Equal segments count more than equal letters: in a mistyped path, all segments but one may be correct.
+    // Equal segments weigh more than equal letters, because in a mistyped path, all segments but one may be
+    // correct.
     let likeness = |figure: &Figure| {
         let segments = segments(&figure.name);
         let shared = asked.iter().filter(|segment| segments.iter().any(|other| fits(segment, other))).count();

@@ -1,8 +1,9 @@
 //! Budgets: the user's limits for figures.
 //!
 //! `latency.writes.service.p99<=20ms` compares a figure with an amount. [`Analysis::figures`] lists all
-//! names. Parts of a name can be omitted if the rest is unique: `sizes.reads.p50` is, `latency.p99.writes` is
-//! not. Paths of the report's JSON work too (`latency.groups[writes].service_ns.p99`).
+//! names. Parts of a name can be omitted if the rest is unique, such as `sizes.reads.p50`, but not
+//! `latency.p99.writes`. A path in the report's JSON can replace the name
+//! (`latency.groups[writes].service_ns.p99`).
 //!
 //! [`Analysis::figures`]: fonio_analysis::Analysis::figures
 
@@ -34,7 +35,7 @@ pub struct Outcome {
     pub passed: bool,
     /// The complete name of the figure.
     pub path: String,
-    /// The figure, in the unit of its name (nanoseconds, bytes, a share of 1, …).
+    /// The value of the figure, in the unit that its name implies (nanoseconds, bytes, a share of 1, …).
     pub actual: f64,
     /// The result in a sentence.
     pub sentence: String,
@@ -79,7 +80,7 @@ pub enum BudgetError {
         /// The user's threshold.
         limit: String,
     },
-    /// The recording does not show the figure, so the budget is neither kept nor broken.
+    /// The recording does not show the figure, so fonio cannot tell whether the budget is met.
     #[error("{path} is unknown in this recording")]
     NotKnown {
         /// The figure.

@@ -6,7 +6,8 @@ use fonio_core::{
 
 use super::{Budget, Outcome};
 
-/// The figures of 10 reads of 1 ms and 20 synchronous writes of 30 ms; one write was queued for 10 ms.
+/// Returns the figures of 10 reads of 1 ms and 20 synchronous writes of 30 ms, one of which was queued for 10
+/// ms.
 fn figures() -> Vec<Figure> {
     let mut analyser = Analyser::new(AnalysisOptions::default());
     for (tid, comm) in [(1, "kworker/0:1.a"), (2, "a<b")] {
@@ -41,7 +42,8 @@ fn figures() -> Vec<Figure> {
     analyser.finish(&Meta::default()).figures()
 }
 
-/// Checks `answers.txt`; `UPDATE_EXPECT=1 cargo test` adds the results of new budgets.
+/// Checks the results in `answers.txt`; `UPDATE_EXPECT=1 cargo test` writes the results of new budgets to the
+/// file.
 #[test]
 fn budgets_have_their_answers() {
     let figures = figures();

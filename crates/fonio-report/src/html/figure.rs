@@ -10,7 +10,7 @@ use super::escape::{Escaped, json_in_script};
 use crate::document::{Axis, Chart, Mark, Plot, Role, Scale, Series};
 use crate::text::printable;
 
-/// Up to this number of values, decimal text is shorter, and readable.
+/// Up to this number of values, decimal text is shorter than packed data, and readable.
 const PACKED_FROM: usize = 64;
 
 pub fn write(f: &mut fmt::Formatter<'_>, figure: &Chart) -> fmt::Result {
@@ -122,7 +122,7 @@ fn series(series: &Series) -> Value {
 /// 32-bit floats have seven digits, more than a chart shows.
 fn pack(numbers: &[f64]) -> Value {
     if numbers.len() <= PACKED_FROM {
-        // JSON has no "not a number"; serde_json writes null, and the script converts it back.
+        // JSON has no "not a number", so serde_json writes null, which the script converts back.
         return json!(numbers);
     }
     let bytes: Vec<u8> = numbers.iter().flat_map(|&number| (number as f32).to_le_bytes()).collect();

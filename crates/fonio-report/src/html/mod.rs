@@ -1,8 +1,8 @@
 //! HTML: one file that opens anywhere, sends no network requests, and is readable without its script.
 //!
 //! Untrusted text (thread names, paths, devices) is escaped by one type, `escape::Escaped`. The data of the
-//! charts are in `application/json` blocks that never contain `<`. The page's content security policy forbids
-//! all requests, in case an escape is missing.
+//! charts are in `application/json` blocks that never contain `<`. In case an escape is missing, the page's
+//! content security policy also forbids all requests.
 
 mod escape;
 mod figure;
@@ -278,8 +278,8 @@ impl Page<'_> {
     }
 }
 
-/// Cells of at least this many bytes get a minimum width. In a narrow column, their row would be higher than
-/// the screen.
+/// Cells of at least this many bytes get a minimum width. Otherwise, in a narrow column, such a cell would
+/// make its row higher than the screen.
 const PROSE_FROM: usize = 48;
 
 fn write_cell(f: &mut fmt::Formatter<'_>, cell: &Cell, numeric: bool) -> fmt::Result {

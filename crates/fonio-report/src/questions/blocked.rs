@@ -102,7 +102,7 @@ fn operation(name: &str) -> &str {
     OPERATIONS.iter().find(|(known, _)| *known == name).map_or(name, |(_, words)| words)
 }
 
-/// The largest shares of other programs, and the program's own share.
+/// Returns a cell with the largest shares of other programs and the program's own share.
 fn behind(rows: &[Behind]) -> Cell {
     let share = |row: &Behind| Unit::Share.format(row.share);
     let words: Vec<String> = rows

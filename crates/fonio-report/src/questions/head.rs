@@ -38,7 +38,7 @@ pub fn subtitle(about: &About<'_>) -> String {
 pub fn verdict(about: &About<'_>) -> Verdict {
     let analysis = about.analysis;
     let tone = match analysis.verdict_severity {
-        // A filtered set of requests cannot show that storage is fine.
+        // If requests were filtered out, the rest cannot show that storage is fine.
         Severity::Note | Severity::Low if analysis.verdict_id == "filtered-light" => Tone::Plain,
         // An informative finding does not change a good verdict.
         Severity::Note | Severity::Low => Tone::Good,
@@ -95,7 +95,8 @@ pub fn facts(about: &About<'_>) -> Vec<Fact> {
         );
     }
     let lead = about.lead();
-    // Requests that programs may wait for, if the source shows them; otherwise all.
+    // Show the requests that programs may wait for, if the source distinguishes them; otherwise, all
+    // requests.
     let waited = [Group::WriteSync, Group::Read, Group::Writes, Group::Reads];
     let rows =
         waited.iter().filter_map(|group| analysis.latency.groups.iter().find(|row| row.group == *group));
@@ -207,7 +208,7 @@ pub fn provenance(about: &About<'_>) -> Vec<Fact> {
 /// A device in one line: name, scheduler and queue, mounts. `all` are the devices of the recording.
 fn describe(device: &Device, all: &[Device]) -> String {
     let mut parts: Vec<String> = device.model.iter().cloned().collect();
-    // A loop device has its own requests; other mapped devices do not.
+    // A loop device has its own requests; other devices that map to a device do not.
     if !device.below.is_empty() && device.id.major() != LOOP_MAJOR {
         let name = |id: &DeviceId| {
             let known = all.iter().find(|device| device.id == *id);

@@ -61,7 +61,8 @@ fn outstanding_of(about: &About<'_>, group: Group) -> Option<OutstandingRow> {
 
 fn answer(about: &About<'_>) -> String {
     let (rows, lead) = (&about.analysis.latency.groups, about.lead());
-    // Kinds that programs may wait for come first: long write-back may not affect programs.
+    // Kinds of requests that programs may wait for come first, because slow write-back may not affect
+    // programs.
     let longest = about.analysis.outstanding.groups.iter().filter(|row| is_single(row.group));
     let longest = longest.max_by_key(|row| (row.of_waited_share.is_some(), row.time.ns));
     let Some(longest) = longest else {

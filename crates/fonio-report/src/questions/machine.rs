@@ -196,7 +196,8 @@ fn figure(about: &About<'_>, panel: &Panel) -> Option<Chart> {
     let several = found.iter().any(|(series, name, _)| {
         found.iter().any(|(other, other_name, _)| other_name == name && other.subject != series.subject)
     });
-    // Ticks are shown as shares of all ticks in their bin, independent of the number of processors.
+    // CPU ticks are shown as shares of all ticks in the same bin, so they do not depend on the number of
+    // processors.
     let whole: Option<Vec<f64>> = (panel.unit == Unit::Share).then(|| {
         (0..found[0].0.values.len())
             .map(|bin| {

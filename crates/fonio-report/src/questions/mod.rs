@@ -1,7 +1,7 @@
 //! Converts an analysis into a document: the user's questions with answers, tables and charts.
 //!
-//! Each file here converts one or two parts of the analysis into a section. It selects, names and orders.
-//! Each number is a field of the analysis, possibly as a rate or a share of its total.
+//! Each file here converts one or two parts of the analysis into a section. It selects, names and orders the
+//! numbers. Each number is a field of the analysis, possibly converted to a rate or to a share of a total.
 
 mod blocked;
 mod files;
@@ -103,7 +103,7 @@ impl About<'_> {
         outstanding.counted_from_issue < outstanding.timed
     }
 
-    /// The time in tables and charts: its name, its start and its end.
+    /// Returns the kind of time that tables and charts show for requests.
     fn lead(&self) -> Lead {
         if self.shows_response() { Lead::Response } else { Lead::Service }
     }
@@ -127,7 +127,7 @@ impl About<'_> {
     }
 }
 
-/// The effect of lost events on the percentiles of a section; nothing if none were lost.
+/// Returns a note on how lost events affect the percentiles of a section; `None` if no events were lost.
 fn loss_note(validity: &Validity) -> Option<String> {
     validity.has_loss().then(|| {
         format!(
@@ -138,7 +138,8 @@ fn loss_note(validity: &Validity) -> Option<String> {
     })
 }
 
-/// The time in tables and charts: the response if it is known, otherwise the service time.
+/// The kind of time that tables and charts show for requests: the response time if it is known, otherwise the
+/// service time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lead {
     Response,
@@ -160,7 +161,7 @@ impl Lead {
         }
     }
 
-    /// For use in a sentence: "half of them complete within 2 ms …".
+    /// Returns the words that follow a figure in a sentence such as "half of them complete within 2 ms …".
     fn aside(self) -> &'static str {
         match self {
             Lead::Response => "",
@@ -185,7 +186,7 @@ fn maybe(value: Option<u64>, unit: Unit) -> Cell {
     value.map_or(Cell::Unknown, |value| Cell::count(value, unit))
 }
 
-/// A quantile of a distribution: its value, or the range that missing values allow.
+/// Returns a quantile of a distribution: its value or, if values are missing, the range in which it lies.
 fn quantile(distribution: Option<&Distribution>, which: Quantile, unit: Unit) -> Cell {
     let Some(d) = distribution else { return Cell::Unknown };
     let missing = d.missing.as_ref();
@@ -261,7 +262,7 @@ fn is_single(group: Group) -> bool {
     !matches!(group, Group::All | Group::Reads | Group::Writes)
 }
 
-/// A cumulative curve as shares; empty if the analysis has none.
+/// Returns the cumulative distribution as shares; `None` if the analysis has none.
 fn cdf(name: &str, role: Role, distribution: &Distribution) -> Option<Series> {
     let Cdf { up_to, cumulative } = distribution.cdf.as_ref()?;
     let whole = cumulative.last().copied().filter(|last| *last > 0)? as f64;
@@ -277,7 +278,7 @@ fn bin_times(start_ns: f64, bin_ns: u64, bins: usize) -> Vec<f64> {
     (0..bins).map(|bin| (start_ns + (bin as f64 + 0.5) * bin_ns as f64) / 1e9).collect()
 }
 
-/// The points of the sample by class; each class with points becomes a series.
+/// Returns the sampled points as one series for each class that has points.
 fn by_class(points: &[Point], y: impl Fn(&Point) -> Option<f64>) -> Vec<Series> {
     let mut all = Vec::new();
     for class in Class::ALL {

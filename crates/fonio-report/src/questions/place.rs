@@ -56,7 +56,8 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     })
 }
 
-/// All sampled requests of a device by time and address, with their kind and duration.
+/// Returns charts of all sampled requests of a device by time and address: one shows their kind, the other
+/// their duration.
 fn addresses(about: &About<'_>, device: u32) -> Option<[Chart; 2]> {
     let sample: Vec<_> = about
         .analysis

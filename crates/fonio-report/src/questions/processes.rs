@@ -12,10 +12,12 @@ const DRAWN: usize = 10;
 /// Number of processes in the table.
 const LISTED: usize = 100;
 
-/// A process, and the time with outstanding requests that programs may wait for; `None` if it has none.
+/// A process, and the time during which it had requests outstanding that programs may wait for; `None` if it
+/// had no such requests.
 type Line<'a> = (&'a Process, Option<&'a OutstandingProcess>);
 
-/// The processes by descending time outstanding, then processes with write-back only.
+/// Returns the processes with outstanding requests, longest time first, and then the processes that caused
+/// only write-back.
 fn lines<'a>(about: &About<'a>) -> Vec<Line<'a>> {
     let analysis = about.analysis;
     let processes = &analysis.processes.processes;

@@ -11,13 +11,13 @@ const LISTED: usize = 20;
 /// The maximum number of characters of a statement in a table and in a sentence.
 const TABLE_CHARS: usize = 160;
 const SENTENCE_CHARS: usize = 72;
-/// The minimum number of transactions without a pause for naming a statement; they must also be at least half
-/// of its transactions (our bounds).
+/// A statement is named only if at least this number of its transactions, and at least half of them, began
+/// without a pause after the previous one (our bounds).
 const WITHOUT_PAUSE_MIN: u64 = 10;
-/// The maximum number of named statements whose transactions could be joined.
+/// The maximum number of statements that are named because their transactions could be joined.
 const JOINABLE_MAX: usize = 3;
 
-/// The statements of all databases, by descending time in syncing calls.
+/// Returns the statements of all databases, by descending time in calls that sync.
 fn all(sqlite: &Sqlite) -> Vec<(&Database, &StatementCost)> {
     let mut all = Vec::new();
     for database in &sqlite.databases {
@@ -39,7 +39,7 @@ fn shown(cost: &StatementCost, chars: usize) -> String {
     if cost.is_explicit { format!("BEGIN; {text}{more}; COMMIT") } else { text + &more }
 }
 
-/// One sentence on the most expensive statement; `None` if there is no statement.
+/// Returns one sentence on the most expensive statement; `None` if there is no statement.
 pub(super) fn answer(sqlite: &Sqlite) -> Option<String> {
     let (_, cost) = *all(sqlite).first()?;
     let mut costs = Vec::new();

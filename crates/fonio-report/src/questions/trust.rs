@@ -94,7 +94,7 @@ fn lost_events(validity: &Validity) -> Cell {
     }
 }
 
-/// The gaps in which events were lost; `None` if none were lost.
+/// Returns a table of the gaps in which events were lost; `None` if no events were lost.
 fn places(validity: &Validity) -> Option<Table> {
     if validity.lost_where.is_empty() {
         return None;

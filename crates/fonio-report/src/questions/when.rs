@@ -134,7 +134,7 @@ fn busiest(about: &About<'_>) -> String {
     }
 }
 
-/// The slices of a comparison, as a table that accompanies the curves.
+/// Returns a table of the time slices, which accompanies the curves.
 fn table(about: &About<'_>) -> Table {
     let slices = &about.analysis.slices;
     let lead = about.lead();

@@ -1,6 +1,6 @@
 #![allow(dead_code, reason = "each test uses a part")]
-//! An invented recording with data for every part of the analysis: a Pi whose database syncs too often. The
-//! numbers are plausible but not consistent.
+//! An invented recording of a Raspberry Pi whose database syncs too often, with data for every part of the
+//! analysis. The numbers are plausible but not consistent.
 
 use fonio_analysis::requests::point::Point;
 use fonio_analysis::{Analysis, Comparison};

@@ -12,10 +12,11 @@ use rustix::fs::{
 use rustix::io::{Errno, Result};
 
 const BUFFER_BYTES: usize = 256 << 10;
-/// Prefixes of attributes that all file systems share; others are specific to one file system.
+/// Prefixes of extended attributes that all file systems share; other prefixes are specific to one file
+/// system.
 const ATTRIBUTES: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system.posix_acl_"];
 
-/// Returns the `stat` of the object with this name; `None` if there is none.
+/// Returns the `stat` of the object with this name; `None` if it does not exist.
 pub(in crate::settings) fn look(dir: BorrowedFd<'_>, name: &CStr) -> Result<Option<Stat>> {
     match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Err(Errno::NOENT) => Ok(None),
@@ -40,7 +41,7 @@ pub(in crate::settings) fn open_object(dir: BorrowedFd<'_>, name: &CStr) -> Resu
 
 /// Opens a regular file. Leaves its access time unchanged where the kernel allows that.
 pub(in crate::settings) fn open_file(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
-    // A pipe may now have this name: opening it must not wait for a writer.
+    // If a pipe now has this name, opening it must not wait for a writer.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = match rustix::fs::openat(dir, name, flags | OFlags::NOATIME, Mode::empty()) {
         Err(Errno::PERM) => rustix::fs::openat(dir, name, flags, Mode::empty())?,
@@ -84,7 +85,8 @@ fn fill(file: &OwnedFd, buffer: &mut [u8], at: u64) -> Result<usize> {
 /// Copies the content of a file into an empty one; holes stay holes. Returns the number of bytes written.
 pub(in crate::settings) fn copy_content(from: &OwnedFd, to: &OwnedFd) -> Result<u64> {
     let mut buffer = vec![0; BUFFER_BYTES];
-    // Read the size before the content: otherwise, data appended during the copy would be zeros in it.
+    // Read the size before the content. Otherwise, data appended meanwhile would become zeros at the end of
+    // the copy.
     let size = rustix::fs::fstat(from)?.st_size as u64;
     let mut written = 0;
     let mut at = 0;

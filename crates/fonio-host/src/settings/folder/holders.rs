@@ -33,14 +33,14 @@ impl fmt::Display for Holder {
 /// The use of a folder by programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::settings) enum Use {
-    /// They have files open for writing.
+    /// The programs have files open for writing.
     Writes,
-    /// They have files open or mapped, or their working directory is in it.
+    /// The programs have files open or mapped, or their working directory is in the folder.
     Any,
 }
 
-/// Returns the programs, as far as visible to this user, that use files below `dir` on the file system with
-/// device number `device`.
+/// Returns the programs that use files below `dir` on the file system with device number `device`, as far as
+/// this user can see them.
 pub(in crate::settings) fn holders(dir: &Path, device: u64, how: Use) -> Vec<Holder> {
     let proc = Path::new("/proc");
     let mut found = Vec::new();
@@ -127,7 +127,7 @@ fn mapped(maps: &str, dir: &Path, device: u64, how: Use) -> Option<PathBuf> {
 /// Returns the unit in a process's control group path.
 fn unit_of(pid: u32) -> Option<String> {
     let groups = fs::read_to_string(Task::of(pid).file("cgroup")).ok()?;
-    // Skip units of a user's own systemd: root's systemctl does not manage them.
+    // Skip units of a user's systemd, because root's systemctl does not manage them.
     let paths = groups.lines().filter(|path| !path.contains("/user@"));
     let mut names = paths.filter_map(|path| path.rsplit('/').find(|name| name.ends_with(".service")));
     names.next().map(str::to_owned)

@@ -1,8 +1,9 @@
-//! Mounts over folders: memory, a folder on another device, an image file on the same device, or fonio's FUSE
-//! file system.
+//! Mounts something over folders: a tmpfs, a folder on another device, an image file on the same device, or
+//! fonio's FUSE file system.
 //!
-//! The covered files stay where they are. They are reached through a private copy of the mount that holds the
-//! folder, without nested mounts ([`uncovered`]). This needs no mount point, so a kill leaves nothing behind.
+//! The covered files stay where they are. fonio accesses them through a private copy of the mount that holds
+//! the folder, without nested mounts ([`uncovered`]). This copy needs no mount point, so a killed process
+//! leaves nothing behind.
 
 pub(super) mod copy;
 pub(super) mod holders;
@@ -39,8 +40,8 @@ const TRIES: u32 = 3;
 /// The value of a folder without the setting.
 pub(super) const NONE: &str = "none";
 
-/// Folders that the system needs before mounting, that are not on a disk, or whose content must match the
-/// installed packages.
+/// Folders that the system needs before it mounts file systems, that are not on a disk, or whose content must
+/// match the installed packages.
 const OF_SYSTEM: [&str; 16] = [
     "/etc",
     "/usr",
@@ -166,7 +167,7 @@ pub(super) fn unmount(dir: &Path) -> Result<(), HostError> {
     })
 }
 
-/// Converts the result of making a mount read-only before its content is copied.
+/// Converts the result of making a mount read-only, which is done before its content is copied.
 pub(super) fn read_only(dir: &Path, outcome: Result<(), Errno>) -> Result<(), HostError> {
     match outcome {
         Err(Errno::BUSY) => Err(in_use(dir, Use::Writes)),
@@ -181,8 +182,8 @@ pub(super) fn copy_back(dir: &Path) -> Result<Mirrored, HostError> {
     mirror(&from, &below, dir)
 }
 
-/// Creates a mount that is not attached to a folder yet, with the flags of the mount that holds `dir`, and
-/// opens its root.
+/// Creates a mount that is not attached to a folder yet, and opens its root. It has the same flags as the
+/// mount that holds `dir`.
 pub(super) fn detached_mount(
     filesystem: &str,
     settings: &[(&str, &str)],
@@ -260,10 +261,11 @@ pub(super) fn free(dir: &OwnedFd) -> Result<ByteCount, Errno> {
     Ok(ByteCount(found.f_bavail.saturating_mul(found.f_frsize)))
 }
 
-/// Returns the maximum space needed to copy back to the folder's own device, and the free space there.
+/// Returns the maximum space needed to copy the content back to the folder's own device, and the free space
+/// on that device.
 fn needs(dir: &Path) -> Result<(ByteCount, ByteCount), HostError> {
     let own = visible(dir).map_err(failed("open", dir))?;
-    // A new file is complete before it replaces the old one, so both need space.
+    // Each new file is written completely before it replaces the old file, so both need space.
     let needs = survey(&own, dir)?.bytes;
     let below = uncovered(dir).map_err(failed("open the folder covered by", dir))?;
     Ok((needs, free(&below).map_err(failed("look at", dir))?))
@@ -289,7 +291,8 @@ pub(super) fn device_of(dir: &Path) -> u64 {
     fs::metadata(dir).map_or(0, |stat| stat.dev())
 }
 
-/// Locks the copying of folders, so only one process copies at a time. The kernel releases the lock when the process ends.
+/// Takes the lock for copying folders, so only one process copies at a time. The kernel releases the lock
+/// when the process ends.
 pub(super) fn lock() -> Result<File, HostError> {
     lock_private_folder(&state::folder().join("folders"))
 }
@@ -314,7 +317,7 @@ fn copy_of_mount(dir: &Path) -> Result<OwnedFd, Errno> {
     rustix::mount::open_tree(CWD, dir, flags)
 }
 
-/// Options that a mount over a folder inherits from the mount that holds the folder, with their flags.
+/// Options, with their flags, that a mount over a folder inherits from the mount that holds the folder.
 const ATTRIBUTES: [(&str, MountAttrFlags); 4] = [
     ("nosuid", MountAttrFlags::MOUNT_ATTR_NOSUID),
     ("nodev", MountAttrFlags::MOUNT_ATTR_NODEV),

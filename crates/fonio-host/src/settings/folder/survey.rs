@@ -12,7 +12,8 @@ use super::copy;
 use super::mirror::{is_beside, names};
 use crate::error::HostError;
 
-/// Minimum memory per object in a tmpfs besides its pages: inode and name (mm/shmem.c).
+/// Minimum memory that an object in a tmpfs needs in addition to its pages, for its inode and name
+/// (mm/shmem.c).
 const OBJECT_BYTES: u64 = 1 << 10;
 
 /// A folder's content.
@@ -53,7 +54,8 @@ pub(in crate::settings) fn survey(folder: &OwnedFd, place: &Path) -> Result<Surv
     Ok(found)
 }
 
-/// Files with several names: the first name, the number of names found, and the total number of names.
+/// Files with several hard links: the first path found, the number of links found, and the file's total
+/// number of links.
 type Linked = BTreeMap<u64, (PathBuf, u64, u64)>;
 
 fn walk(dir: BorrowedFd<'_>, place: &Path, found: &mut Survey, linked: &mut Linked) -> Result<(), HostError> {
@@ -94,7 +96,7 @@ fn note(stat: &Stat, path: &Path, found: &mut Survey, linked: &mut Linked) {
         }
     }
     let allocated = (stat.st_blocks as u64).saturating_mul(512);
-    // A compressed file needs more memory than its allocated size; then the copy fails, and nothing is
+    // A compressed file can need more memory than its allocated size. Then the copy fails, and nothing is
     // changed.
     let pages = (stat.st_size as u64).div_ceil(page).min(allocated.div_ceil(page).max(1)) * page;
     let is_file = copy::kind(stat) == FileType::RegularFile;

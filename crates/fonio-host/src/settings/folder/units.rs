@@ -1,4 +1,4 @@
-//! Systemd units that keep a folder's setting in force and write the folder out.
+//! Systemd units that keep a folder's setting in force and write its content to the disk.
 //!
 //! Units in `/run/systemd` last until the next boot. Kept ones are in `/etc/systemd`
 //! ([`super::super::Keeper`]) and take precedence.
@@ -50,7 +50,7 @@ pub(in crate::settings) fn program() -> Result<PathBuf, HostError> {
     std::env::current_exe().map_err(HostError::system("find", "fonio's own program"))
 }
 
-/// Rejects a program for units if other users could replace it or if a reboot removes it.
+/// Rejects a program that the units would run if other users could replace it or if a reboot removes it.
 pub(in crate::settings) fn check_program(program: &Path) -> Result<(), String> {
     let passing = ["/tmp", "/run", "/dev", "/home"].iter().any(|dir| program.starts_with(dir));
     let stat = fs::metadata(program).map_err(|error| format!("{}: {error}", program.display()))?;

@@ -7,7 +7,8 @@ use crate::settings::systemd;
 /// Files in which settings are kept.
 #[derive(Clone, Debug)]
 pub struct KeptFiles {
-    /// The mount table. A file with the suffix `.before-fonio` is its backup while fonio has options in it.
+    /// The mount table. While the table contains options added by fonio, its backup is the file with the
+    /// suffix `.before-fonio`.
     pub fstab: PathBuf,
     /// fonio's udev rules. The folder must exist.
     pub udev_rules: PathBuf,
@@ -47,7 +48,7 @@ impl KeptFiles {
             sysctl_folders: ["/run", "/usr/local/lib", "/usr/lib", "/lib"]
                 .map(|folder| Path::new(folder).join("sysctl.d"))
                 .into(),
-            // systemd reads it only through a link in one of the folders.
+            // systemd reads this file only through a link in one of the folders.
             sysctl_last: (!Path::new("/run/systemd/system").exists()).then(|| "/etc/sysctl.conf".into()),
             systemd_runs: systemd::RUNS.into(),
             systemd: "/etc/systemd".into(),

@@ -125,8 +125,9 @@ fn with_options<'o>(original: &str, added: impl Iterator<Item = &'o str>) -> Str
 /// Removes one of the `added` options from `now`, the options of an entry that had `original` before the
 /// first addition. Returns `None` if the option is gone.
 ///
-/// If no one else has changed the options, the result is the options without this addition. Otherwise only
-/// this option is removed. The options that it replaced return unless someone else has set them.
+/// If no one else has changed the options, the result is the options that the entry would have if this option
+/// had never been added. Otherwise, only this option is removed. The options that it replaced are restored,
+/// unless someone else has set them.
 pub(super) fn without(now: &str, original: &str, added: &[&str], at: usize) -> Option<String> {
     let others = || added.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, option)| *option);
     if now == with_options(original, added.iter().copied()) {
@@ -215,7 +216,7 @@ mod tests {
     }
 
     proptest! {
-        /// After options are removed in any order, the text is the original one.
+        /// After all added options are removed, in any order, the text equals the original.
         #[test]
         fn all_taken_away_leaves_the_original(
             original in prop::collection::vec("rw|relatime|noatime|commit=5|nosuid|x=1|defaults", 1..4),

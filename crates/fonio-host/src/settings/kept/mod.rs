@@ -1,7 +1,7 @@
 //! Keeps settings across reboots, in the files that Linux reads at boot.
 //!
-//! Invariant: a change is recorded before the file is changed. So after a kill, the record names every change
-//! that the files may contain.
+//! Invariant: a change is recorded before the file is changed. So even if the process is killed, the record
+//! names every change that the files may contain.
 
 pub(super) mod files;
 pub(super) mod fstab;
@@ -22,7 +22,7 @@ use super::target::Target;
 use crate::error::HostError;
 use crate::files::{lock_private_folder, read, read_record, remove, replace, sync_folder};
 
-/// A setting that is kept across reboots, or is about to be.
+/// A setting that is kept across reboots, or that a process is about to keep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
     /// The setting, with the value from before the first change.
@@ -50,7 +50,7 @@ enum Change {
 }
 
 impl Kept {
-    /// Returns the changed files, each with its new lines or option.
+    /// Returns the changed files, each with the added lines or option.
     pub fn places(&self, files: &KeptFiles) -> Vec<(PathBuf, Vec<String>)> {
         match &self.change {
             Change::Lines { file, lines } => vec![(file.clone(), lines.clone())],
@@ -107,8 +107,8 @@ impl Keeper {
         let lock = lock_private_folder(&self.files.state)?;
         self.kept = Keeper::on_record(&self.files)?;
         self._lock = Some(lock);
-        // Drop entries missing in the files: a user removed them, or a process was killed before it wrote the
-        // file or updated the record.
+        // Drop entries of the record that are not in the files: a user removed them, or a process was killed
+        // before it wrote the file or updated the record.
         let mut is_there = Vec::new();
         for kept in &self.kept {
             is_there.push(self.is_in_file(kept)?);
@@ -137,8 +137,8 @@ impl Keeper {
             }
             Change::MountOption { dir, option, .. } => {
                 let text = read(&self.files.fstab)?;
-                // A user may be editing the table: a commented-out or duplicate line can return with the
-                // option.
+                // If the line is commented out or duplicated, a user may be editing the table, and the line
+                // can return with the option.
                 let place = fstab::options_of(&text, dir);
                 Ok(place.map_or(true, |place| text[place].split(',').any(|other| other == option)))
             }

@@ -55,8 +55,8 @@ impl OwnFile {
 }
 
 impl OwnFiles {
-    /// Plans files. They also own folders that are missing or were created for `others`, so the removal of
-    /// the last owner removes the folders.
+    /// Plans files. They also own each folder that is missing or was created for `others`, so the folder is
+    /// removed with its last owner.
     pub(super) fn plan<'o>(files: Vec<OwnFile>, others: impl Iterator<Item = &'o OwnFiles>) -> OwnFiles {
         let known: Vec<&PathBuf> = others.flat_map(|other| &other.folders).collect();
         let mut folders = Vec::new();

@@ -93,7 +93,7 @@ impl Keeper {
         Ok(Kept { applied: applied.clone(), serial, change })
     }
 
-    /// Returns the serial number of a disk in udev's database, if a rule can contain it unchanged.
+    /// Returns the serial number of a disk from udev's database, if it needs no escaping in a udev rule.
     fn serial(&self, device: &str) -> Option<String> {
         let number = fs::read_to_string(self.files.sys_block.join(device).join("dev")).ok()?;
         let notes = fs::read_to_string(self.files.udev_data.join(format!("b{}", number.trim()))).ok()?;
@@ -108,8 +108,8 @@ impl Keeper {
         kept.applied.target.disk().is_none_or(|device| self.serial(device) == kept.serial)
     }
 
-    /// Returns the line in a file read after fonio's that sets the same limit, in bytes or as a share of
-    /// memory.
+    /// Returns the line that sets the same limit, in bytes or as a share of memory, in a file that is read
+    /// after fonio's file.
     fn overrides(&self, assignments: &[(String, String)]) -> Result<Option<(PathBuf, usize)>, HostError> {
         let own = self.files.sysctl.file_name();
         let folder = self.files.sysctl.parent().unwrap_or(Path::new("/"));

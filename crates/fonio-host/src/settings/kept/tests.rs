@@ -39,7 +39,7 @@ fn applied(target: &str, old: &str, new: &str) -> Applied {
     Applied { target, old: old.to_owned(), new: new.to_owned() }
 }
 
-/// Returns one change of each kind of setting, as recorded by an earlier build.
+/// Returns one change of each kind of setting, in the form in which an earlier build recorded it.
 fn all_changes() -> Vec<Applied> {
     serde_json::from_str(include_str!("../testdata/settings.json")).expect("a record")
 }
@@ -62,8 +62,8 @@ fn records_of_earlier_builds_are_read() {
     }
 }
 
-/// Removes the mount options of /proc, which an image over one of its folders inherits: they differ between
-/// machines.
+/// Removes the mount options of /proc, because they differ between machines. An image over a folder in /proc
+/// inherits them.
 fn without_options_of_proc(text: &str) -> String {
     text.replace(",nosuid", "").replace(",nodev", "").replace(",noexec", "")
 }
@@ -76,7 +76,7 @@ fn what_earlier_builds_kept_is_undone() {
     }
     drop(keeper);
     let place = dir.path().display().to_string();
-    // The earlier build wrote another first line and another option of its mount command.
+    // The earlier build wrote a different first line and a different option in its mount command.
     let as_then = |text: String| {
         text.replace(HEADER, own::FORMER_HEADER).replace("mount --mount-options mode=", "mount -o mode=")
     };

@@ -80,7 +80,7 @@ impl Kind for Buffered {
     }
 }
 
-/// Value for a folder with the file system mounted over it.
+/// The value if the file system is mounted over the folder.
 const MOUNTED: &str = "mounted";
 /// Name of the file system in the kernel (`fonio-bfuse`).
 const FILESYSTEM: &str = "fuse.fonio";
@@ -117,8 +117,8 @@ fn set(dir: &Path, value: &str) -> Result<(), HostError> {
     })
 }
 
-/// Returns the unit that mounts it. The unit shares the mount namespace, so other processes see the mount.
-/// This excludes systemd's file protections.
+/// Returns the unit that mounts it. The unit has no mount namespace of its own, so other processes see the
+/// mount. This excludes systemd's file protections.
 fn unit(program: &Path, dir: &Path) -> Units {
     let (run, path) = (argument(program), argument(dir));
     let unit = lines(&[

@@ -1,4 +1,4 @@
-//! Concurrency parameters of the scheduler smartio: the maximum number of requests in flight, per kind.
+//! Concurrency parameters of the scheduler smartio: the maximum number of requests in flight of each kind.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -80,7 +80,8 @@ impl Kind for OfSmartio {
     }
 }
 
-/// The kinds of requests, in the order of a value, named like their files in `queue/iosched` in sysfs.
+/// The kinds of requests, in the order of the numbers in a value. The names are those of the files in
+/// `queue/iosched` in sysfs.
 const KINDS: [&str; 4] = ["seq_read", "rand_read", "seq_write", "rand_write"];
 
 /// Maximum number of requests in flight for each kind; 0 means no limit.

@@ -9,7 +9,8 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::settings::kind::*;
 
-/// Values: a write-ahead log, or a rollback journal, whose mode each connection chooses.
+/// The values: a write-ahead log or a rollback journal. Each connection chooses the mode of a rollback
+/// journal.
 const WAL: &str = "wal";
 const ROLLBACK: &str = "rollback";
 

@@ -21,7 +21,8 @@ const FACTS: Facts = Facts {
     ..Facts::OF_SYSCTL
 };
 
-/// The limits, each in bytes or as a percentage of memory; the one not in use is 0.
+/// The two limits. Each has a file for bytes and a file for a percentage of memory; the file that is not in
+/// use contains 0.
 const LIMITS: [[&str; 2]; 2] =
     [["vm.dirty_background_bytes", "vm.dirty_background_ratio"], ["vm.dirty_bytes", "vm.dirty_ratio"]];
 

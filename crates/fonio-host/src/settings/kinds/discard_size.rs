@@ -1,9 +1,9 @@
 //! The maximum size of a discard that the kernel sends to a disk.
 //!
 //! The kernel accepts only multiples of the device's discard unit below 4 GiB, and caps them at the device's
-//! own limit (`block/blk-sysfs.c`). The device's limit itself may be neither such a multiple nor below 4 GiB.
-//! So a value is fitted to the device before it is set. To set the device's own limit, a larger value is
-//! written, which the kernel caps.
+//! own limit (`block/blk-sysfs.c`). The device's own limit may not be such a multiple, or may be 4 GiB or
+//! more. So fonio adapts a value to the device before it sets the value. To set the device's own limit, fonio
+//! writes a larger value, which the kernel caps.
 
 use fonio_core::ByteCount;
 use fonio_core::quantity::Unit;
@@ -66,8 +66,8 @@ impl Kind for DiscardSize {
     }
 }
 
-/// Maximum value that the kernel accepts (`queue_var_store`). No discard is larger: a bio stores its size in
-/// 32 bits.
+/// Maximum value that the kernel accepts (`queue_var_store`). No discard is larger, because a bio stores its
+/// size in 32 bits.
 const WRITTEN_MAX: u64 = u32::MAX as u64;
 
 /// The limits of a device's discards, in bytes.
@@ -75,7 +75,8 @@ const WRITTEN_MAX: u64 = u32::MAX as u64;
 struct Discards {
     /// Maximum discard size of the device; 0 if it cannot discard.
     device_max: u64,
-    /// Step between the accepted values: a power of two, because the kernel tests bits of the granularity.
+    /// Accepted values are multiples of this power of two. The kernel checks a value with a bit mask made
+    /// from the granularity.
     step: u64,
 }
 
@@ -116,7 +117,7 @@ impl Discards {
         }
     }
 
-    /// Returns a clause on how the limit `fitted` differs from the requested one, if it does.
+    /// If the limit `fitted` differs from the requested one, returns a clause that explains how.
     fn difference(self, wanted: ByteCount, fitted: ByteCount) -> Option<String> {
         let fitted_text = fitted.to_exact_text();
         if fitted == wanted {
@@ -144,8 +145,8 @@ impl Discards {
     }
 
     /// Returns the limit in force if the kernel shows `shown`. The kernel may not accept the device's own
-    /// limit as a value. Its largest accepted value allows the same discards, because each has complete units
-    /// and less than 4 GiB.
+    /// limit as a value. The largest value that it accepts allows the same discards, because each discard
+    /// consists of complete units and is smaller than 4 GiB.
     fn in_force(self, shown: u64) -> u64 {
         if shown == self.written(self.device_max) { self.device_max } else { shown }
     }
@@ -202,7 +203,7 @@ mod tests {
     fn the_limit_of_the_device_comes_back_though_the_kernel_does_not_take_it() {
         for (device_max, granularity) in [
             (1_u64 << 30, 4096_u64),
-            // A loop device and zram: nearly 2^32 bytes and 2^32 sectors.
+            // A loop device and a zram device: nearly 2^32 bytes and nearly 2^32 sectors.
             (4_294_966_784, 4096),
             (2_199_023_255_040, 4096),
             (2_199_023_255_040, 512),
@@ -218,7 +219,7 @@ mod tests {
         }
     }
 
-    /// Checks against the kernel, on a loop device, which values are accepted and which are shown afterwards.
+    /// Checks on a loop device which values the kernel accepts and which values it then shows.
     #[test]
     fn a_real_device_is_limited_and_gets_its_own_limit_back() {
         if !has(&[Need::Root, Need::Loop]) {
@@ -248,7 +249,7 @@ mod tests {
             "{refused}"
         );
         let mut settings = Settings::open(&dir.path().join("state")).expect("settings");
-        // Some kernels discard on loop devices in units of 4 KiB; the second size is not a multiple.
+        // Some kernels discard on loop devices in units of 4 KiB; the second size is not a multiple of it.
         for size in [1 << 20, (2 << 20) + 512] {
             let planned = plan(size).expect("plan");
             settings.apply(&planned).expect("apply");

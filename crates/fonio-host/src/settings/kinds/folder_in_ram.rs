@@ -1,9 +1,9 @@
-//! Keeps a folder's content in memory: a tmpfs over the folder, whose content is written out to the covered
-//! folder.
+//! Keeps a folder's content in memory: mounts a tmpfs over the folder, and writes the tmpfs's content to the
+//! covered folder.
 //!
-//! The tmpfs is filled before it is mounted, so a kill leaves either no tmpfs or a complete one. It is
-//! written out when the fix is undone, on request, and by systemd units: hourly and at shutdown. A power cut
-//! loses the data written since the last write-out.
+//! The tmpfs is filled before it is mounted, so a kill leaves either no tmpfs or a complete one. The content
+//! is written out when the fix is undone, on request, and by systemd units hourly and at shutdown. A power
+//! cut loses the data written since the last write-out.
 
 use std::path::Path;
 
@@ -113,7 +113,7 @@ fn current(dir: &Path) -> Result<Option<String>, HostError> {
     })
 }
 
-/// Returns the size in the options of a tmpfs, where it is in KiB.
+/// Returns the size from the mount options of a tmpfs, which the kernel shows in KiB.
 fn size_of(mount: &MountPoint) -> Option<ByteCount> {
     let size = mount.filesystem_options.iter().find_map(|option| option.strip_prefix("size="))?;
     size.strip_suffix('k')?.parse().ok().map(|kib: u64| ByteCount(kib << 10))
@@ -185,8 +185,8 @@ fn take_down(dir: &Path) -> Result<(), HostError> {
     match unmounted {
         Ok(()) => units::take(&units(&units::program()?, dir, NONE)),
         Err(error) => {
-            // The unit's files in /etc may already be gone, and nothing would write the folder out at
-            // shutdown.
+            // The unit's files in /etc may already be removed. Without the unit, the folder would not be
+            // written out at shutdown.
             let size = current(dir)?.unwrap_or_default();
             let _ = units::put(&units(&units::program()?, dir, &size));
             Err(error)
@@ -219,7 +219,7 @@ pub fn write_out(dir: &Path) -> Result<Option<Mirrored>, HostError> {
     copy_back(dir).map(Some)
 }
 
-/// Returns the steps for the user after the folder was moved into memory.
+/// Returns the steps that the user must take after the folder was moved into memory.
 fn remains_to_do(dir: &Path) -> Option<String> {
     let mut sentences = Vec::new();
     sentences.extend(folder::left_below(dir, "and their writes to them are lost"));

@@ -1,8 +1,9 @@
-//! Moves a folder's content to another device: copies it to a folder there and binds that over it.
+//! Moves a folder's content to another device: copies the content to a folder on that device, and bind-mounts
+//! that folder over the original one.
 //!
 //! The covered files stay on the first device unchanged until undoing updates them. A file named [`COPY`]
-//! marks a folder on the other device as a mere copy: it is being filled or was copied back, and may be
-//! emptied.
+//! marks a folder on the other device as only a copy, which may be emptied: it is being filled, or its
+//! content was copied back.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -172,7 +173,7 @@ fn check(dir: &Path, to: &Path, despite_writers: bool) -> Result<(), String> {
     if despite_writers { Ok(()) } else { check_writers(dir) }
 }
 
-/// Returns whether a folder is empty or has only a copy.
+/// Returns whether a folder is empty or contains only a copy.
 fn is_free(dir: &OwnedFd) -> Result<bool, Errno> {
     let names = names(dir.as_fd())?;
     Ok(names.iter().all(|name| name.as_bytes() == b"lost+found")

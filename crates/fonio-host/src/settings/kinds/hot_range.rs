@@ -1,14 +1,15 @@
-//! Keeps a folder's content in an image file of fixed size on the same device, so all its writes go to one
-//! range of the flash (Kim, Agrawal, Ungureanu 2012, section 5.3).
+//! Keeps a folder's content in an image file of fixed size on the same device, so all writes to the folder go
+//! to one address range (Kim, Agrawal, Ungureanu 2012, section 5.3).
 //!
-//! The image is an ext4 with its own journal. It is allocated and written once before use, so the folder's
-//! writes never allocate blocks in the underlying file system. It is in a folder of root's at the top of that
-//! file system ([`FOLDER`]), and is mounted through a loop device that is removed with its last user.
+//! The image contains an ext4 file system with its own journal. It is completely allocated and written before
+//! use, so writes to the folder never allocate blocks in the underlying file system. It is in a folder owned
+//! by root at the top of that file system ([`FOLDER`]), and is mounted through a loop device that is removed
+//! with its last user.
 //!
-//! An image whose name ends in [`COPY`] is only a copy of the folder: it is being filled or was copied back,
-//! and may be removed. It gets its final name when it is complete, just before it is mounted. It loses that
-//! name when the covered folder is up to date, just before it is unmounted. So a kill or a power cut at any
-//! moment loses nothing. An unmounted image with its final name may be newer than the folder; it is never
+//! An image whose name ends in [`COPY`] is only a copy of the folder, and may be removed: it is being filled,
+//! or its content was copied back. A complete image gets its final name just before it is mounted. It loses
+//! that name just before it is unmounted, when the covered folder is up to date. So a kill or a power cut at
+//! any moment loses nothing. An unmounted image with its final name may be newer than the folder; it is never
 //! removed.
 
 use std::ffi::OsStr;
@@ -150,7 +151,7 @@ impl Kind for HotRange {
     }
 }
 
-/// Folder with the images, at the top of the file system that holds them.
+/// Folder that contains the images, in the root directory of their file system.
 const FOLDER: &str = ".fonio-hot-range";
 /// Suffix of the name of an image that is only a copy.
 const COPY: &str = ".copy";
@@ -162,20 +163,20 @@ const JOURNAL_BYTES: u64 = 4 << 20;
 /// Size of an inode in the image, and the maximum number of bytes per inode.
 const INODE_BYTES: u64 = 256;
 const BYTES_PER_INODE: u64 = 8 << 10;
-/// Space in the image for superblocks, descriptors, bitmaps and the blocks of its root.
+/// Space in the image for superblocks, group descriptors, bitmaps and the blocks of its root directory.
 const REST_BYTES: u64 = 512 << 10;
 const SPARE_BYTES: u64 = 1 << 20;
 /// File systems that overwrite data in place.
 const IN_PLACE: [&str; 4] = ["ext4", "ext3", "ext2", "xfs"];
-/// Maximum number of extents of an image that is not reported as fragmented.
+/// An image with more extents is reported as fragmented.
 const FEW_PIECES: usize = 4;
 /// Maximum length of the folder's name within its image's name.
 const NAME_LETTERS_MAX: usize = 40;
 /// Bytes per write when an image is rewritten before use.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// Returns the path of a folder's image. The file name contains the folder's name for people and its inode
-/// number to distinguish folders of the same name.
+/// Returns the path of a folder's image. The file name contains the folder's name, for readability, and its
+/// inode number, which distinguishes folders of the same name.
 fn image_of(dir: &Path) -> Result<PathBuf, String> {
     let mounts = MountTable::read().map_err(|error| chain(&error))?;
     let holding = dir.parent().and_then(|parent| mounts.holding(parent));
@@ -261,7 +262,8 @@ fn size_needed(found: &Survey, size: ByteCount) -> ByteCount {
     )
 }
 
-/// Rejects file systems where an image does not stay in its range or other users could replace it.
+/// Rejects file systems in which an image does not stay in its address range, or in which other users could
+/// replace it.
 fn check_below(image: &Path) -> Result<(), String> {
     let top = image.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
     let mounts = MountTable::read().map_err(|error| chain(&error))?;
@@ -288,7 +290,7 @@ fn check_below(image: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns the advice for a complete image that is not mounted.
+/// Returns advice on what to do with a complete image that is not mounted.
 fn stranded(dir: &Path, image: &Path) -> String {
     let (dir, image) = (dir.display(), image.display());
     format!(
@@ -357,8 +359,8 @@ fn allocate(path: &Path, size: ByteCount) -> Result<File, HostError> {
     Ok(file)
 }
 
-/// Rewrites the complete image unchanged. Otherwise, the folder's first write to a part would make the
-/// underlying file system mark it as written: a write outside the image.
+/// Rewrites the complete image unchanged. Otherwise, the first write to each allocated extent would make the
+/// underlying file system mark the extent as written, which is a write outside the image.
 fn settle(file: &File, path: &Path, size: ByteCount) -> Result<(), HostError> {
     let mut bytes = vec![0; WRITE_BYTES];
     let write = |bytes: &mut Vec<u8>| {

@@ -1,8 +1,8 @@
 //! The kernel's controller io.cost, which makes I/O weights effective under every scheduler.
 //!
-//! It is a setting of the root control group: one line per disk in `io.cost.qos`
-//! (Documentation/admin-guide/cgroup-v2.rst). The kernel's default cost model applies unless a user wrote
-//! another one to `io.cost.model`.
+//! The root control group's file `io.cost.qos` enables it, with one line per disk
+//! (Documentation/admin-guide/cgroup-v2.rst). The kernel's default cost model applies, unless a user has
+//! written another model to `io.cost.model`.
 
 use std::fs;
 use std::io::ErrorKind;

@@ -39,7 +39,7 @@ impl Kind for JournaldInRam {
 
     fn release(&self, on: &Object) -> Result<(), HostError> {
         DropIn::new(&KEYS, on).take_back()?;
-        // The logs in memory would be lost at the next boot.
+        // Write the logs in memory to the disk, because they would be lost at the next boot.
         run("journalctl", "systemd", &["--flush"]).map(drop)
     }
 }

@@ -18,7 +18,7 @@ const FACTS: Facts = Facts {
     held: Held::DropIn(Keys {
         // Other variables of the unit do not belong to the setting.
         only_with: LIBRARY,
-        // The boot unit starts before the unit and stops after it.
+        // fonio's boot unit starts before the unit and stops after it.
         more: &["[Unit]", "Wants=fonio-sync-policy.service", "After=fonio-sync-policy.service"],
         ..Keys::new("sync-policy", &["Environment"])
     }),
@@ -61,7 +61,7 @@ const PLACE: &str = "/usr/lib/fonio";
 /// Unit that removes caches after an unclean shutdown.
 const BOOT_UNIT: &str = "fonio-sync-policy.service";
 
-/// Returns the library: the package's, or the one in this program's folder.
+/// Returns the path of the library: the one that the package installs, or the one in this program's folder.
 fn library() -> PathBuf {
     let beside = std::env::current_exe().ok().map(|program| program.with_file_name(LIBRARY));
     let package = Path::new(PLACE).join(LIBRARY);
@@ -71,7 +71,8 @@ fn library() -> PathBuf {
     }
 }
 
-/// Checks that the library works in the unit's programs; the error is the reason why not. Changes nothing.
+/// Checks that the library works in the unit's programs; the error is the reason why it does not. Changes
+/// nothing.
 fn check(unit: &str) -> Result<(), String> {
     check_library(&library())?;
     let policy = read_policy(Path::new(DEFAULT))?;

@@ -1,4 +1,4 @@
-//! Tells a device which blocks the file system does not use: once, or weekly through systemd.
+//! Tells a device which blocks the file system does not use, either once or weekly through systemd.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -79,7 +79,7 @@ impl Kind for TrimTimer {
 #[repr(C)]
 struct Range {
     start: u64,
-    /// Before the call the maximum length, after it the number of trimmed bytes.
+    /// Before the call, the maximum length in bytes; after it, the number of trimmed bytes.
     length: u64,
     length_min: u64,
 }

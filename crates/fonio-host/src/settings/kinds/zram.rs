@@ -1,7 +1,7 @@
 //! Swap in compressed memory: a zram device with a swap area that fonio recognises by its label.
 //!
-//! A process killed between sizing and labelling the device leaves an unused zram device, which takes no
-//! memory.
+//! If the process is killed after it has set the device's size and before it has written the label, an unused
+//! zram device remains, which takes no memory.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -99,9 +99,10 @@ impl Kind for SwapInRam {
     }
 }
 
-/// Label of the swap area on an existing device that was unused.
+/// Label of the swap area if the zram device already existed and was unused.
 const LABEL: &str = "fonio-zram";
-/// Label on a device that was added for the swap area and is removed with it. Labels have at most 15 bytes.
+/// Label of the swap area if the zram device was added for it and is removed with it. Labels have at most 15
+/// bytes.
 const LABEL_ADDED: &str = "fonio-zram-new";
 /// Offset of the label in a swap area (`union swap_header` of linux/swap.h).
 const LABEL_AT: u64 = 1052;
@@ -112,7 +113,8 @@ const NONE: &str = "none";
 /// Unit that creates the swap at each boot.
 const UNIT: &str = "fonio-swap-in-ram.service";
 
-/// Number of attempts to size or reset a device that udev is still reading, and the pause between two.
+/// Number of attempts to set the size of, or to reset, a device that udev is still reading, and the pause
+/// between attempts.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -179,7 +181,8 @@ fn check() -> Result<(), String> {
     Err("this kernel has no zram module".to_owned())
 }
 
-/// Creates a device of this size. udev opens new devices, and the kernel cannot resize an open one.
+/// Creates a device of this size. Several attempts can be needed: udev opens new devices, and the kernel
+/// cannot resize an open device.
 fn find(size: ByteCount) -> Result<String, HostError> {
     for _ in 0..TRIES {
         match run("zramctl", "util-linux", &["--find", "--size", &size.0.to_string()]) {

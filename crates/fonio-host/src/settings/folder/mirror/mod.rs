@@ -1,13 +1,13 @@
 //! Mirrors the content of one folder to another. A kill or a power cut at any moment loses nothing.
 //!
 //! 1. Each object that differs is written under a temporary name in the same folder, synced, and renamed. So
-//!    each name has its old or its new content at any time.
+//!    at any time, an object has either its complete old or its complete new content.
 //! 2. When all objects are written, objects no longer in the source are removed. So a file that was moved
 //!    within the source appears under its new path before its old path disappears.
 //!
-//! Temporary names begin with [`BESIDE`]. A killed process leaves these objects; the next run removes them
-//! without copying them. No link is followed out of the folder ([`super::copy`]). If a file changes during
-//! the copy, the copy mixes both states; the next run copies it again.
+//! Temporary names begin with [`BESIDE`]. A killed process leaves objects with such names; the next run
+//! removes them and never copies them. No link is followed out of the folder ([`super::copy`]). If a file
+//! changes during the copy, the copy mixes both states; the next run copies it again.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -113,7 +113,7 @@ struct Run<'r> {
     root: &'r OwnedFd,
     place: &'r Path,
     done: Mirrored,
-    /// Paths in the target of source files with several hard links.
+    /// For each source file with several hard links, its paths in the target.
     linked: BTreeMap<(u64, u64), Vec<CString>>,
     /// Paths in the target that the source does not have.
     gone: Vec<Vec<CString>>,
@@ -140,7 +140,7 @@ impl Run<'_> {
         for name in source.iter().filter(|name| !is_beside(name) && name.as_c_str() != COPY) {
             path.push(name.clone());
             match self.object(from, to, path) {
-                // It was removed or replaced during the copy: the next run handles this.
+                // The object was removed or replaced during the copy; the next run copies the new state.
                 Ok(()) | Err(Errno::NOENT | Errno::LOOP) => {}
                 Err(error) => self.failed(path, error),
             }
@@ -203,7 +203,8 @@ impl Run<'_> {
     ) -> Result<()> {
         let (name, kind) = (path.last().expect("it has a name").as_c_str(), copy::kind(source));
         let object = copy::open_object(from, name)?;
-        // Hard links in the target must be separated if they are two files in the source.
+        // If two names are one file in the target but two files in the source, the target needs a separate
+        // file.
         let alike = now.filter(|now| {
             now.st_mode & libc::S_IFMT == source.st_mode & libc::S_IFMT
                 && (now.st_nlink == 1 || source.st_nlink > 1)
@@ -284,8 +285,8 @@ impl Run<'_> {
         self.put(to, &beside, path, source, now)
     }
 
-    /// Renames a complete object to its final name. If only one of the old and new object is a folder, they
-    /// exchange names; the old one is later removed with the other leftovers.
+    /// Renames a complete object to its final name. If exactly one of the old and the new object is a folder,
+    /// they exchange names; the old object is later removed with the other leftovers.
     fn put(
         &mut self,
         to: BorrowedFd<'_>,

@@ -72,8 +72,8 @@ fn every_kind_of_object_is_brought_over_and_nothing_is_written_twice() {
     write(from.join("sub/deep/a"), "text");
     fs::set_permissions(from.join("sub/deep/a"), fs::Permissions::from_mode(0o4751)).expect("chmod");
     fs::hard_link(from.join("sub/deep/a"), from.join("b")).expect("link");
-    // Links to the outside are copied, not followed. A link in the target is replaced if the source has a
-    // folder.
+    // Links to the outside are copied, not followed. If the source has a folder where the target has a link,
+    // the folder replaces the link.
     write(outside.join("theirs"), "theirs");
     symlink(&outside, from.join("link")).expect("symlink");
     fs::create_dir(from.join("not-a-link")).expect("mkdir");
@@ -94,7 +94,7 @@ fn every_kind_of_object_is_brought_over_and_nothing_is_written_twice() {
 
     let done = mirrored(&from, &to);
     assert_eq!(described(&from), described(&to), "attributes: {named:?}");
-    // Two leftovers, the folder with its file, and the link that is now a folder.
+    // Removed: two leftovers, the folder and the file in it, and the link that is now a folder.
     assert_eq!(done.removed, 5);
     assert!(to.join("sparse").metadata().expect("it is there").blocks() * 512 < 1 << 20);
     assert_eq!(fs::read_to_string(outside.join("theirs")).expect("read"), "theirs");
@@ -155,7 +155,7 @@ proptest! {
         let (from, to) = (dir.path().join("from"), dir.path().join("to"));
         fs::create_dir(&from).expect("mkdir");
         fs::create_dir(&to).expect("mkdir");
-        // Three names at the top, and three in each of two folders.
+        // The tree has three names at the top and three in each of two folders.
         let place = |at: u8| match at {
             0..3 => PathBuf::from(at.to_string()),
             _ => PathBuf::from((at / 3 - 1).to_string()).join((at % 3).to_string()),

@@ -45,7 +45,7 @@ pub enum MountError {
         /// The path.
         path: PathBuf,
     },
-    /// The daemon's reply cannot be parsed: the daemon has another version.
+    /// The daemon's reply cannot be parsed, because the daemon runs another version of fonio.
     #[error("cannot read the answer of the daemon of {}: it is of another version of fonio; unmount, then mount again", path.display())]
     Answer {
         /// The directory of the mount.

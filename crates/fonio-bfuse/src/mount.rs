@@ -53,8 +53,8 @@ impl Mount {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&source, flags, FileMode::empty())
             .map_err(MountError::system("open the directory", &source))?;
-        // Every read of the mount also reads the source, so the mount's access-time rules apply there. For a
-        // user's mount, the options of the source's mount apply.
+        // Every read of the mount also reads the source, so the mount's access-time rules apply to the
+        // source. For a user's mount, the options of the source's mount apply.
         let times = kernel::AccessTimes::of(options.flags.bits());
         let root = times.and_then(|times| kernel::with_access_times(&source, times).ok()).unwrap_or(root);
         let allowed = (options.io_uring != IoUring::No).then(RingsAllowed::now);

@@ -33,10 +33,10 @@ pub struct Options {
     /// Maximum number of requests served at the same time; `None` means the default, 8.
     pub threads: Option<usize>,
     /// Maximum number of file descriptors of the daemon; `None` means the kernel's limit. Each inode in the
-    /// kernel's cache needs one, and each open file another.
+    /// kernel's cache needs one descriptor, and each open file needs another one.
     pub files: Option<u64>,
-    /// Whether birth times are reported. The kernel does not accept them in a lookup reply, so they cost one
-    /// more request per file.
+    /// Whether birth times are reported. The kernel does not accept birth times in a lookup reply, so they
+    /// cost one more request per file.
     pub birth_times: bool,
     /// The time for which the kernel caches names and attributes. Changes made directly in the source become
     /// visible after this time.

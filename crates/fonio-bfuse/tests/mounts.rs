@@ -442,7 +442,7 @@ fn access_times_below_follow_the_options() {
         for (options, keeps) in [("strictatime", false), ("relatime", true), ("noatime", true)] {
             let (folder, source) = folder_on_disk();
             std::fs::write(source.join("file"), b"text").expect("root may do this");
-            // Later than all changes of the file, so relatime does not update it.
+            // An access time later than all changes of the file, so relatime does not update it.
             let old = std::time::SystemTime::now() + Duration::from_secs(60);
             let times = std::fs::FileTimes::new().set_accessed(old);
             File::options()
@@ -696,7 +696,7 @@ fn little_memory_slows_and_does_not_stop() {
     const MEMORY: u64 = 64 << 20;
     const BYTES: u64 = 192 << 20;
     for mode in ["mode=writeback", "mode=buffered", "mode=auto"] {
-        // The data of a tmpfs would have to fit into the little memory.
+        // A tmpfs would keep its data in memory, which is limited in this test.
         let (folder, source) = folder_on_disk();
         let group = match LittleMemory::new(MEMORY) {
             Ok(group) => group,
@@ -715,7 +715,7 @@ fn little_memory_slows_and_does_not_stop() {
             Command::new("sh").args(["-c", &script]).current_dir(&mounted.dir).spawn().expect("sh");
         group.take_in(writer.id());
         let mut ended = None;
-        // Much longer than the slowest disk needs; a deadlock never ends.
+        // This limit is much longer than the slowest disk needs; a deadlock would never end.
         for _ in 0..1200 {
             ended = writer.try_wait().expect("our child");
             if ended.is_some() {

@@ -21,7 +21,7 @@ const WRITE_BYTES_MAX: u64 = 70_000;
 /// Number of operations in a sequence: large enough for complex states, small enough for shortening.
 const SEQUENCE: u64 = 400;
 
-/// Maximum number of attempts to shorten; each runs a complete sequence.
+/// Maximum number of attempts to shorten a sequence; each attempt runs a complete sequence.
 const ATTEMPTS_MAX: usize = 300;
 
 #[derive(Clone, Copy, Debug)]

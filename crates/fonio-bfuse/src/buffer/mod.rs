@@ -38,8 +38,8 @@ use pool::{ALIGNMENT, Entry, Pool};
 use crate::options::BufferOptions;
 use crate::statistics::BufferStatistics;
 
-/// If the free space below is less than this plus twice the buffer size, nothing is buffered: a write without
-/// space must fail itself.
+/// If the free space below is less than this plus twice the buffer size, nothing is buffered, so that a write
+/// without space fails itself.
 const RESERVE_BYTES: u64 = 16 << 20;
 
 /// Shorter writes do not use direct I/O, because each of them would leave the device idle.
@@ -57,7 +57,7 @@ pub(crate) struct Buffer {
 
 #[derive(Debug, Default)]
 struct Dirty {
-    /// Inodes with pending data, and the time of their first pending write; oldest first.
+    /// Inodes with pending data, and the time of the first pending write of each; oldest first.
     by_age: VecDeque<(Instant, Arc<Pending>)>,
     /// Inodes with a sealed entry, to be flushed at once.
     sealed: VecDeque<Arc<Pending>>,
@@ -164,8 +164,8 @@ impl Buffer {
                 continue;
             }
             if state.has_sealed() && !state.in_flight {
-                // No manager has taken the sealed entries yet. On a busy CPU this may take long, so this
-                // thread flushes them.
+                // No manager has taken the sealed entries yet. On a busy CPU, a manager may need long to
+                // start, so this thread flushes the entries.
                 state = self.flush(pending, state, Take::Sealed);
                 continue;
             }
@@ -298,7 +298,7 @@ impl Buffer {
         }
     }
 
-    /// Flushes an inode from the list by age, and adds it to the list again if new data have arrived.
+    /// Flushes an inode taken from the list by age, and adds it to the list again if new data have arrived.
     fn flush_listed(&self, pending: &Arc<Pending>) {
         let mut state = pending.lock();
         state.is_listed = false;
@@ -337,7 +337,7 @@ impl Buffer {
     }
 }
 
-/// Writes all data. On an error of the file, the data before the error have been written.
+/// Writes all data. If a write fails, the data before the failed position have been written.
 pub(crate) fn write_all(file: &OwnedFd, mut offset: u64, mut data: &[u8]) -> Result<(), Errno> {
     while !data.is_empty() {
         match rustix::io::pwrite(file, data, offset) {
@@ -387,8 +387,8 @@ fn restore_modified(file: &OwnedFd, modified: Option<rustix::fs::Timespec>) {
     if let Some(modified) = modified {
         let omit = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
         let times = rustix::fs::Timestamps { last_access: omit, last_modification: modified };
-        // A user's daemon can set times only on the user's own files. On other files, the time is late by at
-        // most the flush interval.
+        // A user's daemon can set times only on the user's own files. On other files, the modification time
+        // is later than the application's write by at most the flush interval.
         let _ = rustix::fs::futimens(file, &times);
     }
 }

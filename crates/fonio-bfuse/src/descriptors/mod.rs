@@ -30,7 +30,7 @@ const UNPOISONED: &str = "no thread panics while it holds the state of the descr
 pub(crate) struct Descriptors {
     /// `RLIMIT_NOFILE`.
     pub(crate) limit: u64,
-    /// Above this number, inodes and open files hold too many descriptors.
+    /// If inodes and open files hold more descriptors than this, some must be freed.
     high: u64,
     /// Target number of descriptors in use after a pass.
     low: u64,
@@ -55,7 +55,7 @@ struct State {
 
 impl Descriptors {
     /// Creates the limits for a process that may open `limit` files and has `threads` threads, which need
-    /// some of them.
+    /// some of these descriptors.
     pub(crate) fn new(limit: u64, threads: u64) -> Self {
         let all = limit.saturating_sub(OWN + 2 * threads).max(limit / 4);
         Self {

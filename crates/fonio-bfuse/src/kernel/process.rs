@@ -32,7 +32,7 @@ pub(crate) fn process_use() -> ProcessUse {
     if unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) } != 0 {
         return ProcessUse::default();
     }
-    // These numbers are not negative; their widths depend on the processor.
+    // These numbers are not negative; the width of their types depends on the processor architecture.
     let time = |value: libc::timeval| {
         Duration::new(value.tv_sec as u64, u32::try_from(value.tv_usec).unwrap_or(0) * 1000)
     };
@@ -113,7 +113,7 @@ pub(crate) fn forbid_io_recursion() -> io::Result<()> {
     checked(unsafe { libc::prctl(SET_IO_FLUSHER, 1, 0, 0, 0) })
 }
 
-/// Locks `memory` until the process ends: its swap file could be on our own mount.
+/// Locks `memory` until the process ends, because the swap file could be on our own mount.
 ///
 /// # Errors
 /// `ENOMEM` or `EPERM` if the user's limit of locked memory is lower.

@@ -101,9 +101,9 @@ impl Entry {
         let pieces: u32 = if self.command == REGISTER { 2 } else { 0 };
         // SAFETY: an entry has 128 bytes in the kernel's layout; these four bytes are the length.
         unsafe { (&raw mut entry).cast::<u8>().add(LENGTH_AT).cast::<u32>().write_unaligned(pieces) };
-        // SAFETY: the kernel reads `places` before `submit` returns. The memory that they refer to lives as
-        // long as `self`, whose ring is closed first. It is not accessed until the kernel completes the
-        // command.
+        // SAFETY: the kernel reads `places` before `submit` returns. The memory that `places` refers to lives
+        // as long as `self`, whose ring is closed first. This memory is not accessed until the kernel
+        // completes the command.
         unsafe { self.ring.submission().push(&entry) }.map_err(|_| io::ErrorKind::QuotaExceeded)?;
         loop {
             match self.ring.submit_and_wait(1) {

@@ -2,9 +2,9 @@
 //!
 //! Two threads wait for requests. When a thread receives a potentially slow request (an fsync, a write) and
 //! no other thread is waiting, it starts another thread, up to the limit. A thread ends if two others are
-//! waiting when it becomes idle. More waiting threads would be slower. The kernel wakes them in turn, even
-//! for asynchronous requests (forgets, releases). So each request would run on a thread with colder caches,
-//! and our threads would take the caller's CPU. `docs/bfuse-design.md` has the measurements.
+//! waiting when it becomes idle. More waiting threads would be slower. The kernel wakes waiting threads in
+//! turn, even for asynchronous requests (forgets, releases). So each request would run on a thread with
+//! colder caches, and our threads would take the caller's CPU. `docs/bfuse-design.md` has the measurements.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -33,8 +33,8 @@ const THREADS_MAX: usize = 8;
 /// Additional threads that may wait for a free descriptor.
 const READERS_MORE_WHEN_SHORT: usize = 24;
 
-/// Pause after a forget over `/dev/fuse`. No process waits for forgets, and forgets that arrive during the
-/// pause need no wake-up.
+/// Pause after a forget over `/dev/fuse`. No process waits for a reply to a forget, and forgets that arrive
+/// during the pause need no wake-up.
 const FORGET_PAUSE: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]

@@ -73,7 +73,7 @@ pub(crate) type Outcome = Result<Vec<u8>, Failure>;
 /// Choice of the completion time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// After a fixed time, without the model, while fonio measures the I/O path.
+    /// Completes commands after a fixed time, without the model, while fonio measures the I/O path.
     Measuring(Duration),
     /// At once, while the device is being prepared. The model and the log record the command.
     Unpaced,
@@ -248,7 +248,7 @@ impl Disk {
                 let time = disk.elapsed(Instant::now());
                 let mut state = disk.lock();
                 state.append(Kind::Completed, false, serial, (0, 0), time, &[]);
-                // Without a log record of the completion, the command must not succeed.
+                // If the completion cannot be logged, the command must fail.
                 if state.log_error.is_some() {
                     outcome = Err(Failure);
                 }

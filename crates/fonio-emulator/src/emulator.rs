@@ -16,7 +16,7 @@ use crate::report::ServeReport;
 use crate::serve::{Front, Order, ServeConfig};
 use crate::server::Server;
 
-/// Number of latency measurements before a device is refused, and the pause between two.
+/// Number of latency measurements before a device is refused, and the pause between two measurements.
 const FLOOR_TRIES: u32 = 5;
 const FLOOR_PAUSE: Duration = Duration::from_secs(1);
 
@@ -67,8 +67,8 @@ impl Options {
 /// An emulated device. Dropping it stops the device and undoes everything.
 #[derive(Debug)]
 pub struct Emulated {
-    // Dropped first: the ledger undoes the other steps while the device is still served, then ends the
-    // serving process.
+    // This field is dropped first: the ledger undoes the other steps while the device is still served, and
+    // then ends the serving process.
     ledger: Ledger,
     server: Option<Server>,
     device: Option<BlockDevice>,
@@ -81,7 +81,7 @@ pub struct Emulated {
 impl Emulated {
     /// Starts a device. `command` starts the serving process: a program that only calls [`crate::serve()`].
     ///
-    /// First measures the floor of this machine, then creates and mounts a file system, both without the
+    /// First measures this machine's floor, then creates and mounts a file system. Both steps run without the
     /// model's timing. Then starts the timing.
     ///
     /// # Errors
@@ -170,8 +170,8 @@ impl Emulated {
         self.server()?.order(&Order::Pace(overheads))
     }
 
-    /// Measures the floor. Repeats this if the device is below it, because other programs may have used the
-    /// processors.
+    /// Measures the floor. Repeats the measurement if the device is faster than the measured floor, because
+    /// other programs may have used the processors.
     fn measure_floor(&mut self, node: &Path, options: &Options) -> Result<Floor, EmulatorError> {
         let mut tries = 1;
         loop {
@@ -288,7 +288,8 @@ impl Emulated {
     /// everything. Returns the statistics from before that.
     ///
     /// # Errors
-    /// If steps could not be undone. They stay in the ledger, and the next start retries them.
+    /// If steps could not be undone. These steps stay in the ledger, and the next start of fonio retries
+    /// them.
     pub fn stop(mut self) -> Result<ServeReport, EmulatorError> {
         let report = self.report();
         if report.is_ok() {

@@ -206,7 +206,7 @@ fn tail(said: &[u8]) -> String {
     String::from_utf8_lossy(&said[from..]).trim().to_owned()
 }
 
-/// Returns the best folder for images: in memory if that has space for twice `bytes`, otherwise the temporary
+/// Returns the best folder for images: a tmpfs if it has space for twice `bytes`, otherwise the temporary
 /// folder.
 pub fn scratch(bytes: u64) -> PathBuf {
     let memory = Path::new("/dev/shm");

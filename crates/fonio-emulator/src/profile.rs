@@ -1,4 +1,5 @@
-//! Finds a device: a shipped profile by name, another one by file, or a combination of two.
+//! Finds a device: a shipped profile by its name, another profile by its file, or a combination of two
+//! devices.
 //!
 //! | name | device |
 //! |---|---|

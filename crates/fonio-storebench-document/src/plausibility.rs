@@ -204,7 +204,7 @@ mod tests {
         type Change = fn(&mut Document);
         let changes: [Change; 12] = [
             |_| (),
-            // A virtual device in a virtual machine, but emulated on purpose.
+            // This device is virtual and in a virtual machine, but it is emulated on purpose.
             |document| {
                 document.origin = Origin::Emulated;
                 document.device.kind = DeviceKind::Virtual;

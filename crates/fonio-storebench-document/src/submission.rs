@@ -85,7 +85,7 @@ impl Deref for Submission {
 /// The reason why bytes are refused as a submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// They are not a StoreBench document; the sentence gives the reason.
+    /// The bytes are not a StoreBench document; the sentence gives the reason.
     NotADocument(String),
     /// The document has these problems.
     Problems(Vec<Problem>),

@@ -1,5 +1,5 @@
-//! Files that exist only for a moment: measures the share of their bytes that fonio attributes to the right
-//! path.
+//! Measures the share of bytes that fonio attributes to the right path, for files that exist only for a
+//! moment.
 //!
 //! Each writer creates files, writes them with fsync, and deletes them immediately. It notes the times of
 //! creation and deletion. A data bio that the writer caused between these times belongs to that file.

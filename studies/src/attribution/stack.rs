@@ -13,7 +13,7 @@ use fonio_system::device;
 use super::ran;
 
 const NAME: &str = "attribution";
-/// The part of a volume that is on the first disk: smaller than the files, so that they use both disks.
+/// The size of a volume's part on the first disk: smaller than the files, so that they use both disks.
 const FIRST_DISK: &str = "32M";
 
 /// The layers between the file system and the disks.

@@ -53,7 +53,7 @@ pub fn run(library: &Path, state: &Path, cuts: u32, stop: &AtomicBool) -> Result
     if done.is_empty() {
         costs(library)?;
     }
-    // The control needs few cuts; the modes of the policy share the rest.
+    // The control mode needs few cuts; the modes under the policy share the remaining cuts.
     let promising = MODES.iter().filter(|mode| mode.promise != Promise::Nothing).count() as u32;
     for mode in MODES {
         let wanted = match mode.promise {

@@ -12,9 +12,9 @@
 //! With `--on-overlay`, the processes write through an overlay, and fonio must report the paths in its upper
 //! folder. With `--short-lived`, the writers delete their files immediately (`short.rs`).
 //!
-//! With `--lab`, the study runs in a complete Debian (`system.rs`): the writers are real systemd units, and
-//! one writer is in a Podman container. With LVM or LUKS between the file system and the disks, the bios and
-//! requests of the disks are judged (`stack.rs`).
+//! With `--lab`, the study runs in a complete Debian (`system.rs`): the writers are real systemd units,
+//! except for one writer in a Podman container. With LVM or LUKS between the file system and the disks, the
+//! bios and requests of the disks are judged (`stack.rs`).
 
 mod device;
 mod judge;

@@ -1,7 +1,7 @@
 //! `cargo studies fuse-safety`: tests the promises of `fonio mount` on failing devices.
 //!
 //! - `errors`: an emulated card fails random writes under ext4. Through the mount, `fsync` or `close` reports
-//!   each error once on each writer's handle. If the calls for some data succeeded, these data are on the
+//!   each error to each writer, once per handle. If the calls for some data succeeded, these data are on the
 //!   card.
 //! - `power-cuts`: the power of an emulated card is cut at random moments; data acknowledged by `fsync` are
 //!   on the card.

@@ -1,7 +1,7 @@
 //! `cargo studies paper`: compares tables and figures of published studies with our results.
 //!
-//! Some need only models and files. The others run workloads on emulated devices with the built program, as a
-//! user would, and print their command lines.
+//! Some comparisons need only models and files. The others run workloads on emulated devices with the built
+//! program, as a user would, and print the command lines.
 
 mod bfuse_apps;
 mod bfuse_matrix;
@@ -427,7 +427,8 @@ fn show(outcome: &Outcome) {
 mod tests {
     use super::*;
 
-    /// The simulator does no I/O, so it has its own copy of the cards' numbers. Both copies must be equal.
+    /// The simulator reads no files, so its code has its own copy of the cards' numbers. Both copies must be
+    /// equal.
     #[test]
     fn the_published_numbers_are_the_simulators() {
         let cards: Vec<published::Card> = Published::read().unwrap().at("kim.card").unwrap();

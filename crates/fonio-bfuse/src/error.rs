@@ -25,7 +25,7 @@ pub enum MountError {
         /// Its exit status.
         status: String,
     },
-    /// The kernel's version of the protocol is too old, or unknown.
+    /// The FUSE protocol version of the kernel is too old, or unknown.
     #[error("this kernel supports FUSE {major}.{minor}; fonio needs 7.23 (Linux 3.15) or later")]
     Protocol {
         /// Major version of the kernel's protocol.

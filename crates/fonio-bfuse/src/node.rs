@@ -5,7 +5,8 @@
 //! and renames and links in the source do no harm.
 //!
 //! Invariant: the lock of the inode's shard protects both the number of lookups and the existence of the
-//! node. So a forget that arrives together with a lookup cannot remove the node that the lookup returns.
+//! node. So a FORGET request that arrives at the same time as a lookup cannot remove the node that the lookup
+//! returns.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;

@@ -55,8 +55,8 @@ pub struct Options {
 }
 
 /// Whether requests come through io_uring instead of `/dev/fuse`. This saves system calls, and each request
-/// is served on its caller's CPU. It needs Linux 6.14. Root's mounts enable the kernel parameter
-/// `fuse.enable_uring` while they mount; users' mounts depend on its current value.
+/// is served on its caller's CPU. It needs Linux 6.14. A mount by root enables the kernel parameter
+/// `fuse.enable_uring` while it mounts; a mount by another user depends on the parameter's current value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoUring {
     /// Use io_uring if it is available.
@@ -212,8 +212,8 @@ pub enum OptionError {
 
 impl Options {
     /// Parses comma-separated options like `mount -o`; later options take precedence. Ignores options that
-    /// only concern mount(8) (`auto`, `noauto`, `user`, `nofail`, `_netdev`, `x-…`, `defaults`). `auto` is
-    /// one of them, so the mode `auto` must be written as `mode=auto`.
+    /// only concern mount(8) (`auto`, `noauto`, `user`, `nofail`, `_netdev`, `x-…`, `defaults`). Because
+    /// `auto` is one of these options, the mode `auto` must be written as `mode=auto`.
     ///
     /// # Errors
     /// If an option is unknown or has an invalid value; reports the first such option.

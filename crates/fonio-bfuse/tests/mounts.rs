@@ -186,8 +186,8 @@ fn a_killed_daemon_loses_at_most_what_the_options_bound() {
         let (acknowledged, durable) = (acknowledged.into_inner(), durable.into_inner());
         let length = found.len() as u64;
         written = [written[0] + acknowledged, written[1] + durable];
-        // The kernel writes back several pages at a time, so later unsynced data may exist without earlier
-        // unsynced data.
+        // The kernel writes back several pages at a time, so of the unsynced data, a later part may be in the
+        // file although an earlier part is missing.
         let whole = if mounted.mode == "writeback" { durable.min(length) } else { length };
         assert!(
             found[..whole as usize] == piece(0, whole),
@@ -198,7 +198,7 @@ fn a_killed_daemon_loses_at_most_what_the_options_bound() {
             length.saturating_add(bound) >= acknowledged,
             "round {round}, {mode}: {length} of {acknowledged} bytes acknowledged"
         );
-        // After a kill, the mount is dead only when the kernel has released its rings.
+        // After the daemon is killed, the mount is dead only when the kernel has released the daemon's rings.
         let gone = || {
             drop(Mounted::new("mode=stock"));
             !is_mounted(&mounted.dir)
@@ -362,8 +362,8 @@ fn what_changes_below_without_a_request_shows_at_once() {
         drop(file);
         let written_later = || path.metadata().expect("it exists").modified().expect("it has times") > before;
         // Writes through a mapping of a passed-through file reach the file below without a request. In other
-        // modes, the kernel writes the pages at the close; some older versions then read the attributes again
-        // only after they have expired.
+        // modes, the kernel writes the pages at the close; some older kernels then read the attributes again
+        // only after the cached attributes have expired.
         let looks = if mounted.mode == "passthrough" { 1 } else { 1000 };
         assert!(comes_true(looks, written_later), "{mode}: the time of a write through a mapping");
         let below = std::fs::read(mounted.below("file")).expect("it exists");

@@ -39,8 +39,8 @@ pub struct ServeConfig {
     pub capacity: ByteCount,
     /// Seed of the random numbers of the model and the faults.
     pub seed: u64,
-    /// Bytes written sequentially beforehand, so the device behaves like a used one. Only the model gets
-    /// these writes: the data stay zeros or the image's contents.
+    /// Number of bytes written sequentially before serving starts, so that the device behaves like a used
+    /// one. Only the model gets these writes; the data remain zeros, or the contents of the image.
     pub written: ByteCount,
     /// Seconds of the wall clock for each second of the model; at least 1.
     pub dilate: f64,
@@ -88,7 +88,7 @@ pub enum Front {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// From now on, complete every command after this time, without model and log.
+    /// From now on, complete every command after this delay, without model and log.
     Measure(Nanos),
     /// From now on, complete commands at once. Model and log record every command.
     Unpace,

@@ -15,7 +15,7 @@ use crate::document::{Document, Key, Measure, Value};
 use crate::figures::{self, CatalogueFigure};
 use crate::values;
 
-/// Minimum relative difference for a claim; means are known to about this precision.
+/// Minimum relative difference for a claim, because means are known only to about this precision.
 pub const SMALLEST: f64 = 0.02;
 
 /// The comparison of two results.
@@ -35,9 +35,9 @@ pub struct Compared {
     /// The figure.
     #[serde(flatten)]
     pub figure: CatalogueFigure,
-    /// The value in the first result, or why it is missing.
+    /// The value in the first result, or the reason why it is missing.
     pub first: Measure,
-    /// The value in the second result, or why it is missing.
+    /// The value in the second result, or the reason why it is missing.
     pub second: Measure,
     /// The second value divided by the first; absent if one is missing or the first is 0.
     pub ratio: Option<f64>,

@@ -115,7 +115,8 @@ mod tests {
         assert!(known.stable && (known.high - 10.0 - 4.303 * 0.1 / 3f64.sqrt()).abs() < 1e-4, "{known:?}");
     }
 
-    /// With normal errors, the intervals contain the true value in about 95 of 100 measurements.
+    /// If errors are normally distributed, the intervals contain the true value in about 95 of 100
+    /// measurements.
     #[test]
     fn intervals_hold_the_truth() {
         const MEASUREMENTS: u64 = 2000;

@@ -7,7 +7,7 @@ use crate::document::{CapacityCheck, ClassVerdict, Document, Origin};
 use crate::figures;
 use crate::standing::{self, Standing};
 
-/// The candidate figures for the weak point, with their words at the beginning of a sentence.
+/// The figures that can be the weak point, each with its name at the beginning of a sentence.
 const WEAK: [(&str, &str); 9] = [
     ("bandwidth.rand_write", "Random writes"),
     ("bandwidth.rand_read", "Random reads"),

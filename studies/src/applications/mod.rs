@@ -261,9 +261,8 @@ const COMPARED: [Figure; 3] = [
     ("cold launches", |of| &of.launches_s),
 ];
 
-/// Returns a sentence for each figure: the ratio of SmartIO to each other scheduler, round by round. The
-/// load, and thus the overlap of requests, differs between builds of fonio, so other builds give other
-/// ratios.
+/// Returns a sentence for each figure: the ratio of SmartIO to each other scheduler, round by round. The load
+/// differs between builds of fonio, and so does the overlap of requests; so other builds give other ratios.
 fn compare(found: &Applications) -> Result<String> {
     let kernel =
         |name: &str| found.of(name)?.kernel.as_ref().with_context(|| format!("the kernel has no {name}"));

@@ -33,7 +33,7 @@ const WRITERS: [(&str, Load); 5] = [
 
 #[derive(Clone, Copy)]
 enum Load {
-    /// A rollback journal: always the same name, next to the database.
+    /// A rollback journal, which always has the same name and is next to the database.
     Journal,
     /// A new name each time, in one of several folders.
     Temporary,
@@ -219,7 +219,7 @@ impl Judge {
     }
 }
 
-/// Bytes with the right path, with a wrong path, and without a path.
+/// Number of bytes with the right path, with a wrong path, and without a path.
 #[derive(Clone, Copy, Default)]
 struct Tally([u64; 3]);
 

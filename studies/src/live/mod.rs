@@ -137,7 +137,7 @@ fn test(fonio: &Path, case: &Case, device: &str, out: &Path, seed: u64) -> Resul
     serde_json::from_slice(&run.stdout).context("fonio gave other JSON")
 }
 
-/// Returns the blocked time per second in each valid slice, in order.
+/// Returns the blocked time per second of each valid slice, in the order of the slices.
 fn blocked(result: &Value) -> Result<Vec<String>> {
     let pairs = result["pairs"].as_array().context("a result has pairs")?;
     let slices = pairs.iter().flat_map(|pair| {

@@ -1,18 +1,20 @@
 //! The write buffer of the study (Jeong and Won 2014, section 4): a fixed number of entries in memory collect
 //! consecutive writes, and threads flush them. *Below* means in the file system of the source.
 //!
-//! Lifecycle of written data: *filling* (in the last entry of its inode, which has room) → *sealed* (the
-//! entry is full, or another entry follows) → *in flight* (a thread is writing it) → written below.
+//! Lifecycle of written data: *filling* (the data are in the last entry of their inode, which still has room)
+//! → *sealed* (the entry is full, or another entry follows) → *in flight* (a thread is writing it) → written
+//! below.
 //!
 //! Invariants, each protected by the lock of [`Pending`]:
 //! 1. The pending data of an inode, including data in flight, are one range `start..end` of the file without
 //!    holes. The inode's entries contain all data that are not in flight, in order. So pending data never
 //!    overlap, and are flushed in the order of writing.
-//! 2. A write that does not continue at `end` drains all pending data first.
+//! 2. A write that does not start at `end` drains all pending data first.
 //! 3. At most one thread at a time writes an inode's entries below (`in_flight`).
 //! 4. No thread waits for a free entry while it holds an inode's lock, because flushing an entry needs this
 //!    lock.
-//! 5. The memory is allocated when the buffer is created. A writer without an entry waits until one is free.
+//! 5. The memory is allocated when the buffer is created. A writer that needs an entry waits until an entry
+//!    is free.
 //! 6. A failed flush is counted, and recorded in the inode's error sequence. Each handle of the file gets the
 //!    error once.
 
@@ -355,7 +357,7 @@ pub(crate) fn write_all(file: &OwnedFd, mut offset: u64, mut data: &[u8]) -> Res
 
 /// Writes several entries with one call if they bypass the page cache, and returns the number of bytes
 /// written. This keeps the device busy until our thread runs again. If the call fails, the caller writes each
-/// entry separately, which loses only data that cannot be written.
+/// entry separately, so that only data that cannot be written are lost.
 fn write_together(taken: &pending::Taken) -> usize {
     let are_aligned = taken.offset.is_multiple_of(ALIGNMENT as u64)
         && taken.entries.iter().all(|entry| entry.data().len().is_multiple_of(ALIGNMENT));

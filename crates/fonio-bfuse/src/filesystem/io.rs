@@ -25,7 +25,7 @@ impl FileSystem {
         while done < out.len() {
             let at = offset + done as u64;
             match rustix::io::pread(&handle.file, &mut out[done..], at) {
-                // The pending data come after a hole that does not exist below yet.
+                // The pending data start after a hole, and the file below does not reach this hole yet.
                 Ok(0) if handle.node.pending.end_and_time().is_some_and(|(end, _)| end > at) => {
                     self.buffer.drain(&handle.node.pending);
                 }
@@ -158,8 +158,9 @@ impl FileSystem {
 
     pub(super) fn seek(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
         if self.chosen.writeback() {
-            // Pages that the kernel has not written yet are holes below, and it does not write them first.
-            // With `ENOSYS`, the kernel treats everything up to the end as data, which is always correct.
+            // Pages that the kernel has not written back yet can be holes in the file below, and the kernel
+            // does not write them back before this request. After `ENOSYS`, the kernel treats the complete
+            // file as data, which is always correct.
             return Err(Errno::NOSYS);
         }
         let mut fields = request.fields();

@@ -30,7 +30,7 @@ struct CapabilityHeader {
     pid: i32,
 }
 
-/// `struct __user_cap_data_struct`; the kernel uses two, for capabilities 0 to 31 and 32 to 63.
+/// `struct __user_cap_data_struct`; the kernel uses two of these, for capabilities 0 to 31 and 32 to 63.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct CapabilityWords {

@@ -81,7 +81,8 @@ impl Entry {
     /// Sends the reply to the previous request, if any, and waits for the next request.
     ///
     /// # Errors
-    /// `ENOTCONN` if the connection has ended, or the kernel's error if it rejects the memory.
+    /// `ENOTCONN` if the connection has ended, or the kernel's error if the kernel rejects the entry's
+    /// memory.
     pub(crate) fn next(&mut self) -> io::Result<Parts<'_>> {
         let places = [
             libc::iovec {

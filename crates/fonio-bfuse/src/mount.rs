@@ -178,7 +178,8 @@ impl Mount {
                 .or_else(|_| device::unmount(&self.dir, true))
                 .map_err(MountError::system("unmount", &self.dir))
         };
-        // After a lazy unmount, the threads of a busy mount serve until the process ends.
+        // After a lazy unmount, the threads of a busy mount continue to serve requests until the process
+        // ends.
         if self.has_ended_soon() {
             self.session.wait();
         }
@@ -189,8 +190,8 @@ impl Mount {
         outcome
     }
 
-    /// Makes the kernel write back all dirty pages of the mount. This thread serves no requests, so it may
-    /// use the mount.
+    /// Makes the kernel write back all dirty pages of the mount. This thread serves no requests, so it can
+    /// access the mount without waiting for itself.
     fn write_back(&self) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if let Ok(root) = rustix::fs::open(&self.dir, flags, FileMode::empty()) {

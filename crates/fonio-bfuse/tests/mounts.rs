@@ -153,7 +153,8 @@ fn a_killed_daemon_loses_at_most_what_the_options_bound() {
     for round in 0..24u64 {
         let (mode, bound) = modes[round as usize % modes.len()];
         let mut mounted = Mounted::new(mode);
-        // The kernel's cache is lost with the connection, so only synced data count.
+        // When the connection ends, the data in the kernel's cache are lost, so only synced data must
+        // survive.
         let bound = if mounted.mode == "writeback" { u64::MAX } else { bound };
         let (acknowledged, durable) = (AtomicU64::new(0), AtomicU64::new(0));
         let path = mounted.path("stream");

@@ -27,13 +27,14 @@ pub struct Options {
     pub serve: ServeConfig,
     /// Serve a virtual machine on this Unix socket instead of creating a block device.
     pub nbd: Option<PathBuf>,
-    /// The driver of the block device; by default ublk if it can be used, otherwise loop.
+    /// The driver of the block device. The default is ublk if it can be used, otherwise loop.
     pub through: Option<Through>,
     /// Create this file system on the block device before the timing starts.
     pub filesystem: Option<Filesystem>,
-    /// Whether the user confirmed the path, so the file system may overwrite the image's contents.
+    /// Whether the user has confirmed the path of the image, so that the file system may overwrite its
+    /// contents.
     pub confirmation: Confirmation,
-    /// Mount it on this directory. For an empty path, create a new directory.
+    /// Mount the file system on this directory. For an empty path, create a new directory.
     pub mount: Option<PathBuf>,
     /// Mount options, separated by commas.
     pub mount_options: String,
@@ -187,8 +188,8 @@ impl Emulated {
         }
     }
 
-    /// Fails if this machine cannot serve the device's fastest command in time, unless the dilation is large
-    /// enough or the options accept the floor.
+    /// Fails if this machine cannot serve the device's fastest command in time, even with the dilation,
+    /// unless the options accept the floor.
     fn refuse_below(&mut self, floor: &Floor, options: &Options) -> Result<(), EmulatorError> {
         let fastest = self.server()?.fastest;
         let dilated = fastest.0 as f64 * options.serve.dilate;
@@ -220,7 +221,7 @@ impl Emulated {
         self.mounted.as_ref().map(|(dir, _)| dir.as_path())
     }
 
-    /// Returns the queue depth of the block device driver; at least four for a loop device.
+    /// Returns the queue depth of the block device; for a loop device, it is at least four.
     pub fn depth(&self) -> u32 {
         self.depth
     }
@@ -241,7 +242,8 @@ impl Emulated {
         self.server.as_ref().expect("it is there until it is stopped").fastest
     }
 
-    /// Returns whether the kernel keeps the CPUs awake; if not, completions are late by the wake-up time.
+    /// Returns whether the kernel keeps the CPUs awake. If it does not, completions are late by the wake-up
+    /// time of a CPU.
     pub fn cpus_awake(&self) -> bool {
         self.server.as_ref().expect("it is there until it is stopped").cpus_awake
     }

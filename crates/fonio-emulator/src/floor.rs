@@ -17,13 +17,13 @@ pub fn has_ublk() -> bool {
     fonio_host::check_ublk().is_ok()
 }
 
-/// Size of the largest measured command; the latency of larger ones is extrapolated.
+/// Size of the largest measured command; the latency of larger commands is extrapolated.
 const LARGE_BYTES: usize = 512 << 10;
 const SMALL_BYTES: usize = 4 << 10;
 const SMALL_TRIES: usize = 300;
 const LARGE_TRIES: usize = 40;
 
-/// Latency of a command beyond the model's time, as a linear function of its length.
+/// Latency of a command in addition to the model's time, as a linear function of the command's length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Line {
     /// Latency of a command without data.
@@ -74,7 +74,8 @@ pub struct Overheads {
     pub flush_ns: Nanos,
 }
 
-/// Latency of the I/O path for short and long commands: a thread that sleeps longer is woken later.
+/// Latency of the I/O path for short and for long commands. They differ, because a thread needs longer to
+/// wake up after a longer sleep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OverheadsByTime {
     /// For commands that take 300 µs or less.

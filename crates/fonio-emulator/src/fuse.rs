@@ -1,8 +1,8 @@
 //! Presents the device as the only file of a FUSE file system, to which a loop device is bound.
 //!
 //! The file is open for direct I/O, so each request of the loop driver becomes one FUSE request. The reply is
-//! sent at the model's time; until then, other requests are accepted. A flush of the loop device is an fsync
-//! of the file; a discard or a write of zeros is an fallocate.
+//! sent at the model's completion time; until then, the device accepts other requests. A flush of the loop
+//! device is an fsync of the file; a discard or a write of zeros is an fallocate.
 
 use std::ffi::OsStr;
 use std::io;

@@ -33,7 +33,7 @@ pub enum Kind {
     Discard,
     /// A write of zeros arrived.
     WriteZeroes,
-    /// The command with this serial number is complete; the host is notified next.
+    /// The command with this serial number is complete; the host is notified after this record.
     Completed,
     /// A mark of the owner; its name follows.
     Mark,

@@ -1,7 +1,7 @@
 //! Rules for results that cannot be true, or that do not describe a device. A result that breaks a rule is
 //! stored, and its page shows the reason, but rankings, distributions and dumps omit it.
 //!
-//! A rule is a physical limit, or detects a contradiction; its margin allows for unusual devices.
+//! A rule detects a value beyond a physical limit, or a contradiction, with a margin for unusual devices.
 
 use fonio_core::DeviceKind;
 

@@ -22,7 +22,7 @@ use super::device::{Device, FILE_SYSTEMS};
 
 const FILES: usize = 400;
 
-/// The load of each writer; it is also its process name.
+/// The writers: the name of each writer, which is also its process name, and its load.
 const WRITERS: [(&str, Load); 5] = [
     ("database1", Load::Journal),
     ("database2", Load::Journal),

@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 
 use super::ROLE;
 
-/// The kinds of writers; each is also the process name and the prefix of the file names.
+/// The kinds of writers. Each kind is also the writer's process name and the prefix of its file names.
 pub const WRITERS: [&str; 7] = ["buffered", "fsync", "direct", "mmap", "container", "reused1", "reused2"];
 const MAPPED_BYTES: usize = 4 << 20;
 /// The image of the container, and the name of the container.

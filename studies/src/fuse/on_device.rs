@@ -1,5 +1,5 @@
-//! Measures the modes on an emulated device with a file system, with an unlimited or a slow processor for the
-//! daemon.
+//! Measures the modes on an emulated device with a file system, where the daemon runs either at full speed or
+//! on a small share of a processor.
 
 use std::fs::File;
 use std::io::Write;

@@ -253,7 +253,8 @@ fn written_in(line: &str) -> Option<f64> {
     line.strip_prefix("written in ")?.strip_suffix(" s")?.parse().ok()
 }
 
-/// Large enough for a stable rate at 39 MB/s, and small enough to measure a dozen stacks in minutes.
+/// Size of the written file: large enough for a stable rate at 39 MB/s, and small enough to measure a dozen
+/// stacks in minutes.
 pub const BYTES: u64 = 128 * MIB;
 
 #[cfg(test)]

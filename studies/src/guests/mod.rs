@@ -141,7 +141,7 @@ fn repeatable(fonio: &Path) -> Result<u32> {
     Ok(broken)
 }
 
-/// Measures a reader during two writers at depth 1, sixteen times with different think times.
+/// Measures a reader and two concurrent writers at depth 1, sixteen times with different think times.
 fn mixed(fonio: &Path) -> Result<u32> {
     println!(
         "A reader during two writers on {CARD}, {STARTS} starts with different random think times (mean \

@@ -7,7 +7,8 @@ use super::cell::VARIANTS;
 use super::figures::slowdowns as over_alone;
 use super::{Results, TUNED_ON};
 
-/// A column: its title, the part, the name of its values, their divisor, and the decimals.
+/// A column: its title, the part of the comparison, the name of its values, their divisor, and the number of
+/// decimals.
 struct Column(&'static str, &'static str, &'static str, Per, usize);
 
 #[derive(Clone, Copy)]

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use super::{Buffer, Take};
 
-/// While one manager's write is in progress, the other manager prepares the next entry.
+/// While one manager's write is in progress, the other manager has the next entry ready.
 const THREADS: usize = 2;
 /// Number of additional intervals for which old data wait while full entries are being written.
 const PATIENCE: u32 = 10;

@@ -44,7 +44,7 @@ use crate::statistics::BufferStatistics;
 /// without space fails itself.
 const RESERVE_BYTES: u64 = 16 << 20;
 
-/// Shorter writes do not use direct I/O, because each of them would leave the device idle.
+/// Shorter writes do not use direct I/O, because the device would be idle after each of them.
 const DIRECT_BYTES_MIN: usize = 256 << 10;
 
 #[derive(Debug)]
@@ -88,8 +88,8 @@ impl Buffer {
         Self { options, pool, dirty: Mutex::default(), work: Condvar::new(), statistics }
     }
 
-    /// Writes `data` at `offset` of the inode of `pending`. `file` is its file below. Data that continue the
-    /// last write are buffered, all other data are written directly.
+    /// Writes `data` at `offset` of the inode of `pending`. `file` is the open file below. Data that continue
+    /// the last write are buffered; all other data are written directly.
     ///
     /// # Errors
     /// Errors of a direct write to the file below. [`Pending::error_for`] returns errors of buffered data

@@ -25,7 +25,7 @@ impl FileSystem {
         while done < out.len() {
             let at = offset + done as u64;
             match rustix::io::pread(&handle.file, &mut out[done..], at) {
-                // The pending data start after a hole, and the file below does not reach this hole yet.
+                // The pending data start after a hole, which the file below does not contain yet.
                 Ok(0) if handle.node.pending.end_and_time().is_some_and(|(end, _)| end > at) => {
                     self.buffer.drain(&handle.node.pending);
                 }

@@ -32,7 +32,7 @@ impl Submission {
     ///
     /// # Errors
     ///
-    /// The problems of the document, including notes, because a submission has none.
+    /// The problems of the document. Notes are a problem too, because a submission must not have any.
     pub fn accept(document: Document) -> Result<Submission, Vec<Problem>> {
         let mut problems = document.check();
         if !document.notes.is_empty() {

@@ -1,5 +1,5 @@
-//! Generated series of requests, so the truth is known: two series with equal settings and different seeds
-//! differ only by chance.
+//! Generated series of requests, whose true difference is known: two series with equal settings and different
+//! seeds differ only by chance.
 
 use fonio_analysis::{Analyser, Analysis, AnalysisOptions};
 use fonio_core::random::seed_for;
@@ -179,7 +179,7 @@ impl Wander {
     }
 }
 
-/// Generates 150 requests per second; the device serves one at a time, and none during a stall.
+/// Generates 150 requests per second; the device serves one request at a time, and no request during a stall.
 fn stalls(made: &mut Made, plan: Plan) {
     let (mut at, mut free) = (0.0, 0.0f64);
     let mut stall = made.exponential(1.5);

@@ -48,7 +48,8 @@ use runs::Runs;
 /// The source of the rows of one table or figure.
 #[derive(Clone, Copy)]
 enum Rows {
-    /// Models and files: fast and without privileges; with `--full`, also writes to emulated devices.
+    /// Rows from models and files: fast and without privileges. With `--full`, also rows from writes to
+    /// emulated devices.
     Computed(fn(&Published, &mut Runs) -> Result<Vec<Row>>),
     /// Workloads on emulated devices, as root.
     Measured(fn(&Published, &mut Runs) -> Result<Vec<Row>>),
@@ -56,7 +57,7 @@ enum Rows {
 
 use Rows::{Computed, Measured};
 
-/// One table or figure: its id, its number in the study, its title, and its rows.
+/// One table or figure: its ID, its number in the study, its title, and the source of its rows.
 type Paper = (&'static str, &'static str, &'static str, Rows);
 
 const KIM: [Paper; 17] = [

@@ -28,7 +28,7 @@ const PERCENT: Quantity = Quantity::new("%", 0, WITHIN, 0.0);
 
 const SEEDS: [u64; 3] = [1, 2, 3];
 
-/// The four kinds of I/O, as the study's tables name them.
+/// The four kinds of I/O, with their names in the study's tables.
 const ACCESSES: [(&str, Op, Order); 4] = [
     ("seq_read", Op::Read, Order::Sequential),
     ("seq_write", Op::Write, Order::Sequential),
@@ -41,7 +41,7 @@ fn phone(name: &str) -> Result<Profile> {
     Profile::shipped(name).with_context(|| format!("{name} has no profile"))
 }
 
-/// A scheduler of the study, with the study's limits for the phone.
+/// Creates a scheduler of the study, with the concurrency limits that the study gives for the phone.
 fn scheduler(policy: Policy, phone: &str) -> Box<dyn Scheduler> {
     match (policy, phone) {
         (Policy::SmartIo, "razr") => Box::new(SmartIo::new(Tunables::RAZR)),

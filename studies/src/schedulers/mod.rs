@@ -148,7 +148,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let started = Instant::now();
     let missing: Vec<&Cell> =
         cells.iter().filter(|cell| !cell.file(&folder, &versions(cell)).exists()).collect();
-    // The next cell, and the number of finished ones; the first failure ends the study.
+    // The index of the next cell, and the number of finished cells. The first failure ends the study.
     let state = Mutex::new((0_usize, 0_usize));
     let failed = Mutex::new(None);
     std::thread::scope(|scope| {
@@ -211,7 +211,7 @@ fn cells(options: &Options) -> Vec<Cell> {
             cells.push(cell);
         }
     };
-    // The most important cells come first, in case of an early stop.
+    // The most important cells come first, in case the study is stopped early.
     let mut variants: Vec<_> = VARIANTS.iter().collect();
     variants.sort_by_key(|variant| !variant.is_stock && variant.name != SMARTIO);
     for profile in &options.profiles {

@@ -234,7 +234,7 @@ fn prepare(path: &Path, mebibytes: u64) -> Result<()> {
     process::run(&mut drop_it)
 }
 
-/// A running program of a situation, killed with its children when dropped.
+/// A running program of a situation; it is killed together with its children when this value is dropped.
 struct Program {
     child: Child,
 }

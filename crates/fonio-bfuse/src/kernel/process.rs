@@ -91,7 +91,7 @@ pub(crate) enum Policy {
 /// Sets the policy of the thread with ID `thread`.
 ///
 /// # Errors
-/// If the thread has ended, or if an unprivileged user may not return to the default.
+/// If the thread has ended, or if this unprivileged user may not return to the default policy.
 pub(crate) fn set_policy(thread: i32, policy: Policy) -> io::Result<()> {
     let number = match policy {
         Policy::Other => libc::SCHED_OTHER,
@@ -103,8 +103,8 @@ pub(crate) fn set_policy(thread: i32, policy: Policy) -> io::Result<()> {
     checked(unsafe { libc::syscall(libc::SYS_sched_setscheduler, thread, number, &raw const priority) })
 }
 
-/// Stops the kernel from reclaiming memory for this thread through a FUSE file system. If this were our own
-/// mount, the thread would wait for itself.
+/// Stops the kernel from reclaiming memory for this thread through a FUSE file system. If this file system
+/// were our own mount, the thread would wait for itself.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_RESOURCE`.

@@ -104,7 +104,8 @@ impl Session {
 
     fn start_reader(self: &Arc<Self>, on_end: &OnEnd) -> io::Result<()> {
         let mut running = self.lock_running();
-        // A lookup may wait for a descriptor, which becomes free only when a reader receives a forget.
+        // A lookup may wait for a descriptor, which becomes free only when another reader receives a FORGET
+        // request.
         let more = if self.file_system.is_short_of_descriptors() { READERS_MORE_WHEN_SHORT } else { 0 };
         if running.readers >= self.threads_max + more {
             return Ok(());
@@ -239,13 +240,13 @@ fn write_header(out: &mut [u8], answer: Answer, unique: u64) -> usize {
 }
 
 fn send(device: &OwnedFd, request: &Request<'_>, answer: Answer, out: &mut [u8]) -> io::Result<()> {
-    // An interrupt gets no reply, except `ENOSYS`: interrupts are not supported.
+    // An interrupt gets no reply, except for `ENOSYS`, which means that interrupts are not supported.
     if request.opcode == Opcode::Interrupt && answer.is_ok() {
         return Ok(());
     }
     let length = write_header(out, answer, request.header.unique);
     match rustix::io::write(device, &out[..length]) {
-        // The caller or the mount no longer exists; the next read tells which.
+        // The caller or the mount no longer exists; the next read fails if it is the mount.
         Ok(_) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
         Err(error) => Err(error.into()),
     }

@@ -90,7 +90,7 @@ impl Queue {
             queue.push(FETCH, tag, 0);
         }
         queue.ring.submit()?;
-        // The device has not started, so a fetch command completes only with an error.
+        // The device has not started, so if a fetch command completes, it has failed.
         match queue.completed() {
             Some((_, result)) => Err(io::Error::from_raw_os_error(-result)),
             None => Ok(queue),
@@ -182,7 +182,7 @@ impl Queue {
         pushed.expect("the ring has room for one command of each tag");
     }
 
-    /// Submits the completions and waits for a request or until shortly before `next`.
+    /// Submits the completions, and waits until a request arrives or until shortly before `next`.
     fn wait(&mut self, next: Option<Instant>) -> io::Result<()> {
         if self.cancelled == self.depth {
             return Ok(());

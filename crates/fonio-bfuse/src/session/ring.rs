@@ -62,7 +62,7 @@ impl Session {
         let mut cpus = CpuSet::new();
         if usize::from(queue) < CpuSet::MAX_CPU {
             cpus.set(usize::from(queue));
-            // This fails for a CPU that may be added later; it runs no callers.
+            // This call fails for a CPU that may be added later; such a CPU runs no callers yet.
             let _ = sched_setaffinity(None, &cpus);
         }
         // Otherwise, the kernel could reclaim memory for us by writing back through our own mount. Needs a

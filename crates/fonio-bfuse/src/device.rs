@@ -20,9 +20,9 @@ use crate::our_mounts::{self, FILE_SYSTEM_TYPE};
 
 const HELPER: &str = "fusermount3";
 
-/// Returns the options for access to the mount. If other users have access, the kernel checks permissions,
-/// for which it requests a directory's attributes after each change. If only the mounting user has access,
-/// the daemon acts as this user, and the source file system checks permissions.
+/// Returns the options for access to the mount. If other users have access, the kernel checks permissions;
+/// for these checks, it requests a directory's attributes after each change of the directory. If only the
+/// mounting user has access, the daemon acts as this user, and the source file system checks permissions.
 fn access(options: &Options) -> &'static str {
     if options.allow_other { ",default_permissions,allow_other" } else { "" }
 }

@@ -25,7 +25,7 @@ pub enum MountError {
         /// Its exit status.
         status: String,
     },
-    /// The kernel's version of the protocol is too old, or unknown.
+    /// The FUSE protocol version of the kernel is too old, or unknown.
     #[error("this kernel supports FUSE {major}.{minor}; fonio needs 7.23 (Linux 3.15) or later")]
     Protocol {
         /// Major version of the kernel's protocol.
@@ -45,7 +45,7 @@ pub enum MountError {
         /// The path.
         path: PathBuf,
     },
-    /// The daemon's reply cannot be parsed: the daemon has another version.
+    /// The daemon's reply cannot be parsed, because the daemon runs another version of fonio.
     #[error("cannot read the answer of the daemon of {}: it is of another version of fonio; unmount, then mount again", path.display())]
     Answer {
         /// The directory of the mount.

@@ -16,7 +16,7 @@ use crate::options::{IoUring, Options};
 use crate::protocol::{HEADER_IN, HEADER_OUT, MAJOR, MINOR, Opcode, Record, Request, init};
 use crate::session::queues;
 
-/// The first minor version of the protocol with all records that we write.
+/// The first minor version of the protocol that has all the records that we write.
 const MINOR_MIN: u32 = 23;
 /// Features for all modes, if the kernel has them. Excludes `FUSE_ASYNC_DIO`: with it, the kernel does not
 /// invalidate pages that are read during a direct write, and readers would keep seeing old data.
@@ -123,11 +123,11 @@ pub(crate) fn shake_hands(
 /// The kernel parameter that enables io_uring for new connections.
 const ALLOWS_RINGS: &str = "/sys/module/fuse/parameters/enable_uring";
 
-/// Maximum time for which a mount waits for other mounts in progress.
+/// Maximum time for which a mount operation waits for other mount operations in progress.
 const OTHERS_MAX: Duration = Duration::from_secs(2);
 
-/// Enables io_uring for new connections until this value is dropped. Connections that have accepted it keep
-/// it.
+/// Enables io_uring for new connections until this value is dropped. Connections that have accepted io_uring
+/// keep using it.
 pub(crate) struct RingsAllowed {
     /// The parameter file, locked against changes by other mounts.
     setting: Option<File>,

@@ -1,8 +1,8 @@
 //! The modes: how files are served.
 //!
 //! When the kernel connects, the mode becomes a [`ChosenMode`] for the whole mount. The first open of an
-//! inode chooses its [`Serving`]. All other opens of the inode share it, because passthrough cannot be mixed
-//! with the kernel's page cache or with our buffer.
+//! inode chooses its [`Serving`]. All other opens of the inode use the same one, because passthrough cannot
+//! be mixed with the kernel's page cache or with our buffer.
 
 use crate::protocol::HEADER_IN;
 

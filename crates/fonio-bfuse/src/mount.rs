@@ -53,8 +53,8 @@ impl Mount {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(&source, flags, FileMode::empty())
             .map_err(MountError::system("open the directory", &source))?;
-        // Every read of the mount also reads the source, so the mount's access-time rules apply there. For a
-        // user's mount, the options of the source's mount apply.
+        // Every read of the mount also reads the source, so the mount's access-time rules apply to the
+        // source. For a user's mount, the options of the source's mount apply.
         let times = kernel::AccessTimes::of(options.flags.bits());
         let root = times.and_then(|times| kernel::with_access_times(&source, times).ok()).unwrap_or(root);
         let allowed = (options.io_uring != IoUring::No).then(RingsAllowed::now);
@@ -178,7 +178,8 @@ impl Mount {
                 .or_else(|_| device::unmount(&self.dir, true))
                 .map_err(MountError::system("unmount", &self.dir))
         };
-        // After a lazy unmount, the threads of a busy mount serve until the process ends.
+        // After a lazy unmount, the threads of a busy mount continue to serve requests until the process
+        // ends.
         if self.has_ended_soon() {
             self.session.wait();
         }
@@ -189,8 +190,8 @@ impl Mount {
         outcome
     }
 
-    /// Makes the kernel write back all dirty pages of the mount. This thread serves no requests, so it may
-    /// use the mount.
+    /// Makes the kernel write back all dirty pages of the mount. This thread serves no requests, so it can
+    /// access the mount without waiting for itself.
     fn write_back(&self) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         if let Ok(root) = rustix::fs::open(&self.dir, flags, FileMode::empty()) {

@@ -5,7 +5,8 @@
 //! and renames and links in the source do no harm.
 //!
 //! Invariant: the lock of the inode's shard protects both the number of lookups and the existence of the
-//! node. So a forget that arrives together with a lookup cannot remove the node that the lookup returns.
+//! node. So a FORGET request that arrives at the same time as a lookup cannot remove the node that the lookup
+//! returns.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
@@ -31,11 +32,11 @@ pub(crate) struct Node {
     pub(crate) device: u64,
     pub(crate) inode: u64,
     pub(crate) is_directory: bool,
-    /// The node ID of the directory in which it was last found.
+    /// The node ID of the directory in which the inode was last found.
     parent: AtomicU64,
     /// Its data in the buffer.
     pub(crate) pending: Arc<Pending>,
-    /// Whether it may have set-user-ID bits or capabilities that a write must clear.
+    /// Whether the inode may have set-user-ID bits or capabilities that a write must clear.
     privileged: AtomicBool,
     open: Mutex<OpenState>,
 }
@@ -47,7 +48,8 @@ pub(crate) struct OpenState {
     /// Valid while `opens` is above zero.
     pub(crate) serving: Option<Serving>,
     pub(crate) backing: Option<Backing>,
-    /// Size and times at the last close. If they have not changed at the next open, the kernel may keep its cached pages.
+    /// Size and times at the last close. If size and times are unchanged at the next open, the kernel may
+    /// keep its cached pages.
     pub(crate) version: Option<Version>,
 }
 
@@ -55,7 +57,7 @@ pub(crate) struct OpenState {
 pub(crate) type Version = (i64, i64, i64, i64, i64);
 
 pub(crate) fn version_of(stat: &Stat) -> Version {
-    // The width of nanoseconds depends on the processor.
+    // The type of the nanoseconds depends on the processor architecture.
     (stat.st_size, stat.st_mtime, stat.st_mtime_nsec as i64, stat.st_ctime, stat.st_ctime_nsec as i64)
 }
 
@@ -88,7 +90,8 @@ impl Node {
         self.parent.store(parent, Ordering::Relaxed);
     }
 
-    /// Returns whether an unprivileged write must look for bits to clear, and resets this for the next write.
+    /// Returns whether an unprivileged write must look for bits to clear, and resets this flag, so that the
+    /// next write need not.
     pub(crate) fn take_privileged(&self) -> bool {
         self.privileged.swap(false, Ordering::Relaxed)
     }

@@ -33,10 +33,10 @@ pub struct Options {
     /// Maximum number of requests served at the same time; `None` means the default, 8.
     pub threads: Option<usize>,
     /// Maximum number of file descriptors of the daemon; `None` means the kernel's limit. Each inode in the
-    /// kernel's cache needs one, and each open file another.
+    /// kernel's cache needs one descriptor, and each open file needs another one.
     pub files: Option<u64>,
-    /// Whether birth times are reported. The kernel does not accept them in a lookup reply, so they cost one
-    /// more request per file.
+    /// Whether birth times are reported. The kernel does not accept birth times in a lookup reply, so they
+    /// cost one more request per file.
     pub birth_times: bool,
     /// The time for which the kernel caches names and attributes. Changes made directly in the source become
     /// visible after this time.
@@ -55,8 +55,8 @@ pub struct Options {
 }
 
 /// Whether requests come through io_uring instead of `/dev/fuse`. This saves system calls, and each request
-/// is served on its caller's CPU. It needs Linux 6.14. Root's mounts enable the kernel parameter
-/// `fuse.enable_uring` while they mount; users' mounts depend on its current value.
+/// is served on its caller's CPU. It needs Linux 6.14. A mount by root enables the kernel parameter
+/// `fuse.enable_uring` while it mounts; a mount by another user depends on the parameter's current value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoUring {
     /// Use io_uring if it is available.
@@ -212,8 +212,8 @@ pub enum OptionError {
 
 impl Options {
     /// Parses comma-separated options like `mount -o`; later options take precedence. Ignores options that
-    /// only concern mount(8) (`auto`, `noauto`, `user`, `nofail`, `_netdev`, `x-…`, `defaults`). `auto` is
-    /// one of them, so the mode `auto` must be written as `mode=auto`.
+    /// only concern mount(8) (`auto`, `noauto`, `user`, `nofail`, `_netdev`, `x-…`, `defaults`). Because
+    /// `auto` is one of these options, the mode `auto` must be written as `mode=auto`.
     ///
     /// # Errors
     /// If an option is unknown or has an invalid value; reports the first such option.

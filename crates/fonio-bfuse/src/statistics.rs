@@ -1,5 +1,5 @@
-//! Counters of a running mount. They are relaxed atomics: each is exact, but two counters may be read at
-//! slightly different times.
+//! Counters of a running mount. They are relaxed atomics: each value is exact, but two counters may be read
+//! at slightly different times.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

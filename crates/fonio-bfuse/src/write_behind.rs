@@ -4,8 +4,8 @@
 //! device, all its data are still in memory when `fsync` starts, and the device has been idle until then. The
 //! daemon does not see the writes of a passed-through file. So a thread checks the size of each file opened
 //! for writing, at growing intervals. When a file has grown by [`PIECE_BYTES`], the thread starts the
-//! write-back of this segment. Only this thread waits for it. Shorter files are left to Linux, because many
-//! of them are deleted before they are written back.
+//! write-back of this segment. Only this thread waits for the write-back. Linux alone writes back shorter
+//! files, because many of them are deleted before they are written back.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak};
@@ -17,10 +17,10 @@ use rustix::fs::Stat;
 use crate::kernel;
 use crate::statistics::Counter;
 
-/// Size of a segment: keeps any card busy until the next check.
+/// Size of a segment: large enough to keep any card busy until the next check.
 const PIECE_BYTES: u64 = 8 << 20;
-/// Time until the first check of a file, and after each segment. Each further check waits longer by this
-/// time.
+/// Time until the first check of a file, and until the next check after each segment. Each further check
+/// waits longer by this time.
 const INTERVAL: Duration = Duration::from_millis(10);
 /// Maximum time until the first check. If many short files are created, each wake-up of the thread takes CPU
 /// time from their creator.
@@ -86,7 +86,7 @@ impl Progress {
     fn piece(&mut self, bytes: u64) -> Option<u64> {
         let begun = *self.begun.get_or_insert(bytes);
         if bytes < begun + PIECE_BYTES {
-            // If the file was truncated, all data after the new end will be new.
+            // If the file was truncated, start at its new end: all data after this end will be new.
             self.begun = Some(begun.min(bytes));
             return None;
         }
@@ -106,8 +106,8 @@ impl WriteBehind {
         self.state.lock().expect(UNPOISONED)
     }
 
-    /// Starts to check `file`, until it is closed or stops growing. Data before `begun` are ignored; `None`
-    /// if the size is not known yet.
+    /// Starts to check `file`, until it is closed or stops growing. Data before the offset `begun` are
+    /// ignored; `None` means that the size is not known yet.
     pub(crate) fn watch(&self, file: &Arc<OwnedFd>, begun: Option<u64>) {
         let mut state = self.lock();
         if !state.is_running {

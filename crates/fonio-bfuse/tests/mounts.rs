@@ -153,7 +153,8 @@ fn a_killed_daemon_loses_at_most_what_the_options_bound() {
     for round in 0..24u64 {
         let (mode, bound) = modes[round as usize % modes.len()];
         let mut mounted = Mounted::new(mode);
-        // The kernel's cache is lost with the connection, so only synced data count.
+        // When the connection ends, the data in the kernel's cache are lost, so only synced data must
+        // survive.
         let bound = if mounted.mode == "writeback" { u64::MAX } else { bound };
         let (acknowledged, durable) = (AtomicU64::new(0), AtomicU64::new(0));
         let path = mounted.path("stream");
@@ -186,8 +187,8 @@ fn a_killed_daemon_loses_at_most_what_the_options_bound() {
         let (acknowledged, durable) = (acknowledged.into_inner(), durable.into_inner());
         let length = found.len() as u64;
         written = [written[0] + acknowledged, written[1] + durable];
-        // The kernel writes back several pages at a time, so later unsynced data may exist without earlier
-        // unsynced data.
+        // The kernel writes back several pages at a time, so of the unsynced data, a later part may be in the
+        // file although an earlier part is missing.
         let whole = if mounted.mode == "writeback" { durable.min(length) } else { length };
         assert!(
             found[..whole as usize] == piece(0, whole),
@@ -198,7 +199,7 @@ fn a_killed_daemon_loses_at_most_what_the_options_bound() {
             length.saturating_add(bound) >= acknowledged,
             "round {round}, {mode}: {length} of {acknowledged} bytes acknowledged"
         );
-        // After a kill, the mount is dead only when the kernel has released its rings.
+        // After the daemon is killed, the mount is dead only when the kernel has released the daemon's rings.
         let gone = || {
             drop(Mounted::new("mode=stock"));
             !is_mounted(&mounted.dir)
@@ -362,8 +363,8 @@ fn what_changes_below_without_a_request_shows_at_once() {
         drop(file);
         let written_later = || path.metadata().expect("it exists").modified().expect("it has times") > before;
         // Writes through a mapping of a passed-through file reach the file below without a request. In other
-        // modes, the kernel writes the pages at the close; some older versions then read the attributes again
-        // only after they have expired.
+        // modes, the kernel writes the pages at the close; some older kernels then read the attributes again
+        // only after the cached attributes have expired.
         let looks = if mounted.mode == "passthrough" { 1 } else { 1000 };
         assert!(comes_true(looks, written_later), "{mode}: the time of a write through a mapping");
         let below = std::fs::read(mounted.below("file")).expect("it exists");
@@ -442,7 +443,7 @@ fn access_times_below_follow_the_options() {
         for (options, keeps) in [("strictatime", false), ("relatime", true), ("noatime", true)] {
             let (folder, source) = folder_on_disk();
             std::fs::write(source.join("file"), b"text").expect("root may do this");
-            // Later than all changes of the file, so relatime does not update it.
+            // An access time later than all changes of the file, so relatime does not update it.
             let old = std::time::SystemTime::now() + Duration::from_secs(60);
             let times = std::fs::FileTimes::new().set_accessed(old);
             File::options()
@@ -696,7 +697,7 @@ fn little_memory_slows_and_does_not_stop() {
     const MEMORY: u64 = 64 << 20;
     const BYTES: u64 = 192 << 20;
     for mode in ["mode=writeback", "mode=buffered", "mode=auto"] {
-        // The data of a tmpfs would have to fit into the little memory.
+        // A tmpfs would keep its data in memory, which is limited in this test.
         let (folder, source) = folder_on_disk();
         let group = match LittleMemory::new(MEMORY) {
             Ok(group) => group,
@@ -715,7 +716,7 @@ fn little_memory_slows_and_does_not_stop() {
             Command::new("sh").args(["-c", &script]).current_dir(&mounted.dir).spawn().expect("sh");
         group.take_in(writer.id());
         let mut ended = None;
-        // Much longer than the slowest disk needs; a deadlock never ends.
+        // This limit is much longer than the slowest disk needs; a deadlock would never end.
         for _ in 0..1200 {
             ended = writer.try_wait().expect("our child");
             if ended.is_some() {

@@ -1,7 +1,8 @@
-//! Compares sequences of operations on a mount with a model of a file system: a few vectors. A failing
-//! sequence is shortened before it is shown.
+//! Compares the results of random operations on a mount with a model of a file system, which consists of a
+//! few vectors. A failing sequence is shortened before it is shown.
 //!
-//! `FONIO_BFUSE_OPERATIONS` sets the number of operations per mode, `FONIO_BFUSE_SEED` their seed.
+//! `FONIO_BFUSE_OPERATIONS` sets the number of operations per mode, and `FONIO_BFUSE_SEED` sets the seed of
+//! these random operations.
 
 use crate::support;
 
@@ -21,7 +22,7 @@ const WRITE_BYTES_MAX: u64 = 70_000;
 /// Number of operations in a sequence: large enough for complex states, small enough for shortening.
 const SEQUENCE: u64 = 400;
 
-/// Maximum number of attempts to shorten; each runs a complete sequence.
+/// Maximum number of attempts to shorten a sequence; each attempt runs a complete sequence.
 const ATTEMPTS_MAX: usize = 300;
 
 #[derive(Clone, Copy, Debug)]

@@ -36,7 +36,7 @@ impl ModelClock {
         self.wall + Duration::from_nanos(ahead as u64)
     }
 
-    /// Advances the model's clock to at least `model`, so all commands until then are complete.
+    /// Advances the model's clock to at least `model`, so all commands due by that time are complete.
     pub(crate) fn skip_to(&mut self, model: Timestamp) {
         let now = Instant::now();
         let shown = self.model_at(now);

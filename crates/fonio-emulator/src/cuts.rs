@@ -26,7 +26,7 @@ use crate::log::{Kind, Log};
 /// Size of the units into which a write in doubt is torn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Tear {
-    /// 4 KiB: flash pages are at least this large, so cards keep or lose at least this much as a unit.
+    /// 4 KiB: flash pages are at least this large, so a card keeps or loses at least 4 KiB as a unit.
     #[default]
     Page,
     /// One sector of 512 bytes: the smallest unit that interfaces guarantee to be atomic.
@@ -68,7 +68,7 @@ impl Cut {
     }
 }
 
-/// Builds images of cuts from a log, one after the other.
+/// Builds the images that power cuts could leave, from a log, one after the other.
 #[derive(Debug)]
 pub struct CutImages<'a> {
     log: &'a Log,
@@ -105,7 +105,7 @@ impl<'a> CutImages<'a> {
         let image = create(path, self.log.capacity.0)?;
         copy_sparse(&self.base, &image).map_err(EmulatorError::system("copy an image to", path))?;
         let mut random = Random::new(cut.seed);
-        // The probability differs per cut, from everything lost to everything kept.
+        // The probability that a unit in doubt is kept differs per cut, from 0 to 1.
         let mut doubt = Doubt { kept_per_mille: random.below(1001), random };
         for (at, durable) in durable.iter().enumerate().skip(first_in_doubt) {
             self.apply(at, &image, path, (!durable).then_some(&mut doubt))?;
@@ -177,7 +177,8 @@ fn changes(log: &Log, at: usize) -> bool {
     matches!(log.records[at].kind, Kind::Write | Kind::Discard | Kind::WriteZeroes)
 }
 
-/// Returns for each of the first `end` records whether it is durable after them or changes nothing.
+/// Returns one value per record: true if a power cut after the first `end` records cannot lose its data, or
+/// if it changes no data.
 fn durable(log: &Log, end: usize) -> Vec<bool> {
     let mut completed: BTreeMap<u64, usize> = BTreeMap::new();
     let mut flushes: BTreeMap<u64, usize> = BTreeMap::new();
@@ -297,8 +298,8 @@ mod tests {
         log.flush().expect("flush");
     }
 
-    /// Returns the possible contents of `sector` after a cut before record `end`, with a naive implementation
-    /// of the rules.
+    /// Computes the possible contents of `sector` after a cut before record `end`, with a naive
+    /// implementation of the rules.
     fn allowed(log: &Log, end: usize, sector: u64) -> Vec<u8> {
         let records = &log.records[..end];
         let completed = |serial: u64, before: usize| {

@@ -73,11 +73,11 @@ pub(crate) type Outcome = Result<Vec<u8>, Failure>;
 /// Choice of the completion time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
-    /// After a fixed time, without the model, while fonio measures the I/O path.
+    /// Completes commands after a fixed time, without the model, while fonio measures the I/O path.
     Measuring(Duration),
-    /// At once, while the device is being prepared. The model and the log record the command.
+    /// Completes commands at once, while the device is being prepared. The model and the log record them.
     Unpaced,
-    /// At the time of the model.
+    /// Completes commands at the model's times.
     Paced,
 }
 
@@ -248,7 +248,7 @@ impl Disk {
                 let time = disk.elapsed(Instant::now());
                 let mut state = disk.lock();
                 state.append(Kind::Completed, false, serial, (0, 0), time, &[]);
-                // Without a log record of the completion, the command must not succeed.
+                // If the completion cannot be logged, the command must fail.
                 if state.log_error.is_some() {
                     outcome = Err(Failure);
                 }
@@ -286,8 +286,8 @@ impl Disk {
         Nanos(u64::try_from(now.saturating_duration_since(self.started).as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Locks the state, ignoring poison: it is consistent between calls, even after a failed assertion in a
-    /// model.
+    /// Locks the state, ignoring poison: the state is consistent between calls, even after a failed assertion
+    /// in a model.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -295,8 +295,8 @@ impl Disk {
 
 impl State {
     /// Returns when the command completes on the wall clock. To compensate for the latency of the I/O path,
-    /// the model gets an arrival time earlier by half of it, and the host gets the completion earlier by the
-    /// other half.
+    /// the model gets an arrival time that is earlier by half of this latency, and the host gets the
+    /// completion earlier by the other half.
     fn completion(&mut self, request: &Request<'_>, arrival: Instant, dilate: f64, delay: Nanos) -> Instant {
         let (offset, bytes) = request.place();
         let way_in = Duration::from_nanos(self.overheads.short.of(request.op(), bytes).0 / 2);

@@ -16,7 +16,7 @@ use crate::report::ServeReport;
 use crate::serve::{Front, Order, ServeConfig};
 use crate::server::Server;
 
-/// Number of latency measurements before a device is refused, and the pause between two.
+/// Number of latency measurements before a device is refused, and the pause between two measurements.
 const FLOOR_TRIES: u32 = 5;
 const FLOOR_PAUSE: Duration = Duration::from_secs(1);
 
@@ -27,13 +27,14 @@ pub struct Options {
     pub serve: ServeConfig,
     /// Serve a virtual machine on this Unix socket instead of creating a block device.
     pub nbd: Option<PathBuf>,
-    /// The driver of the block device; by default ublk if it can be used, otherwise loop.
+    /// The driver of the block device. The default is ublk if it can be used, otherwise loop.
     pub through: Option<Through>,
     /// Create this file system on the block device before the timing starts.
     pub filesystem: Option<Filesystem>,
-    /// Whether the user confirmed the path, so the file system may overwrite the image's contents.
+    /// Whether the user has confirmed the path of the image, so that the file system may overwrite its
+    /// contents.
     pub confirmation: Confirmation,
-    /// Mount it on this directory. For an empty path, create a new directory.
+    /// Mount the file system on this directory. For an empty path, create a new directory.
     pub mount: Option<PathBuf>,
     /// Mount options, separated by commas.
     pub mount_options: String,
@@ -67,8 +68,8 @@ impl Options {
 /// An emulated device. Dropping it stops the device and undoes everything.
 #[derive(Debug)]
 pub struct Emulated {
-    // Dropped first: the ledger undoes the other steps while the device is still served, then ends the
-    // serving process.
+    // This field is dropped first: the ledger undoes the other steps while the device is still served, and
+    // then ends the serving process.
     ledger: Ledger,
     server: Option<Server>,
     device: Option<BlockDevice>,
@@ -81,7 +82,7 @@ pub struct Emulated {
 impl Emulated {
     /// Starts a device. `command` starts the serving process: a program that only calls [`crate::serve()`].
     ///
-    /// First measures the floor of this machine, then creates and mounts a file system, both without the
+    /// First measures this machine's floor, then creates and mounts a file system. Both steps run without the
     /// model's timing. Then starts the timing.
     ///
     /// # Errors
@@ -170,8 +171,8 @@ impl Emulated {
         self.server()?.order(&Order::Pace(overheads))
     }
 
-    /// Measures the floor. Repeats this if the device is below it, because other programs may have used the
-    /// processors.
+    /// Measures the floor. Repeats the measurement if the device is faster than the measured floor, because
+    /// other programs may have used the processors.
     fn measure_floor(&mut self, node: &Path, options: &Options) -> Result<Floor, EmulatorError> {
         let mut tries = 1;
         loop {
@@ -187,8 +188,8 @@ impl Emulated {
         }
     }
 
-    /// Fails if this machine cannot serve the device's fastest command in time, unless the dilation is large
-    /// enough or the options accept the floor.
+    /// Fails if this machine cannot serve the device's fastest command in time, even with the dilation,
+    /// unless the options accept the floor.
     fn refuse_below(&mut self, floor: &Floor, options: &Options) -> Result<(), EmulatorError> {
         let fastest = self.server()?.fastest;
         let dilated = fastest.0 as f64 * options.serve.dilate;
@@ -220,7 +221,7 @@ impl Emulated {
         self.mounted.as_ref().map(|(dir, _)| dir.as_path())
     }
 
-    /// Returns the queue depth of the block device driver; at least four for a loop device.
+    /// Returns the queue depth of the block device; for a loop device, it is at least four.
     pub fn depth(&self) -> u32 {
         self.depth
     }
@@ -241,7 +242,8 @@ impl Emulated {
         self.server.as_ref().expect("it is there until it is stopped").fastest
     }
 
-    /// Returns whether the kernel keeps the CPUs awake; if not, completions are late by the wake-up time.
+    /// Returns whether the kernel keeps the CPUs awake. If it does not, completions are late by the wake-up
+    /// time of a CPU.
     pub fn cpus_awake(&self) -> bool {
         self.server.as_ref().expect("it is there until it is stopped").cpus_awake
     }
@@ -288,7 +290,8 @@ impl Emulated {
     /// everything. Returns the statistics from before that.
     ///
     /// # Errors
-    /// If steps could not be undone. They stay in the ledger, and the next start retries them.
+    /// If steps could not be undone. These steps stay in the ledger, and the next start of fonio retries
+    /// them.
     pub fn stop(mut self) -> Result<ServeReport, EmulatorError> {
         let report = self.report();
         if report.is_ok() {

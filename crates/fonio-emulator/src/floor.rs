@@ -17,13 +17,13 @@ pub fn has_ublk() -> bool {
     fonio_host::check_ublk().is_ok()
 }
 
-/// Size of the largest measured command; the latency of larger ones is extrapolated.
+/// Size of the largest measured command; the latency of larger commands is extrapolated.
 const LARGE_BYTES: usize = 512 << 10;
 const SMALL_BYTES: usize = 4 << 10;
 const SMALL_TRIES: usize = 300;
 const LARGE_TRIES: usize = 40;
 
-/// Latency of a command beyond the model's time, as a linear function of its length.
+/// Latency of a command in addition to the model's time, as a linear function of the command's length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Line {
     /// Latency of a command without data.
@@ -48,19 +48,20 @@ impl Line {
 }
 
 /// Delay of completions for measuring the I/O path under realistic conditions. During this delay, waiting
-/// threads sleep and must be woken, which takes longer than if they have no time to sleep.
+/// threads sleep and must be woken, which takes longer than if the command completes before they sleep.
 pub(crate) const SHORT_DELAY: Nanos = Nanos(300_000);
 
-/// The same for slow devices. The host of a virtual machine takes a halted CPU away after about 200 µs, and
-/// needs time to return it.
+/// The same delay for slow devices. The host of a virtual machine gives a halted CPU to others after about
+/// 200 µs, and needs time to return it.
 pub(crate) const LONG_DELAY: Nanos = Nanos(2_000_000);
 
 /// Percentile of the measured latencies that is subtracted. The median would include the effects of other
-/// programs. Subtracting too much makes commands overlap in the model that do not overlap in reality.
+/// programs. If too much is subtracted, commands overlap in the model although they do not overlap in
+/// reality.
 const OVERHEAD_PERCENT: usize = 25;
 
-/// Maximum plausible ratio of a latency with sleeping and waking to the floor. It was at most three; more
-/// than four means that other programs were running.
+/// Maximum plausible ratio of a latency with sleeping and waking to the floor. We measured ratios of at most
+/// three; a ratio above four means that other programs were running.
 const SLEEP_FACTOR_MAX: u64 = 4;
 
 /// Latency of the I/O path per op. It is subtracted from the model's times, so the host sees the model's
@@ -73,7 +74,8 @@ pub struct Overheads {
     pub flush_ns: Nanos,
 }
 
-/// Latency of the I/O path for short and long commands: a thread that sleeps longer is woken later.
+/// Latency of the I/O path for short and for long commands. They differ, because a thread needs longer to
+/// wake up after a longer sleep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OverheadsByTime {
     /// For commands that take 300 µs or less.
@@ -97,7 +99,7 @@ impl Overheads {
     /// Measures `device`, which must complete commands after `delay` without its model. Its data do not
     /// change. The result is at most [`SLEEP_FACTOR_MAX`] times the floor.
     pub(crate) fn measure(device: &Path, floor: &Floor, delay: Nanos) -> Result<Overheads, EmulatorError> {
-        // Fewer commands for a long delay, because the same number would take seconds.
+        // Measure fewer commands with a long delay, because the usual number would take seconds.
         let fewer = if delay.0 > SHORT_DELAY.0 { 4 } else { 1 };
         let taken = Taken::measure(device, fewer)?.overheads(delay);
         Ok(taken.at_most(&floor.least, SLEEP_FACTOR_MAX))

@@ -1,8 +1,8 @@
 //! Presents the device as the only file of a FUSE file system, to which a loop device is bound.
 //!
 //! The file is open for direct I/O, so each request of the loop driver becomes one FUSE request. The reply is
-//! sent at the model's time; until then, other requests are accepted. A flush of the loop device is an fsync
-//! of the file; a discard or a write of zeros is an fallocate.
+//! sent at the model's completion time; until then, the device accepts other requests. A flush of the loop
+//! device is an fsync of the file; a discard or a write of zeros is an fallocate.
 
 use std::ffi::OsStr;
 use std::io;
@@ -32,7 +32,7 @@ const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 const WRITE_BYTES_MAX: u32 = 1 << 20;
 
 /// Returns the value of `max_background`. The kernel's default of 12 would limit a deep queue. Each command
-/// is one FUSE request; twice the depth leaves room for pending replies.
+/// is one FUSE request; twice the queue depth leaves room for pending replies.
 fn background(depth: u32) -> u16 {
     u16::try_from(depth.saturating_mul(2)).unwrap_or(u16::MAX).max(16)
 }
@@ -79,8 +79,8 @@ impl OneFile {
 
 impl Filesystem for OneFile {
     fn init(&mut self, _request: &FuseRequest, config: &mut KernelConfig) -> io::Result<()> {
-        // All values are in range. A kernel without asynchronous direct I/O would serve one command at a
-        // time, which is wrong for a device with a queue.
+        // All values are in range. A kernel without asynchronous direct I/O would send one command at a time,
+        // which is wrong for a device with a queue.
         let depth = background(self.disk.limits().depth);
         let refused = |_| io::Error::other("the kernel refuses a setting that every FUSE supports");
         config.set_max_write(WRITE_BYTES_MAX).map_err(refused)?;

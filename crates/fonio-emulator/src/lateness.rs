@@ -42,7 +42,7 @@ impl Lateness {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// Returns the delay that `per_mille` of all delays do not exceed, rounded up to the end of a step.
+    /// Returns the quantile at `per_mille` of all delays, rounded up to the upper bound of its bin.
     fn quantile(&self, per_mille: u64) -> Nanos {
         let rank = (self.count * per_mille).div_ceil(1000).max(1);
         let mut seen = 0;

@@ -1,8 +1,8 @@
 //! Serves a device model of `fonio-sim` in real time as a block device.
 //!
 //! The model determines when a command completes on the wall clock. The path of a command: ublk device →
-//! [`serve()`] → model and image → back at the model's time. If the kernel has no ublk, a loop device on a
-//! FUSE file replaces it. Virtual machines use NBD instead.
+//! [`serve()`] → model and image → reply at the model's completion time. If the kernel has no ublk, fonio
+//! uses a loop device on a FUSE file. Virtual machines use NBD instead.
 //!
 //! There are two processes. The owner ([`Emulated`]) creates and removes the block device, file system and
 //! mount. The serving process ([`serve()`]) must never wait for the device that it serves.

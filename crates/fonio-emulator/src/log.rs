@@ -7,7 +7,7 @@
 //!
 //! **The order of the records is authoritative.** The record of a command is appended when the command
 //! arrives, and [`Kind::Completed`] before the host learns of the completion. So all completions that the
-//! host knew when it sent a flush precede the record of this flush. All others follow it.
+//! host knew when it sent a flush precede the record of this flush. All other completions follow this record.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -33,7 +33,7 @@ pub enum Kind {
     Discard,
     /// A write of zeros arrived.
     WriteZeroes,
-    /// The command with this serial number is complete; the host is notified next.
+    /// The command with this serial number is complete; the host is notified after this record.
     Completed,
     /// A mark of the owner; its name follows.
     Mark,
@@ -242,7 +242,8 @@ mod tests {
     }
 
     proptest! {
-        /// Damage gives an error or a shorter log, never a panic or a command beyond the device.
+        /// A damaged log gives an error or a shorter log, never a panic or a command beyond the end of the
+        /// device.
         #[test]
         fn a_damaged_log_is_refused_or_shorter(cut in 0_usize..211, at in 0_usize..211, byte in any::<u8>()) {
             let dir = tempfile::tempdir().expect("dir");

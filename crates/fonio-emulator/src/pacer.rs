@@ -1,9 +1,9 @@
 //! Completes commands at their due times.
 //!
-//! Usually one thread holds the pending commands, ordered by due time. It sleeps until shortly before the
-//! first is due (on the kernel's high-resolution timer, with the smallest possible slack), and then polls the
-//! clock. A new command that is due before all others wakes it. A single-threaded front end does the same
-//! itself, with [`Pacer::driven`].
+//! Usually one thread holds the pending commands, ordered by due time. This thread sleeps until shortly
+//! before the first command is due (on the kernel's high-resolution timer, with the smallest possible slack),
+//! and then polls the clock. A new command that is due before all others wakes the thread. A single-threaded
+//! front end does the same itself, with [`Pacer::driven`].
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -18,8 +18,8 @@ use crate::lateness::Lateness;
 /// highest priority, in a virtual machine with two busy CPUs.
 const SPIN: Duration = Duration::from_micros(25);
 
-/// The same with one processor, where nothing else can run while a thread polls: the measured wake-up time in
-/// a virtual machine with an emulated processor.
+/// The same time on a machine with one processor, where no other thread can run while a thread polls: the
+/// measured wake-up time in a virtual machine with an emulated processor.
 const SPIN_ALONE: Duration = Duration::from_micros(5);
 
 /// Returns the time before a deadline during which a thread polls the clock on this machine.
@@ -124,7 +124,7 @@ impl Drop for Pacer {
         lock(&self.shared.0).stopping = true;
         self.shared.1.notify_one();
         if let Some(thread) = self.thread.take() {
-            // The last owner may be an action that runs on the thread itself.
+            // The last reference may be dropped by an action that runs on this thread itself.
             if thread.thread().id() != thread::current().id() {
                 let _ = thread.join();
             }

@@ -42,15 +42,16 @@ pub struct PowerCutOptions<'a> {
     pub seed: u64,
     /// Units into which writes in doubt are torn.
     pub tear: Tear,
-    /// The file system on the device. It is mounted before the check, which replays its journal.
+    /// The file system on the device. It is mounted before the check; mounting replays its journal.
     pub filesystem: Filesystem,
     /// Shell command that checks an image. It gets `FONIO_MOUNT` (mount point) and `FONIO_IMAGE` (path of the
     /// image); exit code 0 means success.
     pub check: String,
-    /// Directory for the images, one at a time. Needs twice the size of the data.
+    /// Directory for the images, of which one exists at a time. It needs space for twice the size of the
+    /// data.
     pub scratch: PathBuf,
-    /// Device to mount each image on, with the model's timing; `None` for a loop device at this machine's
-    /// speed.
+    /// Emulated device on which each image is mounted, with the model's timing; `None` for a loop device at
+    /// this machine's speed.
     pub recovery: Option<RecoveryDevice<'a>>,
 }
 
@@ -206,7 +207,7 @@ fn tail(said: &[u8]) -> String {
     String::from_utf8_lossy(&said[from..]).trim().to_owned()
 }
 
-/// Returns the best folder for images: in memory if that has space for twice `bytes`, otherwise the temporary
+/// Returns the best folder for images: a tmpfs if it has space for twice `bytes`, otherwise the temporary
 /// folder.
 pub fn scratch(bytes: u64) -> PathBuf {
     let memory = Path::new("/dev/shm");

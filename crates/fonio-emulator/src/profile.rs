@@ -1,11 +1,12 @@
-//! Finds a device: a shipped profile by name, another one by file, or a combination of two.
+//! Finds a device: a shipped profile by its name, another profile by its file, or a combination of two
+//! devices.
 //!
 //! | name | device |
 //! |---|---|
 //! | `ridata` | the shipped profile |
 //! | `./my-card.toml` | the profile in this file |
-//! | `raid0:internal_2010+ridata` | both, striped by 4 KiB, with half of the capacity each |
-//! | `buffered:pcm+ridata` | the first, with its own capacity, as a write buffer for the second |
+//! | `raid0:internal_2010+ridata` | both, striped in units of 4 KiB, each with half of the capacity |
+//! | `buffered:pcm+ridata` | the first device, with its own capacity, is a write buffer for the second |
 
 use std::fs;
 use std::path::Path;

@@ -3,8 +3,8 @@
 //!
 //! A single process that both served a device and waited for it (in mount, mkfs or sync) could not even be
 //! killed after its serving part had ended. The owner sends JSON lines to the server's standard input: a
-//! [`ServeConfig`], then [`Order`]s. The server sends an [`Answer`] to each on standard output. It ends with
-//! its standard input, so a killed owner leaves no server behind.
+//! [`ServeConfig`], then [`Order`]s. The server sends an [`Answer`] to each on standard output. The server
+//! ends when its standard input ends, so it does not outlive a killed owner.
 
 use std::io::{self, BufRead, Write};
 use std::num::NonZeroU64;
@@ -39,8 +39,8 @@ pub struct ServeConfig {
     pub capacity: ByteCount,
     /// Seed of the random numbers of the model and the faults.
     pub seed: u64,
-    /// Bytes written sequentially beforehand, so the device behaves like a used one. Only the model gets
-    /// these writes: the data stay zeros or the image's contents.
+    /// Number of bytes written sequentially before serving starts, so that the device behaves like a used
+    /// one. Only the model gets these writes; the data remain zeros, or the contents of the image.
     pub written: ByteCount,
     /// Seconds of the wall clock for each second of the model; at least 1.
     pub dilate: f64,
@@ -76,7 +76,7 @@ impl ServeConfig {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Front {
-    /// As the file `disk` of a FUSE file system, mounted on this directory.
+    /// Serve the device as the file `disk` of a FUSE file system, mounted on this directory.
     Fuse(PathBuf),
     /// Through NBD on this Unix socket.
     Nbd(PathBuf),
@@ -88,7 +88,7 @@ pub enum Front {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Order {
-    /// From now on, complete every command after this time, without model and log.
+    /// From now on, complete every command after this delay, without model and log.
     Measure(Nanos),
     /// From now on, complete commands at once. Model and log record every command.
     Unpace,
@@ -191,7 +191,7 @@ fn run(out: &mut impl Write) -> Result<(), EmulatorError> {
         say(out, &answer)?;
     }
     disk.report();
-    // The owner unmounts; if this process did, it would wait for itself.
+    // The owner unmounts. If this process unmounted, it would wait for itself.
     std::mem::forget(session);
     Ok(())
 }
@@ -213,7 +213,8 @@ fn say(out: &mut impl Write, answer: &Answer) -> Result<(), EmulatorError> {
 /// Applies settings that make the timing steadier. Each is optional and skipped without permission or kernel
 /// support. The report shows how late completions were.
 fn become_a_server() {
-    // End the process if a thread panics: without it, some commands would never complete; now they fail.
+    // End the process if a thread panics. Otherwise, the commands of this thread would never complete; if the
+    // process ends, they fail.
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         report(panic);

@@ -34,8 +34,8 @@ impl Server {
         config: &ServeConfig,
     ) -> Result<Server, EmulatorError> {
         let name = command.get_program().to_string_lossy().into_owned();
-        // In its own process group, because Ctrl-C is for the owner, which stops the server once the device
-        // is unused.
+        // The server gets its own process group, because Ctrl-C must reach only the owner, which stops the
+        // server once the device is unused.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut child = command.spawn().map_err(EmulatorError::system("start", name))?;
         let mut orders = child.stdin.take().expect("its input is piped");

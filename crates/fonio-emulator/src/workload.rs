@@ -13,7 +13,7 @@ use crate::emulator::Emulated;
 use crate::error::EmulatorError;
 use crate::power_cuts::{WORKLOAD_BEGINS, WORKLOAD_ENDS};
 
-/// Interval for checking whether the workload or the server has ended or the user has interrupted.
+/// Interval of the checks whether the workload or the server has ended, or the user has pressed Ctrl-C.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// How a workload ended.

@@ -15,8 +15,8 @@ use rustix::ioctl::{self, Opcode, Setter};
 
 const MIB: u64 = 1 << 20;
 
-/// Held during each test: device numbers are reused, so a leftover device could not be distinguished from
-/// another test's.
+/// Each test holds this lock: device numbers are reused, so a leftover device could not be distinguished from
+/// another test's device.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 #[track_caller]
@@ -232,7 +232,8 @@ fn a_request_in_flight_is_waited_for_or_fails_with_its_server() {
         while in_flight().split_whitespace().next() == Some("0") {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // This request waits in the kernel, because the queue depth is 1, or the device no longer exists.
+        // Either this request waits in the kernel, because the queue depth is 1, or the device no longer
+        // exists.
         let second = read(9 * MIB);
         drop(file);
         if is_killed {

@@ -248,7 +248,7 @@ impl Checker {
                 self.refuse("sustained_curve.mb_s", format!("at most {CURVE_POINTS_MAX} points are allowed"));
             }
             for (at, rate) in curve.mb_s.iter().enumerate().take(CURVE_POINTS_MAX) {
-                // Formats the field only for a wrong rate, because most rates are valid.
+                // Formats the field's name only for an invalid rate, because most rates are valid.
                 if !is_within(*rate, 0.0, 32_000.0) {
                     self.number(&format!("sustained_curve.mb_s[{at}]"), *rate, 0.0, 32_000.0);
                 }
@@ -423,8 +423,9 @@ mod tests {
     }
 
     proptest! {
-        /// Puts any value into any field of a document: it is accepted, or refused with a sentence. An
-        /// accepted document stays equal when it is written and read again, and passes a second check.
+        /// Puts any value into any field of a document: the document is either accepted, or refused with a
+        /// sentence. An accepted document stays equal when it is written and read again, and passes a second
+        /// check.
         #[test]
         fn odd_values_are_read_or_refused(place in any::<prop::sample::Index>(), odd in odd_value()) {
             static MODEL: LazyLock<serde_json::Value> =

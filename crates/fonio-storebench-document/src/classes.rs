@@ -47,7 +47,7 @@ fn of_class(class: &Class, measured: &BTreeMap<String, Measure>) -> ClassVerdict
     let limits = [
         ("bandwidth.rand_read", class.rand_read_iops * REQUEST_BYTES / 1e6, "random reads"),
         ("bandwidth.rand_write", class.rand_write_iops * REQUEST_BYTES / 1e6, "random writes"),
-        // The classes require sustained writes, so the rate after the fast cache counts.
+        // The classes require sustained writes, so the relevant rate is that after the fast cache is full.
         ("sustained.last", class.seq_write_mb_s, "sequential writes"),
     ];
     let mut missing = None;
@@ -103,7 +103,7 @@ mod tests {
         let reads_only = measured(&[("bandwidth.rand_read", 7.0)]);
         let found = verdicts(&reads_only);
         assert_eq!(found["A1"], ClassVerdict::NotMeasured("sequential writes were not measured".to_owned()));
-        // One missed requirement decides, even if other requirements were not measured.
+        // If one requirement is missed, the class is not met, even if other requirements were not measured.
         assert!(matches!(found["A2"], ClassVerdict::NotMet(_)));
     }
 }

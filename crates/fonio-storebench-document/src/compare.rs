@@ -1,10 +1,10 @@
 //! Compares two results, figure by figure. "No difference" is a possible outcome.
 //!
 //! A difference is claimed if the means differ by Welch's t-test and by more than [`SMALLEST`]. Holm's method
-//! covers all figures together, so for two equal devices, at most one of twenty comparisons claims any
+//! corrects for the number of figures: of comparisons of two equal devices, at most one in twenty claims any
 //! difference. Nothing is claimed for a figure with a single run.
 //!
-//! A result does not include changes of the same device between StoreBench runs, for example of its
+//! A comparison does not account for changes of a device between StoreBench runs, for example of its
 //! temperature. An important difference should also appear in a second run.
 
 use fonio_core::Better;
@@ -15,7 +15,7 @@ use crate::document::{Document, Key, Measure, Value};
 use crate::figures::{self, CatalogueFigure};
 use crate::values;
 
-/// Minimum relative difference for a claim; means are known to about this precision.
+/// Minimum relative difference for a claim, because means are known only to about this precision.
 pub const SMALLEST: f64 = 0.02;
 
 /// The comparison of two results.
@@ -35,9 +35,9 @@ pub struct Compared {
     /// The figure.
     #[serde(flatten)]
     pub figure: CatalogueFigure,
-    /// The value in the first result, or why it is missing.
+    /// The value in the first result, or the reason why it is missing.
     pub first: Measure,
-    /// The value in the second result, or why it is missing.
+    /// The value in the second result, or the reason why it is missing.
     pub second: Measure,
     /// The second value divided by the first; absent if one is missing or the first is 0.
     pub ratio: Option<f64>,
@@ -230,8 +230,9 @@ mod tests {
         );
     }
 
-    /// Equal devices with runs that vary by 5 %: at most one of twenty comparisons claims a difference in any
-    /// of forty figures. If a device is twice as fast in ten of them, most of these are found.
+    /// If equal devices have runs that vary by 5 %, at most one of twenty comparisons claims a difference in
+    /// any of forty figures. If a device is twice as fast in ten figures, the comparison finds most of these
+    /// ten.
     #[test]
     fn claims_are_rarely_wrong() {
         const COMPARISONS: u64 = 500;

@@ -1,7 +1,7 @@
 //! Rules for results that cannot be true, or that do not describe a device. A result that breaks a rule is
 //! stored, and its page shows the reason, but rankings, distributions and dumps omit it.
 //!
-//! A rule is a physical limit or a contradiction, with a margin for unusual devices.
+//! A rule detects a value beyond a physical limit, or a contradiction, with a margin for unusual devices.
 
 use fonio_core::DeviceKind;
 
@@ -94,7 +94,7 @@ fn above_the_bus(document: &Document, _: u64) -> Option<String> {
     })
 }
 
-/// Compares the median, because a cache may serve a few requests.
+/// Checks only the median, because a cache may serve a few requests faster.
 fn faster_than_the_transfer(document: &Document, _: u64) -> Option<String> {
     let limit = limit_mb_s(document)?;
     for access in ACCESSES {
@@ -120,8 +120,9 @@ fn faster_than_the_transfer(document: &Document, _: u64) -> Option<String> {
 /// UFS device uses Z-NAND; other flash takes 500 to 700 µs.
 const PROGRAM_MIN_MS: f64 = 0.075;
 
-/// A synchronous write that is faster than flash was only cached. The rule covers only cards, eMMC and UFS.
-/// Capacitors or batteries may protect the cache of NVMe, SATA and USB drives, and of disk controllers.
+/// A synchronous write that takes less time than flash needs to program a page was only cached. The rule
+/// covers only cards, eMMC and UFS. Capacitors or batteries may protect the cache of NVMe, SATA and USB
+/// drives, and of disk controllers.
 fn synced_faster_than_flash(document: &Document, _: u64) -> Option<String> {
     let is_judged = matches!(document.device.kind, DeviceKind::Sd | DeviceKind::Emmc | DeviceKind::Ufs);
     if !is_judged || document.origin != Origin::Measured {
@@ -204,7 +205,7 @@ mod tests {
         type Change = fn(&mut Document);
         let changes: [Change; 12] = [
             |_| (),
-            // A virtual device in a virtual machine, but emulated on purpose.
+            // This device is virtual and in a virtual machine, but it is emulated on purpose.
             |document| {
                 document.origin = Origin::Emulated;
                 document.device.kind = DeviceKind::Virtual;

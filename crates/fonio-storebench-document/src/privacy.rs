@@ -37,7 +37,7 @@ fn may_be_private(json: &str) -> bool {
         // An escape: the raw JSON differs from the text.
         return true;
     }
-    // Without escapes, every second part between quotation marks is a string: a key or a value.
+    // In JSON without escapes, every second part between quotation marks is a string: a key or a value.
     json.split('"').skip(1).step_by(2).any(|text| private(text).is_some())
 }
 

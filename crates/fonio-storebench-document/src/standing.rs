@@ -1,4 +1,4 @@
-//! The standing of a result among others, by the empirical distribution of a figure.
+//! The standing of a result among other results, by the empirical distribution of a figure.
 
 use std::sync::OnceLock;
 
@@ -11,7 +11,7 @@ use crate::models;
 /// The standing of a value among others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Standing {
-    /// Percentage of the other values that are worse; equal values count half.
+    /// Percentage of the other values that are worse; each equal value counts as half a worse value.
     pub better_than_percent: f64,
     /// The number of other values.
     pub others: usize,

@@ -32,7 +32,7 @@ impl Submission {
     ///
     /// # Errors
     ///
-    /// The problems of the document, including notes, because a submission has none.
+    /// The problems of the document. Notes are a problem too, because a submission must not have any.
     pub fn accept(document: Document) -> Result<Submission, Vec<Problem>> {
         let mut problems = document.check();
         if !document.notes.is_empty() {
@@ -85,7 +85,7 @@ impl Deref for Submission {
 /// The reason why bytes are refused as a submission.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// They are not a StoreBench document; the sentence gives the reason.
+    /// The bytes are not a StoreBench document; the sentence gives the reason.
     NotADocument(String),
     /// The document has these problems.
     Problems(Vec<Problem>),

@@ -7,7 +7,8 @@ use fonio_core::statistics::welch::KnownMean;
 
 use crate::document::{Measure, Value};
 
-/// A value is stable if its relative standard error is at most this, as in the other benchmarks.
+/// A value is stable if its relative standard error is at most this limit, which the other benchmarks use
+/// too.
 pub const ERROR_MAX: f64 = 0.02;
 
 /// Share of measurements whose interval does not contain the true value.
@@ -24,7 +25,7 @@ fn student(freedom: usize) -> f64 {
 /// makes claims rarer.
 fn known(value: &Value) -> KnownMean {
     let freedom = f64::from(value.runs.saturating_sub(1).max(1));
-    // An interval is cut off at 0, so its upper half gives the width.
+    // The lower end of an interval is cut off at 0, so the standard error is computed from the upper half.
     let error = (value.high - value.value) / student::two_sided(INTERVAL_LEVEL, freedom);
     KnownMean { mean: value.value, variance: error * error, freedom }
 }
@@ -114,7 +115,8 @@ mod tests {
         assert!(known.stable && (known.high - 10.0 - 4.303 * 0.1 / 3f64.sqrt()).abs() < 1e-4, "{known:?}");
     }
 
-    /// With normal errors, the intervals contain the true value in about 95 of 100 measurements.
+    /// If errors are normally distributed, the intervals contain the true value in about 95 of 100
+    /// measurements.
     #[test]
     fn intervals_hold_the_truth() {
         const MEASUREMENTS: u64 = 2000;

@@ -7,7 +7,7 @@ use crate::document::{CapacityCheck, ClassVerdict, Document, Origin};
 use crate::figures;
 use crate::standing::{self, Standing};
 
-/// The candidate figures for the weak point, with their words at the beginning of a sentence.
+/// The figures that can be the weak point, each with its name at the beginning of a sentence.
 const WEAK: [(&str, &str); 9] = [
     ("bandwidth.rand_write", "Random writes"),
     ("bandwidth.rand_read", "Random reads"),
@@ -45,8 +45,8 @@ struct Part {
     words: &'static str,
     shown: String,
     standing: Standing,
-    /// The lowest and highest standing within the value's interval. It is extended by one model on each side,
-    /// because ranks are too coarse for smaller differences.
+    /// The lowest and highest standing within the value's interval. This range is extended by one model on
+    /// each side, because ranks are too coarse for smaller differences.
     range: (f64, f64),
 }
 

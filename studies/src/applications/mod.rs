@@ -1,5 +1,5 @@
 //! `cargo studies applications`: launches apps during an update and a backup, under SmartIO and the kernel's
-//! schedulers in a guest. From the recordings, also predicts the results with models of schedulers, including
+//! schedulers in a guest. Also predicts the results from the recordings, with models of schedulers, including
 //! CFQ.
 //!
 //! The recordings are kept: the guest runs again only if the module or the load changes. The models replay
@@ -30,7 +30,8 @@ pub struct Load {
     /// The workload and its scale.
     workload: &'static str,
     scale: &'static str,
-    /// The schedulers of the module and of the kernel, as fixes of a device without a scheduler.
+    /// The schedulers to compare, from the SmartIO module and from the kernel, as fixes of a device without a
+    /// scheduler.
     fixes: &'static [&'static str],
     /// The launching thread.
     thread: &'static str,
@@ -260,9 +261,8 @@ const COMPARED: [Figure; 3] = [
     ("cold launches", |of| &of.launches_s),
 ];
 
-/// Returns a sentence for each figure: the ratio of SmartIO to each other scheduler, round by round. The
-/// load, and thus the overlap of requests, differs between builds of fonio, so other builds give other
-/// ratios.
+/// Returns a sentence for each figure: the ratio of SmartIO to each other scheduler, round by round. The load
+/// differs between builds of fonio, and so does the overlap of requests; so other builds give other ratios.
 fn compare(found: &Applications) -> Result<String> {
     let kernel =
         |name: &str| found.of(name)?.kernel.as_ref().with_context(|| format!("the kernel has no {name}"));

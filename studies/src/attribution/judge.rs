@@ -150,7 +150,7 @@ impl Judge {
         sectors.filter_map(move |sector| self.places.at(disk, sector))
     }
 
-    /// Returns the data attributed to a wrong unit or to none, as unit, file and bytes.
+    /// Returns the data attributed to a wrong unit or to no unit, as unit, file and bytes.
     pub fn misses(&self) -> Vec<(String, String, u64)> {
         let misses = self.misses.borrow();
         misses.iter().map(|((unit, file), bytes)| (unit.clone(), file.clone(), *bytes)).collect()
@@ -172,8 +172,8 @@ impl Judge {
         Some(unit == self.place.unit(writer))
     }
 
-    /// Returns whether the unit belongs to any writer or to this process, which deletes a file. The device
-    /// does not show which process's metadata is in a block.
+    /// Returns whether the unit belongs to any writer or to this process, which deletes a file. A block of
+    /// metadata on the device does not show which process caused it.
     fn is_of_a_writer(&self, said: &Said<'_>) -> Option<bool> {
         let unit = said.unit()?;
         Some(
@@ -203,8 +203,8 @@ fn is_of(said: &Said<'_>, file: &Path) -> Option<bool> {
 }
 
 impl Tally {
-    /// Counts one sector with its attribution. `verdict` says whether file and process are right, `in_unit`
-    /// whether the unit is.
+    /// Counts one sector with its attribution. `verdict` says whether file and process are right, and
+    /// `in_unit` whether the unit is right.
     fn add(&mut self, said: &Said<'_>, expected: Content, verdict: Option<bool>, in_unit: Option<bool>) {
         let place = match verdict {
             _ if said.content == Content::Unknown => &mut self.unknown,

@@ -4,17 +4,17 @@
 //! Processes write to ext4, xfs or btrfs on a loop device: into the page cache, with fsync, with O_DIRECT, and through a
 //! mapping. Then two processes write one after the other with the same process id. Files are renamed, and one is deleted.
 //! Each writer has its own files and its own unit, so the address of a request on the device reveals its writer (`truth.rs`).
-//! The program compares this with the recording, and prints the bytes that are right, wrong and unknown. Neighbouring bios of
-//! different files can be merged into one request, which counts for one file; so data is compared by bios and by requests. A
-//! row that misses a target says so. Targets: data at least 95 % right and at most 1 % wrong, metadata and journal at least
-//! 80 % right.
+//! The program compares this with the recording, and prints the bytes that are right, wrong and unknown.
+//! Neighbouring bios of different files can be merged into one request, which is attributed to only one file;
+//! so data is compared both by bios and by requests. A row that misses a target says so. Targets: data at
+//! least 95 % right and at most 1 % wrong, metadata and journal at least 80 % right.
 //!
-//! With `--on-overlay`, they write through an overlay, and fonio must report the paths in its upper folder.
-//! With `--short-lived`, the writers delete their files immediately (`short.rs`).
+//! With `--on-overlay`, the processes write through an overlay, and fonio must report the paths in its upper
+//! folder. With `--short-lived`, the writers delete their files immediately (`short.rs`).
 //!
-//! With `--lab` it runs in a complete Debian (`system.rs`) with real systemd units, and one writer is in a
-//! Podman container. With LVM or LUKS between the file system and the disks, the bios and requests of the
-//! disks are judged (`stack.rs`).
+//! With `--lab`, the study runs in a complete Debian (`system.rs`): the writers are real systemd units,
+//! except for one writer in a Podman container. With LVM or LUKS between the file system and the disks, the
+//! bios and requests of the disks are judged (`stack.rs`).
 
 mod device;
 mod judge;
@@ -179,7 +179,7 @@ fn round(
 }
 
 /// Runs the writers in `dir`, notes the addresses of their files on the device, and deletes one file. The
-/// paths are those in `files`: without an overlay, the same folder.
+/// noted paths are in `files`, which is the same folder as `dir` unless an overlay is used.
 fn drive(place: Place, dir: &Path, files: &Path, truth: &Path) -> Result<()> {
     let groups = Groups::make(place)?;
     let mut writers = Vec::new();

@@ -1,5 +1,5 @@
-//! Files that exist only for a moment: measures the share of their bytes that fonio attributes to the right
-//! path.
+//! Measures the share of bytes that fonio attributes to the right path, for files that exist only for a
+//! moment.
 //!
 //! Each writer creates files, writes them with fsync, and deletes them immediately. It notes the times of
 //! creation and deletion. A data bio that the writer caused between these times belongs to that file.
@@ -22,7 +22,7 @@ use super::device::{Device, FILE_SYSTEMS};
 
 const FILES: usize = 400;
 
-/// The load of each writer; it is also its process name.
+/// The writers: the name of each writer, which is also its process name, and its load.
 const WRITERS: [(&str, Load); 5] = [
     ("database1", Load::Journal),
     ("database2", Load::Journal),
@@ -33,7 +33,7 @@ const WRITERS: [(&str, Load); 5] = [
 
 #[derive(Clone, Copy)]
 enum Load {
-    /// A rollback journal: always the same name, next to the database.
+    /// A rollback journal, which always has the same name and is next to the database.
     Journal,
     /// A new name each time, in one of several folders.
     Temporary,
@@ -219,7 +219,7 @@ impl Judge {
     }
 }
 
-/// Bytes with the right path, with a wrong path, and without a path.
+/// Number of bytes with the right path, with a wrong path, and without a path.
 #[derive(Clone, Copy, Default)]
 struct Tally([u64; 3]);
 

@@ -13,7 +13,7 @@ use fonio_system::device;
 use super::ran;
 
 const NAME: &str = "attribution";
-/// The part of a volume that is on the first disk: smaller than the files, so that they use both disks.
+/// The size of a volume's part on the first disk: smaller than the files, so that they use both disks.
 const FIRST_DISK: &str = "32M";
 
 /// The layers between the file system and the disks.
@@ -71,7 +71,8 @@ impl Stacked {
         let key = scratch.join("key");
         fs::write(&key, "not a secret")?;
         let key = key.to_string_lossy().into_owned();
-        // A few rounds suffice: the key is no secret, and a simulated processor is slow.
+        // Use few rounds of key derivation, because a simulated processor is slow and the key is not a
+        // secret.
         let rounds = ["--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"];
         let format = ["--batch-mode", "luksFormat", "--type", "luks2", "--key-file", &key, &self.path];
         ran("cryptsetup", Command::new("cryptsetup").args(rounds).args(format))?;

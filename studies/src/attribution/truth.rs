@@ -1,6 +1,6 @@
-//! The addresses of each file's data and of the journal on the device: from `filefrag`; for the journal, from
-//! `debugfs` or `xfs_db`. On btrfs, `filefrag` prints logical addresses, and `btrfs inspect-internal` maps
-//! them to the device; btrfs has no journal.
+//! The addresses of each file's data and of the journal on the device: file addresses come from `filefrag`,
+//! those of the journal from `debugfs` or `xfs_db`. Btrfs has no journal. There, `filefrag` prints logical
+//! addresses, and `btrfs inspect-internal` maps them to the device.
 
 use std::fs;
 use std::path::{Path, PathBuf};

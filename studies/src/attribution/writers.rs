@@ -12,7 +12,7 @@ use anyhow::{Context, Result};
 
 use super::ROLE;
 
-/// The kinds of writers; each is also the process name and the prefix of the file names.
+/// The kinds of writers. Each kind is also the writer's process name and the prefix of its file names.
 pub const WRITERS: [&str; 7] = ["buffered", "fsync", "direct", "mmap", "container", "reused1", "reused2"];
 const MAPPED_BYTES: usize = 4 << 20;
 /// The image of the container, and the name of the container.
@@ -205,13 +205,13 @@ fn with_one_id(kind: &str, dir: &Path, path: &Path) -> io::Result<()> {
         if let Some(wanted) = wanted {
             fs::write("/proc/sys/kernel/ns_last_pid", (wanted - 1).to_string())?;
         }
-        // SAFETY: this process has one thread, so the child can do everything that its parent can.
+        // SAFETY: this process has only one thread, so the child may call any function.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let own = std::process::id().cast_signed();
             let is_it = wanted.is_none_or(|wanted| wanted == own);
             let written = if is_it { synced(path, 20) } else { Ok(()) };
-            // The child lives long enough for the recorder to see it, and ends before the next one begins.
+            // The child lives long enough for the recorder to see it, and ends before the next child starts.
             if is_it {
                 std::thread::sleep(Duration::from_millis(100));
             }

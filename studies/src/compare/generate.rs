@@ -1,5 +1,5 @@
-//! Generated series of requests, so the truth is known: two series with equal settings and different seeds
-//! differ only by chance.
+//! Generated series of requests, whose true difference is known: two series with equal settings and different
+//! seeds differ only by chance.
 
 use fonio_analysis::{Analyser, Analysis, AnalysisOptions};
 use fonio_core::random::seed_for;
@@ -10,17 +10,19 @@ use fonio_core::{ByteCount, DeviceId, Flags, Meta, Op, Random, Request, RowSink,
 pub enum Kind {
     /// Independent latencies: requests arrive at random times, each with its own random latency.
     Independent,
-    /// Dependent by transaction: all reads, writes and flushes of a transaction are either fast or slow.
+    /// Latencies that depend on the transaction: all reads, writes and flushes of a transaction are either
+    /// fast or slow.
     Transactional,
-    /// Dependent by stalls: every 1.5 s on average, garbage collection delays all requests by 50 to 400 ms.
+    /// Latencies that depend on stalls: every 1.5 s on average, garbage collection delays all requests by 50
+    /// to 400 ms.
     Stalls,
-    /// Dependent on the recent past: the device's speed varies by a third, with a correlation time of 0.1 s
-    /// (30 requests).
+    /// Latencies that depend on the recent past: the device's speed varies by a third, with a correlation
+    /// time of 0.1 s (30 requests).
     Autocorrelated,
     /// Like `Autocorrelated`, but the speed varies by half, with a correlation time of 0.2 s.
     Wandering,
-    /// Like `Wandering`, with less variation and a correlation time of 3 s: 10 s contain almost no
-    /// information.
+    /// Like `Wandering`, with less variation and a correlation time of 3 s, so a series of 10 s contains
+    /// almost no information about the mean speed.
     Drifting,
 }
 
@@ -46,8 +48,8 @@ impl Kind {
     }
 
     /// Returns whether the comparison must find a slower device. For the last two kinds, two runs of one
-    /// device differ as much as runs of a slower device. There, the comparison must only avoid calling equal
-    /// devices different.
+    /// device differ as much as the runs of a fast and a slower device. For these kinds, the comparison must
+    /// only avoid calling equal devices different.
     pub fn can_tell(self) -> bool {
         !matches!(self, Kind::Wandering | Kind::Drifting)
     }
@@ -139,7 +141,8 @@ fn base(op: Op) -> f64 {
     if op == Op::Read { 1e-3 } else { 3e-3 }
 }
 
-/// Generates requests at random times, 300 per second; `factor` returns the device's slowness at a time.
+/// Generates requests at random times, 300 per second; `factor` returns the factor by which the device is
+/// slowed at the given time.
 fn open(made: &mut Made, plan: Plan, mut factor: impl FnMut(&mut Made, f64) -> f64) {
     let mut at = 0.0;
     while at < f64::from(plan.seconds) {
@@ -176,7 +179,7 @@ impl Wander {
     }
 }
 
-/// Generates 150 requests per second; the device serves one at a time, and none during a stall.
+/// Generates 150 requests per second; the device serves one request at a time, and no request during a stall.
 fn stalls(made: &mut Made, plan: Plan) {
     let (mut at, mut free) = (0.0, 0.0f64);
     let mut stall = made.exponential(1.5);

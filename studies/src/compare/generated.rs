@@ -10,7 +10,7 @@ use super::generate::{self, Kind, Plan};
 
 /// The number of pairs in which doubled medians must be found, and the total number of pairs.
 const DOUBLED: (usize, usize) = (48, 50);
-/// The same for a device that is 20 percent slower, in 60 s.
+/// The same two numbers for a device that is 20 percent slower, in series of 60 s.
 const SLOWER: (usize, usize) = (18, 20);
 /// The share of pairs in which equal devices may be called different.
 const FALSE_CLAIMS: f64 = 0.05;
@@ -97,7 +97,7 @@ fn claimed(comparison: &Comparison, one: Answer, two: Answer) -> Vec<String> {
     rows.map(|row| row.figure.clone()).collect()
 }
 
-/// Pairs with a claim that a response time is lower although it is higher.
+/// Number of pairs for which the comparison claims a lower response time although it is higher.
 fn wrong(all: &[Comparison]) -> usize {
     let lower = |comparison: &&Comparison| {
         claimed(comparison, Answer::Lower, Answer::Lower).iter().any(|figure| figure.starts_with("latency."))

@@ -1,8 +1,8 @@
 //! `cargo studies compare`: measures how often a comparison claims a difference, for equal and for different
 //! recordings.
 //!
-//! Uses generated series, whose truth is known (`generated.rs`). With `--real`, uses recordings of fio on an
-//! emulated eMMC; the times of the slower device are multiplied.
+//! Uses generated series, whose true difference is known (`generated.rs`). With `--real`, uses recordings of
+//! fio on an emulated eMMC; the slower device has the same profile with multiplied times.
 
 mod generate;
 mod generated;

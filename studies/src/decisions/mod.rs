@@ -2,8 +2,9 @@
 //! of their models in `fonio-sim`.
 //!
 //! The device has a queue depth of 1. As soon as a request is issued, the kernel dispatches the next request
-//! from the scheduler and holds it until the device is free. If there is none, it dispatches at the next
-//! insertion or completion. These are the times of the decisions; `block_rq_issue` comes later.
+//! from the scheduler and holds it until the device is free. If the scheduler returns no request, the kernel
+//! asks again at the next insertion or completion. The decisions are made at these times; `block_rq_issue`
+//! comes later.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,7 @@ const TICK_STEP_NS: usize = 20_000;
 const LOADS: &str = include_str!("loads.txt");
 
 struct Load {
-    /// The base name of its files: the names of the scheduler and of the load.
+    /// The base name of the load's files: the names of the scheduler and of the load.
     file: &'static str,
     scheduler: &'static str,
     /// Settings with the kernel's names and units; other settings keep their defaults.
@@ -114,8 +115,8 @@ fn compare_all(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Compares at the phase of the kernel's tick that gives the most equal decisions. The recording does not
-/// show the phase, which matters only for limits of a few ticks.
+/// Compares the decisions, assuming the phase of the kernel's tick for which most decisions are equal. The
+/// recording does not show the phase, which matters only for limits of a few ticks.
 fn best(load: &Load, requests: &[Request]) -> Result<Beside> {
     let head = format!("scheduler {} {}", load.scheduler, load.settings);
     let phases = if load.settings.contains("prio_aging_expire") { TICK_NS } else { 1 };
@@ -179,7 +180,7 @@ struct Beside {
     equal: usize,
     /// The number of inserted requests without a decision.
     waiting: usize,
-    /// The decided request that the kernel holds until the device is free.
+    /// The dispatched request that the kernel holds until the device is free.
     held: Option<u64>,
 }
 
@@ -203,8 +204,8 @@ impl Beside {
 
 /// Asks the model whenever the kernel could ask its scheduler, and compares the decisions with the issued
 /// requests, up to the first difference. The recording does not show when the kernel's scheduler held
-/// requests back. If the model holds requests back, it is asked again at the next event, at the latest when
-/// the kernel issued a request.
+/// requests back. If the model holds requests back, this function asks it again at the next event, at the
+/// latest when the kernel issued a request.
 ///
 /// `head` is the first line of the vector, which begins at the time `start`.
 fn compare(head: &str, requests: &[Request], start: u64) -> Result<Beside> {

@@ -42,7 +42,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Returns the documents that differ from the results, with the correct text.
+/// Returns the documents whose tables differ from the results, each with its correct text.
 fn changed() -> Result<Vec<(PathBuf, String)>> {
     let results: BTreeMap<String, StudyResult> =
         StudyResult::all()?.into_iter().map(|result| (result.id.clone(), result)).collect();
@@ -115,14 +115,14 @@ impl<'a> Block<'a> {
     }
 }
 
-/// Splits an id into its prefix and its final number, so that 4 sorts before 10.
+/// Splits an ID into its prefix and its final number, so that 4 is sorted before 10.
 fn by_number(id: &str) -> (&str, u32) {
     let name = id.trim_end_matches(|c: char| c.is_ascii_digit());
     (name, id[name.len()..].parse().unwrap_or(0))
 }
 
-/// Returns a sentence about the origin of a measured result. For a transcribed result, the text around it
-/// states the origin.
+/// Returns a sentence about the origin of a measured result. A transcribed result gets no sentence, because
+/// the text around its table states the origin.
 fn measured(origin: &Origin, command: &str) -> Option<String> {
     let Origin::Measured { commit, changed, date, machine } = origin else { return None };
     let Machine { kind, processors, memory_bytes, kernel } = machine;

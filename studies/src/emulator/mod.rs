@@ -2,9 +2,9 @@
 //! the model's time for the same requests.
 //!
 //! Each number is measured on its own device, prepared according to its protocol. fio issues at most as many
-//! requests as the protocol, and stops after a time limit. The comparison with published numbers tests
-//! everything: fit, model, few random addresses, and clock. The comparison with the model's time tests only
-//! the clock.
+//! requests as the protocol prescribes, and stops after a time limit. The comparison with published numbers
+//! tests the fit, the model, the small number of random addresses, and the clock. The comparison with the
+//! model's time tests only the clock.
 
 use std::path::Path;
 
@@ -19,14 +19,14 @@ use xtask::results::{Cell, StudyResult};
 
 use crate::emulated::{self, Emulated, Options};
 
-/// Large enough for every preparation. The published cards have 16 GB, but the protocols use less than this
-/// size.
+/// Large enough for every preparation. The published cards have 16 GB, but the protocols use less than 2 GiB.
 const CAPACITY: &str = "2GiB";
 
 /// Random writes of some cards take 0.4 s each.
 const RUNTIME_SECONDS: u32 = 20;
 
-/// Larger differences from the published number are marked: for the cards and for the phone.
+/// Relative differences from the published number above these limits are marked: one limit for cards, one for
+/// the phone.
 const CARD_TOLERANCE: f64 = 0.05;
 const PHONE_TOLERANCE: f64 = 0.10;
 

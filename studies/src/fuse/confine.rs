@@ -3,7 +3,7 @@
 use anyhow::Result;
 use fonio_host::{Confined as Groups, CpuShare, Ledger, Limits};
 
-/// A control group with a share of one CPU, removed when dropped.
+/// A control group that limits its processes to a share of one CPU; it is removed when this value is dropped.
 pub struct Confined {
     groups: Groups,
     #[expect(dead_code, reason = "the group goes with it")]

@@ -52,7 +52,7 @@ impl Programs {
 pub struct Used {
     pub cpu_seconds: f64,
     pub switches: u64,
-    /// Write calls to the file system below; only `fonio mount` counts them.
+    /// Number of write calls to the file system below; only `fonio mount` reports this number.
     pub write_calls: Option<u64>,
 }
 

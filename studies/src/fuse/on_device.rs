@@ -1,5 +1,5 @@
-//! Measures the modes on an emulated device with a file system, with an unlimited or a slow processor for the
-//! daemon.
+//! Measures the modes on an emulated device with a file system, where the daemon runs either at full speed or
+//! on a small share of a processor.
 
 use std::fs::File;
 use std::io::Write;
@@ -19,7 +19,7 @@ const FILE_BYTES: u64 = 512 * MIB;
 /// The study's record size.
 const RECORD_BYTES: usize = 512 << 10;
 const INTERLEAVED_RECORD_BYTES: usize = 64 << 10;
-/// On the study's phone, FUSE reached 7 of 39 MB/s (section 2.3).
+/// On the study's phone, FUSE reached 7 MB/s of the device's 39 MB/s (section 2.3).
 const STUDY_SHARE: f64 = 7.0 / 39.0;
 /// The keyword for a processor as slow as the study's processor.
 pub const STUDY: &str = "study";
@@ -89,7 +89,7 @@ pub(super) fn run(wanted: &Arguments, folder: &Path, programs: &Programs) -> Res
     for round in 0..ROUNDS {
         for (column, (name, daemon)) in chosen.iter().enumerate() {
             eprint!("\rround {} of {ROUNDS}, {name:<12}", round + 1);
-            // Each measurement uses a new device, because a full device would clean up during the next
+            // Each measurement uses a new device, because a full device would collect garbage during the next
             // measurement.
             let place = Place::emulated(folder, &programs.fonio, &setup)?;
             let mounted = Mounted::start(*daemon, programs, &place.source, &place.dir, confined.as_ref())?;
@@ -163,8 +163,8 @@ fn raw(programs: &Programs, setup: &Setup, bytes: u64) -> Result<f64> {
 }
 
 /// Returns the share of a CPU with which `stock` reaches the same share of the device's rate as on the
-/// study's phone. The share depends on the stream's length, `bytes`: in a shorter stream, the wait for the
-/// last data weighs more. `raw` is the device's rate in bytes per second.
+/// study's phone. The share depends on the stream's length, `bytes`: in a shorter stream, the final wait for
+/// the device is a larger part of the time. `raw` is the device's rate in bytes per second.
 pub fn as_slow_as_the_studys(
     folder: &Path,
     programs: &Programs,

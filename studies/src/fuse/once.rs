@@ -29,8 +29,8 @@ pub struct Once {
     pub small_share: Option<f64>,
     /// Mean bytes in a sequential run of requests.
     pub burst_bytes: Option<f64>,
-    /// Number of write requests for journal and metadata; `None` if the kind of data is unknown for some
-    /// requests.
+    /// Number of write requests for the journal and metadata; `None` if it is unknown for some requests what
+    /// data they write.
     pub own_writes: Option<f64>,
 }
 
@@ -42,8 +42,8 @@ pub struct Stack {
     pub options: Option<String>,
 }
 
-/// The study's experiment: writes one file in records of 512 KiB to bare devices and through stacks. A round
-/// measures each once, on new emulated devices, with its own seed.
+/// The study's experiment: writes one file in records of 512 KiB to bare devices and through stacks. Each
+/// round measures each device and each stack once, on new emulated devices, with the round's own seed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Plan {
     pub bytes: u64,
@@ -253,7 +253,8 @@ fn written_in(line: &str) -> Option<f64> {
     line.strip_prefix("written in ")?.strip_suffix(" s")?.parse().ok()
 }
 
-/// Large enough for a stable rate at 39 MB/s, and small enough to measure a dozen stacks in minutes.
+/// Size of the written file: large enough for a stable rate at 39 MB/s, and small enough to measure a dozen
+/// stacks in minutes.
 pub const BYTES: u64 = 128 * MIB;
 
 #[cfg(test)]

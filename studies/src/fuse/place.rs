@@ -17,7 +17,8 @@ const DEVICE_SIZE: &str = "2GiB";
 /// Twice the largest file.
 const TMPFS_BYTES: u64 = 1 << 30;
 
-/// The mounted directory and its mount point; everything created for them is removed when this is dropped.
+/// The mounted directory and its mount point; everything created for them is removed when this value is
+/// dropped.
 pub struct Place {
     pub source: PathBuf,
     pub dir: PathBuf,

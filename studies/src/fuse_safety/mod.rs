@@ -1,7 +1,7 @@
 //! `cargo studies fuse-safety`: tests the promises of `fonio mount` on failing devices.
 //!
 //! - `errors`: an emulated card fails random writes under ext4. Through the mount, `fsync` or `close` reports
-//!   each error once per handle to each writer. If the calls for some data succeeded, the data is on the
+//!   each error to each writer, once per handle. If the calls for some data succeeded, these data are on the
 //!   card.
 //! - `power-cuts`: the power of an emulated card is cut at random moments; data acknowledged by `fsync` are
 //!   on the card.
@@ -69,8 +69,8 @@ pub fn run(Arguments { parts }: &Arguments) -> Result<()> {
     let own = std::env::current_exe().context("cannot find our own program")?;
     for mode in MODES {
         if wanted("errors") {
-            // The first 192 MiB contain the inode tables, which do not fail. The journal is behind them; an
-            // error there stops ext4, which reports it.
+            // The first 192 MiB contain the inode tables; no fault is injected there. The journal follows
+            // them; after an error in the journal, ext4 stops and reports it.
             let mut command = emulate(&fonio);
             command.args(["--fault", "error:op=write,range=192M-2G,probability=0.02", "--"]);
             command.arg(&own).args([SIDE, "write-on-failing", mode]).arg(&fonio);
@@ -207,7 +207,7 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // When stopped, the daemon unmounts even if another process uses the mount.
+        // When the daemon gets SIGTERM, it unmounts even if another process uses the mount.
         if let Some(pid) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
@@ -228,7 +228,7 @@ fn write_on_failing(mode: &str, fonio: &Path) -> Result<()> {
     let mounted = Mounted::start(fonio, &source, mode)?;
     let path = mounted.dir.path().join("file");
     let file = File::create(&path)?;
-    // Another handle that writes nothing; it must get the error too.
+    // Another handle, through which nothing is written; it must get the error too.
     let witness = File::options().write(true).open(&path)?;
     let (mut told, mut heard) = (0, 0);
     let mut suspect = BTreeSet::new();
@@ -242,9 +242,9 @@ fn write_on_failing(mode: &str, fonio: &Path) -> Result<()> {
         if failed {
             told += 1;
             suspect.extend(batch);
-            // Only one handle gets an error of the file system's own blocks; ext4 itself does the same.
+            // An error in the file system's own blocks is reported to only one handle, as on ext4 itself.
             heard += u32::from(witness.sync_all().is_err());
-            // Twice, because a failed write and its failed fsync are two errors.
+            // Sync twice, because a failed write and its failed fsync are two errors.
             let _ = file.sync_all();
             match file.sync_all() {
                 // The error hit the file system's own blocks, and ext4 became read-only.
@@ -290,7 +290,7 @@ fn drop_caches() -> Result<()> {
     fs::write("/proc/sys/vm/drop_caches", "1").context("cannot drop the page cache")
 }
 
-/// Writes and syncs a record, then records this in another file and syncs that file.
+/// Writes and syncs a record, then notes its number in another file and syncs that file.
 fn write_and_commit(mode: &str, fonio: &Path) -> Result<()> {
     let mounted = Mounted::start(fonio, &folder_of("FONIO_MOUNT")?, mode)?;
     let data = File::create(mounted.dir.path().join("data"))?;

@@ -45,15 +45,15 @@ allow_remount = false
 entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
 "#;
 
-/// The C library's table of maximum link counts does not contain FUSE.
+/// This case is skipped, because the C library's table of maximum link counts does not contain FUSE.
 const NOT_TRIED: &str = "link::link_count_max";
 
 /// Default number of operations; `FONIO_FSX_OPERATIONS` overrides it.
 const OPERATIONS: u64 = 20_000;
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
 
-/// A run of fsx: the limits of the file and operation size, the weight of closing the file, and whether the
-/// file is mapped.
+/// A run of fsx: the maximum file size, the maximum operation size, how often the file is closed, and whether
+/// it is mapped.
 struct Profile {
     name: &'static str,
     file_bytes: u64,

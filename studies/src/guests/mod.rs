@@ -1,8 +1,9 @@
 //! `cargo studies guests`: tests whether measurements in guests are repeatable and agree with the model.
 //!
-//! *Repeatable*: runs the same jobs on an idle machine and during two busy loops. *Mixed load*: starts a
-//! reader and two writers at sixteen different times. *Model*: compares fio's figures of emulated cards in a
-//! guest with the model's figures. *Equal*: compares equal devices, which should show no difference.
+//! *Repeatable*: runs the same jobs on an idle machine and while two other processes run busy loops. *Mixed
+//! load*: starts a reader and two writers at sixteen different times. *Model*: compares fio's figures of
+//! emulated cards in a guest with the model's figures. *Equal*: compares equal devices, which should show no
+//! difference.
 
 use std::path::Path;
 use std::process::{Child, Command};
@@ -28,15 +29,16 @@ const MODEL_WITHIN: f64 = 0.05;
 /// The promised limit for the time until a guest runs its command, in seconds by this machine's clock.
 const BOOT_S: f64 = 20.0;
 const STARTS: u32 = 16;
-/// The device of the jobs; of all profiles, its write times vary most.
+/// The device of the jobs: the profile with the largest variation of write times.
 const CARD: &str = "ridata";
 const KERNEL: &str = "lab:6.12";
 
 const FIO_JOB: &str = "fio --name=job --output-format=json --ioengine=psync --direct=1 --filename=$FONIO_DEVICE \
     --rw=randwrite --bs=4k --size=64m --number_ios=300 --randseed=1";
 
-/// Number of plans that compare equal devices, and of those that may claim a difference. One plan does with a
-/// probability of at most 5 %, and more than 3 of 20 do with at most 1.6 %.
+/// Number of plans that compare equal devices, and how many of these plans may claim a difference. A plan
+/// claims one with a probability of at most 5 %; more than 3 of 20 plans do so with a probability of at most
+/// 1.6 %.
 const EQUAL_PLANS: u64 = 20;
 const EQUAL_CLAIMS: u32 = 3;
 const EQUALS: [&str; 4] = ["a", "b", "c", "d"];
@@ -139,7 +141,7 @@ fn repeatable(fonio: &Path) -> Result<u32> {
     Ok(broken)
 }
 
-/// Measures a reader during two writers at depth 1, sixteen times with different think times.
+/// Measures a reader and two concurrent writers at depth 1, sixteen times with different think times.
 fn mixed(fonio: &Path) -> Result<u32> {
     println!(
         "A reader during two writers on {CARD}, {STARTS} starts with different random think times (mean \

@@ -1,5 +1,6 @@
 //! `cargo studies live`: measures how often a trial on a machine in use claims a false difference, and how
-//! often it finds a true one. Uses real runs with short slices, on an emulated card under a real load.
+//! often it finds a true one. Each trial is a real run with short slices, on an emulated card under a real
+//! load.
 
 use std::path::Path;
 use std::process::{Child, Stdio};
@@ -136,7 +137,7 @@ fn test(fonio: &Path, case: &Case, device: &str, out: &Path, seed: u64) -> Resul
     serde_json::from_slice(&run.stdout).context("fonio gave other JSON")
 }
 
-/// Returns the blocked time per second in each valid slice, in order.
+/// Returns the blocked time per second of each valid slice, in the order of the slices.
 fn blocked(result: &Value) -> Result<Vec<String>> {
     let pairs = result["pairs"].as_array().context("a result has pairs")?;
     let slices = pairs.iter().flat_map(|pair| {

@@ -75,7 +75,7 @@ fn buffered(analysis: &Analysis) -> Option<f64> {
 }
 
 /// Returns the share of data among the requests of a write-only workload. Kinds of data that are only read
-/// are read by mounting.
+/// are left out, because only mounting reads them.
 fn data_writes(analysis: &Analysis) -> Option<f64> {
     let written = analysis.files.as_ref()?.contents.iter().filter(|kind| kind.write_bytes > 0);
     let (all, data) = written.fold((0, 0), |(all, data), kind| {

@@ -1,5 +1,5 @@
 //! Figures 13 to 17 of Jeong and Won 2014: five file systems, three schedulers, and the steps from the phone's stack to
-//! bFUSE. All run on the same kernel, so that they can be compared.
+//! bFUSE. All measurements run on the same kernel, so that they can be compared.
 
 use std::collections::BTreeMap;
 

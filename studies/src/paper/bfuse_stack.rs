@@ -1,6 +1,6 @@
 //! The figures of Jeong and Won 2014 about writing a file through parts of the stack, on an emulated Galaxy S3. The
-//! FUSE daemon's processor is slowed down until `stock` reaches the study's share of the device. They run only with
-//! `--full`, because they take minutes and need root or a guest.
+//! FUSE daemon's processor is slowed down until `stock` reaches the study's share of the device. The
+//! measurements run only with `--full`, because they take minutes and need root or a guest.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ pub(super) const BUFFERED: &str = "mode=buffered,io_unit=512K,buffer=8M,entry=2M
 /// The study's buffer sizes in MB; it chose 8.
 const SIZES_MB: [u32; 6] = [2, 4, 8, 16, 32, 64];
 const STUDYS_SIZE: usize = 2;
-/// The intervals between flushes; the second was best in the study.
+/// The intervals between flushes; in the study, the second interval was best.
 const INTERVALS: [&str; 4] = ["1ms", "10ms", "100ms", "1s"];
 pub(super) const WITH_FULL: &str = "measured with --full, as root";
 
@@ -54,7 +54,8 @@ pub(super) const TIMES: Quantity = Quantity::new("times", 2, 1.0, NEAR / 100.0);
 pub(super) const MANY_TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
 const CALLS: Quantity = Quantity::new("calls", 0, 1.25, 0.0);
 const REQUESTS: Quantity = Quantity::new("requests", 0, 1.25, 0.0);
-/// The share of the file system's own requests; not their number, because our file has another size.
+/// The share of requests that the file system makes for itself. Their number cannot be compared, because our
+/// file has another size.
 const OWN: Quantity = Quantity::new("% of requests", 1, 1.25, 1.0);
 
 fn buffered(mb: u32, flush: &str) -> String {
@@ -165,7 +166,7 @@ fn of_layer(found: &Measurements, name: &str) -> Result<Measured> {
     Ok(Measured::runs(layer.write_rounds_mb_s.iter().copied()))
 }
 
-/// The layers in a guest, whose processor is slow for all of them.
+/// The layers in a guest, whose processor is slow for all layers.
 fn layers_in_guest(raw_told: f64, steps: [(&str, f64); 3], runs: &mut Runs, at: &At) -> Result<Vec<Row>> {
     let found = bench_layers(runs, "ext4", at)?;
     let raw = of_layer(&found, "device, scheduler none")?.shaped(true);
@@ -353,7 +354,7 @@ pub(super) fn reaching(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     ])
 }
 
-/// The file system of the phones' sdcard partition before FUSE; the study's table lacks it.
+/// The file system that phones used on the sdcard partition before FUSE; it is not in the study's table.
 const VFAT: &str = "vfat";
 
 /// Table 3: write calls and device requests for the study's 512,000 KiB, scaled to our file.
@@ -410,8 +411,8 @@ pub(super) fn calls(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
     Ok(rows)
 }
 
-/// Writes once through mounts with each of `options` on each file system. One plan covers the file systems of
-/// this kernel, and one guest the others.
+/// Writes once through mounts with each of `options` on each file system. One plan covers the file systems
+/// that this kernel supports; one guest covers the other file systems.
 fn counts<'a>(
     names: &[&'a str],
     options: [&str; 3],

@@ -39,8 +39,8 @@ type ByWorkload = BTreeMap<String, BTreeMap<String, f64>>;
 
 const SCATTERED: [&str; 4] = ["angry_birds", "app_removal", "camera", "mp3_streaming"];
 
-/// The study calls less than 9 percent light. We call 15 percent or more heavy; this lies between the study's
-/// groups.
+/// The study calls a load of less than 9 percent light. We call a load of 15 percent or more heavy; this
+/// limit lies between the study's groups.
 const LIGHT_BELOW: f64 = 9.0;
 const HEAVY_FROM: f64 = 15.0;
 
@@ -76,7 +76,7 @@ fn measured(runs: &mut Runs, name: &str) -> Result<(RunFigures, Rc<Report>)> {
     Ok((run, report))
 }
 
-/// Returns a value, marked as used if the workload states that it was adjusted to the published value.
+/// Returns a value. It is marked as used if the workload states that it was adjusted to the published value.
 fn adjusted(value: impl Into<Option<f64>>, workload: &str, figure: &str) -> Result<Measured> {
     Ok(Measured::once(value).shaped(used_in_fit(workload, figure)?))
 }
@@ -161,7 +161,7 @@ pub(super) fn groups(published: &Published, runs: &mut Runs) -> Result<Vec<Row>>
 }
 
 /// Figure 2: the shares of requests below a size, and the time within which 80 percent of them complete.
-/// Where more than half of the requests exceed a time, the median shows this.
+/// If more than half of the requests exceed a given time, the median shows this.
 pub(super) fn sizes_and_latencies(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let size_shares: ByWorkload = published.at("courville.size_share")?;
     let latencies: ByWorkload = published.at("courville.latency_p80_ms")?;
@@ -225,7 +225,7 @@ fn over(key: &str) -> Result<(Group, f64)> {
     Ok((group, ms.with_context(|| format!("{key} names no milliseconds"))?))
 }
 
-/// Figure 3: larger reads take longer in order of size; the times of writes of one size vary widely.
+/// Figure 3: the larger a read, the longer it takes; the latencies of writes of the same size vary widely.
 pub(super) fn latency_by_size(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     each(published, runs, |workload, _, report| {
         if !SCATTERED.contains(&workload.name.as_str()) {

@@ -1,5 +1,5 @@
-//! Figures 11 and 12: the processors' busy time and iowait during WebBench. Both run in a guest, because a
-//! machine's ticks include all its other programs.
+//! Figures 11 and 12: the processors' busy time and iowait during WebBench. Both figures are measured in a
+//! guest, because the ticks of a whole machine include all its other programs.
 
 use anyhow::{Context, Result};
 use fonio_analysis::Analysis;

@@ -1,6 +1,6 @@
-//! Figures 4 and 5: run times over the devices. The study's text states the excess run time of the
-//! second-worst and the worst device over the best; these are compared. With `--on`, only that device and the
-//! best are measured.
+//! Figures 4 and 5: run times on different devices. The study's text states by how much the run times on the
+//! worst and the second-worst device exceed the run time on the best; these excesses are compared. With
+//! `--on`, only the named device and the best device are measured.
 
 use std::rc::Rc;
 
@@ -14,7 +14,7 @@ use super::row::{Quantity, Row};
 use super::runs::{At, OfRuns, Runs};
 
 const BEST: &str = "internal_2010";
-/// The study's best device, a fast and a slow card, and its worst device.
+/// The study's best device, a fast card, a slow card, and the study's worst device.
 const FOUR: &str = "internal_2010,transcend,ridata,kingston";
 const ALL: &str = "internal_2010,transcend,ridata,sandisk,kingston,wintec,adata,patriot,pny";
 
@@ -23,8 +23,8 @@ const TIMES: Quantity = Quantity::new("times the best", 2, 1.5, 0.0);
 const WHY_SCALE: &str = "the slowdown of the slowest card depends on the address range of the writes, which is smaller at a \
      small scale";
 
-/// The apps of Figure 5: the study's name, ours, and the scale that takes half a minute on a slow card. An
-/// installation has a fixed size and cannot be scaled.
+/// The apps of Figure 5: the study's name, our name, and the scale at which a run takes half a minute on a
+/// slow card. An installation has a fixed size and cannot be scaled.
 const APPS: [(&str, &str, Option<&str>); 6] = [
     ("email", "email", Some("0.1")),
     ("maps", "maps", Some("0.3")),
@@ -80,7 +80,7 @@ pub(super) fn apps(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The excess of the second-worst and the worst device over the best, in percent.
+/// By how much the run times on the second-worst and on the worst device exceed that on the best, in percent.
 #[derive(Deserialize)]
 struct Spread {
     without_worst: f64,

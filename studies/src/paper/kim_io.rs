@@ -1,10 +1,10 @@
 //! Table V and Figures 6 to 8: the I/O of the workloads.
 //!
 //! The study's cards had ext3 under Linux 2.6.35, mounted with `data=writeback`: a commit of the journal did not also
-//! write the data of other files. Here the workloads run in the same way, on the phone's own flash, over its WiFi.
-//! The recording includes the write-back of their dirty pages. The study does not define sequential. We call a
-//! request sequential if it starts at the end of the previous request. Its ext3 queued each 4 KiB page separately, so
-//! we also count the bytes by pages.
+//! write the data of other files. Here, the workloads run in the same way, on an emulation of the phone's own
+//! flash and WiFi. The recording includes the write-back of their dirty pages. The study does not define
+//! "sequential". We call a request sequential if it starts at the end of the previous request. The study's
+//! ext3 queued each 4 KiB page separately, so we also count the bytes by pages.
 
 use std::rc::Rc;
 
@@ -23,7 +23,7 @@ use crate::process;
 const TOTAL: Quantity = Quantity::new("MB", 2, 1.25, 0.1);
 const PART: Quantity = Quantity::new("MB", 2, 1.5, 0.1);
 
-/// The study's names of the workloads, ours, and the reasons why totals differ.
+/// For each workload: the study's name, our name, and the reason why the totals differ.
 const WORKLOADS: [(&str, &str, &str); 7] = [
     (
         "webbench",
@@ -97,7 +97,7 @@ fn of_workload(name: &str, figures: &Four, fitted: bool, why: &str, report: &Rep
             part(PART, "random written", figures.rand_write, &random, SPLIT_WHY),
         ],
     );
-    // The other count is shown but not scored: with two tries, one would agree too easily.
+    // The count by pages is shown but not scored: of two scored counts, one would agree too easily by chance.
     let by_pages = |row: Row, bytes: u64| row.noted(format!("{:.2} by pages", mb(bytes)));
     vec![
         total,
@@ -162,7 +162,7 @@ pub(super) fn over_time(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
             (&half, 0.0..=0.25),
             "the run ends with its own reads",
         ),
-        // Table V has the same split, and it is scored there.
+        // Table V has the same split, which is scored there.
         Row::within(
             "seq. over random bytes written",
             told,
@@ -200,7 +200,8 @@ pub(super) fn store(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
     ])
 }
 
-/// Figure 8: with the databases in memory, only the cache reaches the card, and vice versa.
+/// Figure 8: with the databases in memory, only the cache is written to the card; with the cache in memory,
+/// only the databases.
 pub(super) fn by_place(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let (_, cache) = measured(runs, "webbench", Some("db-in-ram"))?;
     let (_, databases) = measured(runs, "webbench", Some("cache-in-ram"))?;

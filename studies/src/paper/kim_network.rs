@@ -12,8 +12,8 @@ use crate::process;
 
 const RATE: Quantity = Quantity::new("MB/s", 2, 1.1, 0.0);
 
-/// Bytes fetched and sent: enough for two seconds on the fastest link, so that the token bucket has no
-/// effect.
+/// Number of bytes fetched and sent: enough for two seconds on the fastest link, so that the token bucket's
+/// initial burst does not matter.
 const BYTES: u64 = 16_000_000;
 
 /// It stores nothing, because only the link is measured.

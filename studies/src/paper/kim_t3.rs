@@ -1,7 +1,7 @@
 //! Table III: sequential and 4 KiB random throughput of eight cards, on a phone and on a desktop computer.
 //!
-//! The profiles were fitted to the phone's columns, and the desktop's columns follow from them by one ratio.
-//! `fonio device verify` shows the origin of each number.
+//! The profiles were fitted to the phone's columns; the desktop's columns are computed from these profiles
+//! with a single ratio. `fonio device verify` shows the origin of each number.
 
 use anyhow::{Context, Result, ensure};
 use fonio_sim::profile::Profile;

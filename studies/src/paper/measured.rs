@@ -1,7 +1,7 @@
 //! Our results of each run, marked if a published number influenced them.
 //!
-//! Papers compute with [`Measured`] instead of bare numbers. A missing value stays missing, and a marked
-//! value marks every value computed from it.
+//! Papers compute with [`Measured`] instead of bare numbers. If a value is missing, so is every value
+//! computed from it; if a value is marked, so is every value computed from it.
 
 use fonio_core::statistics::sample::median;
 
@@ -60,8 +60,8 @@ impl Measured {
         Some((values[0], values[values.len() - 1]))
     }
 
-    /// Divides this by `base`, round by round. A round is missing in the result if it is missing on either
-    /// side or its base is 0.
+    /// Divides this by `base`, round by round. A round is missing in the result if it is missing in `self` or
+    /// in `base`, or if its value in `base` is 0.
     pub(super) fn over(&self, base: &Measured) -> Measured {
         let rounds = self.runs.len().max(base.runs.len());
         let of = |runs: &[Option<f64>], round: usize| runs.get(round).copied().flatten();

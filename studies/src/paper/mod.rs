@@ -1,7 +1,7 @@
 //! `cargo studies paper`: compares tables and figures of published studies with our results.
 //!
-//! Some need only models and files. The others run workloads on emulated devices with the built program, as a
-//! user would, and print their command lines.
+//! Some comparisons need only models and files. The others run workloads on emulated devices with the built
+//! program, as a user would, and print the command lines.
 
 mod bfuse_apps;
 mod bfuse_matrix;
@@ -48,7 +48,8 @@ use runs::Runs;
 /// The source of the rows of one table or figure.
 #[derive(Clone, Copy)]
 enum Rows {
-    /// Models and files: fast and without privileges; with `--full`, also writes to emulated devices.
+    /// Rows from models and files: fast and without privileges. With `--full`, also rows from writes to
+    /// emulated devices.
     Computed(fn(&Published, &mut Runs) -> Result<Vec<Row>>),
     /// Workloads on emulated devices, as root.
     Measured(fn(&Published, &mut Runs) -> Result<Vec<Row>>),
@@ -56,7 +57,7 @@ enum Rows {
 
 use Rows::{Computed, Measured};
 
-/// One table or figure: its id, its number in the study, its title, and its rows.
+/// One table or figure: its ID, its number in the study, its title, and the source of its rows.
 type Paper = (&'static str, &'static str, &'static str, Rows);
 
 const KIM: [Paper; 17] = [
@@ -427,7 +428,8 @@ fn show(outcome: &Outcome) {
 mod tests {
     use super::*;
 
-    /// The simulator does no I/O, so it has its own copy of the cards' numbers. Both copies must be equal.
+    /// The simulator reads no files, so its code has its own copy of the cards' numbers. Both copies must be
+    /// equal.
     #[test]
     fn the_published_numbers_are_the_simulators() {
         let cards: Vec<published::Card> = Published::read().unwrap().at("kim.card").unwrap();

@@ -5,11 +5,11 @@
 //!
 //! - A missing value cannot be compared.
 //! - A value that a published number influenced is shown as used and is not scored.
-//! - An effect (a gain, a slowdown) needs [`RUNS_MIN`] runs. It agrees only if it is within the tolerance and
-//!   differs from no effect by more than its spread. It differs only if it lies outside the tolerance by more
-//!   than its spread.
-//! - Of a total and its two parts, at most two are scored, because the last follows from the others; only one
-//!   is scored if the total is used.
+//! - An effect (a gain, a slowdown) needs [`RUNS_MIN`] runs. It agrees only if it is within the tolerance,
+//!   and its distance from "no effect" exceeds its spread. It differs only if it lies outside the tolerance
+//!   by more than its spread.
+//! - Of a total and its two parts, at most two values are scored, because the last value follows from the
+//!   others. If the total is used, only one part is scored.
 
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
@@ -27,7 +27,7 @@ pub(super) struct Row {
     what: String,
     #[serde(flatten)]
     pub(super) said: Said,
-    /// Whether a published number influenced ours, so that agreement proves nothing.
+    /// Whether a published number influenced our number, so that agreement proves nothing.
     used_in_fit: bool,
     verdict: Verdict,
     /// Why ours differs or is missing.
@@ -77,9 +77,10 @@ impl Verdict {
 /// The maximum difference of two numbers that agree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tolerance {
-    /// The maximum ratio of the larger to the smaller.
+    /// The maximum ratio of the larger number to the smaller one.
     pub(super) factor: f64,
-    /// Alternatively, the maximum difference, if the published number is rounded or near 0.
+    /// The numbers also agree if their difference is at most this; for published numbers that are rounded or
+    /// near 0.
     pub(super) floor: f64,
 }
 
@@ -238,8 +239,8 @@ impl Row {
         Row::judged(what, Row::in_words(published, text), ours, effect(ours, &range), why)
     }
 
-    /// Returns the row of a statement that holds if every run lies within the factor `most` of 1: there is no
-    /// larger effect.
+    /// Returns the row of a statement that an effect is at most `most`: it holds if every run lies within
+    /// this factor of 1.
     pub(super) fn no_effect(
         what: impl Into<String>,
         published: impl Into<String>,
@@ -264,8 +265,8 @@ impl Row {
         Row::judged(what, Row::in_words(published, text), ours, verdict, why)
     }
 
-    /// Returns the row of words that either equal the study's words or not. `used` says that a fit or a
-    /// choice used them.
+    /// Returns the row of a result in words, which agrees if it equals the study's words. `used` says that a
+    /// fit or a choice used the study's words.
     pub(super) fn same(
         what: impl Into<String>,
         published: &str,
@@ -433,7 +434,7 @@ mod tests {
             (2.0, vec![0.9, 2.0, 2.2], Cannot),
             (1.2, vec![1.1, 1.2, 1.4], Cannot),
             (1.2, vec![1.18, 1.2, 1.22], Agrees),
-            // Outside the tolerance by more than the spread, and by less.
+            // The value lies outside the tolerance: first by more than the spread, then by less.
             (2.0, vec![4.0, 4.2, 4.4], Differs),
             (2.0, vec![2.5, 3.1, 4.0], Cannot),
             // In the opposite direction.

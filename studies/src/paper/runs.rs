@@ -25,7 +25,7 @@ use crate::{asked, emulated, process, tools};
 #[derive(Default)]
 pub(super) struct Runs {
     full: bool,
-    /// The share of a processor for the workloads, to imitate a phone's.
+    /// The share of a processor for the workloads, to imitate a phone's processor.
     cpu: Option<String>,
     /// The only device to run besides the best; `None` for all.
     on: Option<String>,
@@ -49,7 +49,7 @@ const GUEST: &str = "lab:6.12";
 pub(super) struct At {
     /// `None` for this machine.
     guest: Option<String>,
-    /// The feature that this kernel lacks, if it requires a guest.
+    /// The feature that this kernel lacks, if this is the reason for a guest.
     missing: Option<String>,
 }
 
@@ -58,7 +58,7 @@ impl At {
         self.guest.is_some()
     }
 
-    /// Returns the origin of our number for a row; empty for this machine.
+    /// Returns a row's note on the machine that our number comes from; empty for this machine.
     pub(super) fn noted(&self) -> String {
         match (&self.guest, &self.missing) {
             (None, _) => String::new(),
@@ -203,7 +203,7 @@ impl Runs {
         RUNS_MIN.to_string()
     }
 
-    /// Returns the study's best device and the requested device; without a request, `all`.
+    /// Returns the study's best device and the requested device, or `all` if no device was requested.
     pub(super) fn devices(&self, best: &str, all: &str) -> String {
         self.on.as_ref().map_or_else(|| all.to_owned(), |one| format!("{best},{one}"))
     }
@@ -220,8 +220,8 @@ impl Runs {
         Ok(Measured::runs(figures))
     }
 
-    /// Explains how the processor of the runs differs from the phone's, so that storage may take more or less
-    /// of a run.
+    /// Explains how the processor of the runs differs from the phone's processor, and so may change storage's
+    /// share of the run time.
     pub(super) fn processor_why(&self) -> &'static str {
         if self.slowed() {
             "all apps get the same share of a processor, but some had more work on the phone than others"
@@ -245,9 +245,9 @@ impl Runs {
         std::mem::take(&mut self.commands)
     }
 
-    /// Runs a workload in the setup of the first study: its cards had ext3 under Linux 2.6.35, mounted with
-    /// `data=writeback`. All devices are as large as the phone's own flash, so that their file systems are
-    /// similar.
+    /// Runs a workload in the setup of the first study, in which cards had ext3 under Linux 2.6.35, mounted
+    /// with `data=writeback`. All devices are as large as the phone's own flash, so that their file systems
+    /// are similar.
     pub(super) fn in_the_setup(
         &mut self,
         workload: &str,

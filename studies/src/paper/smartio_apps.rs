@@ -1,8 +1,8 @@
 //! Figure 10, and the gains of Figure 13: SmartIO's effect on app launches.
 //!
 //! The study compares with CFQ, which current kernels no longer have. The guest uses BFQ instead; in virtual
-//! time, a model of CFQ is used. The study's apps were launched alone or in daily use; ours are launched
-//! while others are installed.
+//! time, a model of CFQ is used. The study launched its apps alone or in daily use; we launch our apps while
+//! other apps are installed.
 
 use anyhow::{Context, Result};
 

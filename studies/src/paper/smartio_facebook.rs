@@ -1,7 +1,7 @@
 //! Figure 15: the time until Facebook is ready and until its timeline is ready, in seconds.
 //!
-//! The share of the processor (`--cpu`) was chosen from the launch on the Samsung Galaxy S5, so this is not a
-//! gain.
+//! The share of the processor (`--cpu`) was chosen to match the launch on the Samsung Galaxy S5, so these
+//! times do not show a gain.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
 }
 
 /// Returns SmartIO's gains over BFQ (instead of CFQ) in a guest during an installation and a backup. In the
-/// study the app ran alone; here it would then have no write to wait for.
+/// study, the app ran alone. Here, an app that runs alone would have no writes to wait for.
 fn gains([cfq, smartio]: [f64; 2], runs: &mut Runs) -> Result<Vec<Row>> {
     let found = runs.applications(&applications::FACEBOOK)?;
     let launch = ratio(&found, |of| &of.launches_s)?;

@@ -1,6 +1,7 @@
 //! Figure 3: iowait as a share of the processors' active and waiting time.
 //!
-//! The study observed thousands of phones for days; ours are shares of single apps on one emulated phone.
+//! The study observed thousands of phones for days; our shares are those of single apps on one emulated
+//! phone.
 
 use anyhow::Result;
 

@@ -1,8 +1,9 @@
-//! Figure 14: power. This is not measured but estimated from measured shares of time and published currents.
+//! Figure 14: power. The power is not measured, but estimated from measured shares of time and published
+//! currents.
 //!
-//! The phone draws one current for its screen, another while its processor is awake, and a third while the
-//! processor runs. A scheduler changes the processor time and the total time. The flash does the same work
-//! under each scheduler, and the published currents do not include it.
+//! The phone draws one current for its screen, a second one while its processor is awake, and a third one
+//! while the processor executes instructions. A scheduler changes the processor time and the total time. The
+//! published currents do not include that of the flash, which does the same work under each scheduler.
 
 use anyhow::{Context, Result};
 

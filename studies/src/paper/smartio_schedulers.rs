@@ -1,7 +1,8 @@
 //! Figures 7, 11 and 12 and Algorithms 6.1 and 6.2 of the third study: models of its schedulers in virtual time.
 //!
-//! The author of the models had read the study, so all rows are marked as used and none is scored. But no
-//! number of the models was fitted to the study or changed after the first comparison (`fonio_sim::study`).
+//! The author of the models had read the study, so all rows are marked as used and none is scored. But none
+//! of the models' parameters was fitted to the study or changed after the first comparison
+//! (`fonio_sim::study`).
 
 use std::collections::BTreeMap;
 
@@ -27,7 +28,7 @@ const PERCENT: Quantity = Quantity::new("%", 0, WITHIN, 0.0);
 
 const SEEDS: [u64; 3] = [1, 2, 3];
 
-/// The four kinds of I/O, as the study's tables name them.
+/// The four kinds of I/O, with their names in the study's tables.
 const ACCESSES: [(&str, Op, Order); 4] = [
     ("seq_read", Op::Read, Order::Sequential),
     ("seq_write", Op::Write, Order::Sequential),
@@ -40,7 +41,7 @@ fn phone(name: &str) -> Result<Profile> {
     Profile::shipped(name).with_context(|| format!("{name} has no profile"))
 }
 
-/// A scheduler of the study, with the study's limits for the phone.
+/// Creates a scheduler of the study, with the concurrency limits that the study gives for the phone.
 fn scheduler(policy: Policy, phone: &str) -> Box<dyn Scheduler> {
     match (policy, phone) {
         (Policy::SmartIo, "razr") => Box::new(SmartIo::new(Tunables::RAZR)),
@@ -117,7 +118,8 @@ const UNSCORED: &str = "none is scored: the author of the models had read the st
                         comparison. Four of the twelve rest on assumed times";
 
 /// Returns the mechanism that a modelled slowdown lacks. The reasons use only the S5's published slowdowns
-/// and response times. These give the writes per read, and the time of a read and a write together.
+/// and response times. From these follow the number of writes per read, and the time that a read and a write
+/// take together.
 fn why(policy: Policy, name: &str, processes: u32, access: &str) -> &'static str {
     let is_sequential = access.starts_with("seq");
     match (policy, processes) {
@@ -150,7 +152,7 @@ fn why(policy: Policy, name: &str, processes: u32, access: &str) -> &'static str
 const ASSUMED: &str =
     "the Razr's response times without load are assumed, not published, so this does not test the schedulers";
 
-/// The two numbers that the study gives about other phones: the maximum gain of reads and the maximum cost of
+/// The two numbers that the study gives for other phones: the maximum gain for reads and the maximum cost for
 /// writes.
 fn greatest_rows(published: &Published) -> Result<[Row; 2]> {
     let told = |figure: &str| -> Result<(String, f64)> {
@@ -161,7 +163,7 @@ fn greatest_rows(published: &Published) -> Result<[Row; 2]> {
     let (cost_on, cost) = told("write_slowdown_cost_max")?;
     let cfq = slowdowns("nexus5", Policy::Cfq, 4)?;
     let smartio = slowdowns("nexus5", Policy::SmartIo, 4)?;
-    // The study does not say whether this applies to sequential or random writes.
+    // The study does not say whether the cost applies to sequential or random writes.
     let costs = ["seq_write", "rand_write"].map(|access| smartio[access].over(&cfq[access]));
     let greatest = costs.iter().filter_map(Measured::value).fold(f64::MIN, f64::max);
     let why = "here, writes are not slower: all processes have the same amount of work, so the writers end last \
@@ -180,7 +182,7 @@ fn greatest_rows(published: &Published) -> Result<[Row; 2]> {
 /// CFQ's idling for a reader that continues.
 const HOLD: Nanos = Nanos(8_000_000);
 
-/// The slowdowns of one reader and one writer under SmartIO if, like CFQ, it held writes back after a read.
+/// The slowdowns of one reader and one writer under a SmartIO that, like CFQ, holds writes back after a read.
 fn held_rows() -> Result<Vec<Row>> {
     let held =
         || -> Box<dyn Scheduler> { Box::new(SmartIo::new(Tunables { hold: HOLD, ..Tunables::SAMSUNG_S5 })) };
@@ -286,7 +288,7 @@ pub(super) fn dispatch_rows(published: &Published, _: &mut Runs) -> Result<Vec<R
     ])
 }
 
-/// Algorithm 6.2: the maximum number of requests of a queue in flight.
+/// Algorithm 6.2: the maximum number of requests in flight from one queue.
 pub(super) fn may_dispatch_rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
     let quantum: u64 = published.at("smartio.scheduler.quantum")?;
     let beside = in_flight_of_a_queue(true).to_string();

@@ -12,9 +12,9 @@ use super::row::{Quantity, Row};
 use super::runs::Runs;
 use super::smartio_schedulers::{SLOWDOWNS, slowdowns};
 
-/// A slowdown is a ratio of two response times that differ from run to run.
+/// A slowdown is the ratio of two response times, both of which vary from run to run.
 const TIMES: Quantity = Quantity::new("times", 2, 1.25, 0.0);
-/// As much as eight of the study's processes, one after the other, with 128 MB each.
+/// As much data as eight of the study's processes, with 128 MB each, read or write one after the other.
 const FULL_SIZE: &str = "1GiB";
 const SIZE: &str = "256MiB";
 const WHY: &str = "in the model, reads wait for at most one write, and writes for one read";
@@ -42,8 +42,8 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Returns the slowdown of each run. The response time alone is marked as used: the profile was fitted to the
-/// published time.
+/// Returns the slowdown of each run. The response time without concurrent I/O is marked as used, because the
+/// profile was fitted to the published time.
 fn each(found: &Benchmark, slowdown: &Slowdown) -> Measured {
     let of =
         |result: &TestResult| Measured::runs(result.runs.iter().map(|run| Some(run.response_mean_ns as f64)));

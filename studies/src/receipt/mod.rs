@@ -1,4 +1,5 @@
-//! `cargo studies receipt`: compares fonio's costs of SQLite transactions with a published table.
+//! `cargo studies receipt`: compares the costs of SQLite transactions, as reported by fonio, with a published
+//! table.
 //!
 //! Each row uses a new file system on a loop device without FUA. `fonio record --calls -- sqlite3 …` records
 //! transactions of one small insert, and the report's receipt is compared with the table. Counts do not
@@ -19,11 +20,13 @@ use xtask::results::{Cell, StudyResult};
 use crate::{asked, process};
 
 const PUBLISHED: &str = include_str!("../../published.toml");
-/// The size of a device, and of a device with fragmented free space, which is small enough to fill quickly.
+/// The size of a device, and the size of a device with fragmented free space, which is small so that it is
+/// filled quickly.
 const DEVICE_BYTES: u64 = 512 << 20;
 const FRAGMENTED_BYTES: u64 = 128 << 20;
 const PIECE_BYTES: usize = 64 << 10;
-/// The maximum difference of a mean, and the maximum relative difference of the KiB.
+/// The maximum absolute difference of a mean count, and the maximum relative difference of the KiB, at which
+/// a row agrees.
 const MEAN_DIFFERENCE: f64 = 0.05;
 const KIB_DIFFERENCE: f64 = 0.1;
 
@@ -55,8 +58,8 @@ struct Row {
     explained: Option<Condition>,
 }
 
-/// A condition under which a differing row is measured again. It was found after the difference, so it can
-/// explain the difference, but the row does not count as agreeing.
+/// A condition under which a differing row is measured again. The condition was chosen after the difference
+/// was seen, so it can explain the difference, but the row does not count as agreeing.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Condition {
@@ -189,7 +192,7 @@ impl Row {
             "xfs" => Filesystem::Xfs,
             other => bail!("`{other}` is not a file system of this benchmark"),
         };
-        // Closing the ledger undoes its changes; after a kill, the next run does.
+        // Closing the ledger undoes its changes. If this process is killed, the next run undoes them.
         let mut ledger = Ledger::open(&Ledger::default_dir())?;
         let device = LoopDevice::attach(&mut ledger, &image, &LoopOptions::default())?;
         file_system.make(device.path())?;

@@ -1,8 +1,8 @@
 //! `cargo studies sampled`: compares sampled waits with recorded waits.
 //!
 //! During a load, one process records blocked threads with BPF, and another samples `/proc`. The table shows
-//! the time that fio's threads were blocked on storage according to each, and the sampler's share of a
-//! processor.
+//! the time for which fio's threads were blocked on storage, according to each process, and the processor
+//! share that the sampler used.
 
 use std::collections::HashMap;
 use std::io;
@@ -76,8 +76,8 @@ fn span_s(summary: &RecordSummary) -> f64 {
     (summary.ended.0 - summary.began.0) as f64 / 1e9
 }
 
-/// The time for which fio was blocked, recorded and sampled, in seconds; then the sampler's share of a
-/// processor.
+/// Returns the time for which fio was blocked, in seconds, first as recorded, then as sampled; and the
+/// processor share that the sampler used.
 fn compare(options: &[&str], time: Duration, folder: &Path) -> Result<(f64, f64, f64)> {
     let (recorded, sampled) = (folder.join("recorded"), folder.join("sampled"));
     let mut sampler = Command::new(std::env::current_exe()?);

@@ -27,16 +27,16 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// Returns whether SmartIO's reads are compared with this variant's reads. It must be a kernel scheduler,
-    /// tuned or not, with the queue's usual settings. Variants with I/O classes are excluded, because a user
-    /// would have to set them for each program.
+    /// Returns whether SmartIO's reads are compared with this variant's reads. A rival is a scheduler of the
+    /// kernel, tuned or not, with the queue's usual settings. Variants with I/O classes are excluded, because
+    /// a user would have to set them for each program.
     pub fn is_rival(&self) -> bool {
         self.scheduler != SMARTIO
             && !self.has_small_requests()
             && !self.words.iter().any(|word| CLASSES.contains(word))
     }
 
-    /// Returns whether the queue splits large requests, which only the part `files` has.
+    /// Returns whether the queue splits large requests; only the part `files` has large requests.
     pub fn has_small_requests(&self) -> bool {
         self.words == SMALL
     }
@@ -53,7 +53,8 @@ const fn tuned(name: &'static str, scheduler: &'static str, words: &'static [&'s
 const CLASSES: [&str; 4] =
     ["reader:--prioclass=1", "reader:--prio=0", "writer:--prioclass=3", "writer:--prio=7"];
 
-/// Limits requests to 64 KiB: a setting of the queue, so it is one folder above the scheduler's settings.
+/// Limits requests to 64 KiB. This is a setting of the queue, so its file is one folder above the scheduler's
+/// settings.
 const SMALL: &[&str] = &["../max_sectors_kb=64"];
 
 /// The schedulers. Tuned settings follow `Documentation/block` of Linux 6.12: deadline-iosched.rst
@@ -93,10 +94,10 @@ pub const VARIANTS: [Variant; 14] = [
 pub const SMARTIO: &str = "smartio";
 /// Returns the options of `fonio device emulate` for a profile, each followed by a space.
 ///
-/// Reads of unwritten data do not access the flash of the first two devices, and so would not conflict with
-/// writes on their dies. Therefore, all data is written first. The guest's processor serves the device and is
-/// too slow for UFS 3.1 at full speed; the schedulers' time limits are not scaled. The Galaxy S5 and the A1
-/// card have one die and are configured as when the policy was tuned.
+/// On the first two devices, reads of unwritten data do not access the flash, and so would not conflict with
+/// writes on the same die. Therefore, all data is written first. The guest's processor serves the device and
+/// is too slow for UFS 3.1 at full speed; the schedulers' time limits are not scaled. The Galaxy S5 and the
+/// A1 card have one die and are configured as when the policy was tuned.
 pub fn emulated(profile: &str) -> &'static str {
     match profile {
         "emmc51" => "--written 2GiB ",
@@ -235,8 +236,8 @@ fn values(text: &str) -> Result<Values> {
 }
 
 /// The values of one run of fio, by job and operation: the mean and longest response in µs, the I/Os per
-/// second of all processes, and 99th percentiles in µs. The percentiles are of fsync and, if fio reports
-/// them, of the process with the highest one.
+/// second of all processes, and 99th percentiles in µs. The percentiles are those of fsync and, if fio
+/// reports them, those of the process with the highest value.
 fn of_jobs(run: &Value) -> Values1 {
     let mut sums: BTreeMap<String, (f64, f64, f64)> = BTreeMap::new();
     let mut values = Values1::new();

@@ -3,7 +3,7 @@
 use super::cell::Values;
 use super::points;
 
-/// The ratio of two responses of the same start, for each start.
+/// Returns, for each start, the ratio of two response times in this start.
 pub(super) fn slowdowns(values: &Values, beside: &str, alone: &str) -> Option<Vec<f64>> {
     let pairs = values.get(beside)?.iter().zip(values.get(alone)?);
     Some(pairs.map(|(beside, alone)| beside / alone).collect())

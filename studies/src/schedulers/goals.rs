@@ -1,8 +1,8 @@
 //! The goals of SmartIO: whether each holds, fails, or is undecided.
 //!
-//! Start `n` of a scheduler is compared with start `n` of another: both have the same think times. The
-//! interval of the ratio is computed by `fonio_analysis::compare::interval`, at 95 % for all comparisons of a
-//! goal together.
+//! Start `n` of one scheduler is compared with start `n` of another one, because both have the same think
+//! times. `fonio_analysis::compare::interval` computes the confidence interval of the ratio, at 95 % for all
+//! comparisons of a goal together.
 
 use fonio_analysis::compare::interval::{Answer, Change, compare_rounds};
 use fonio_core::statistics::sample::median;
@@ -13,7 +13,7 @@ use super::{IN_MEMORY, Results, TUNED_ON};
 
 /// The study's slowdowns of one reader and one writer on the Galaxy S5 under its SmartIO (section 7.2): read, write.
 const STUDY: [(&str, [f64; 2]); 2] = [("seq", [1.72, 1.51]), ("rand", [1.97, 1.83])];
-/// The throughput of one kind alone is at least this share of the throughput without a scheduler.
+/// The throughput of only reads or only writes is at least this share of the throughput without a scheduler.
 const THROUGHPUT: f64 = 0.97;
 /// The processor time per request is at most this multiple of mq-deadline's.
 const COST: f64 = 1.10;
@@ -57,8 +57,9 @@ fn at_most(own: &[f64], most: &[f64]) -> (Outcome, Change) {
     (outcome, change)
 }
 
-/// Compares `own` with each of the others; it must be less than each. As everywhere in fonio, "less" and
-/// "more" need 5 percent, because equal things differ by less between two boots of a guest.
+/// Compares `own` with each of the others; the goal holds if `own` is less than each. As everywhere in fonio,
+/// "less" and "more" need a difference of 5 percent, because equal configurations differ by less than this
+/// between two boots of a guest.
 fn below_all(own: &[f64], others: &[Vec<f64>]) -> (Outcome, Vec<Change>) {
     let pairs: Vec<(&[f64], &[f64])> = others.iter().map(|other| (other.as_slice(), own)).collect();
     let changes = compare_rounds(&pairs);
@@ -92,7 +93,7 @@ fn say(outcome: Outcome, what: &str) {
     println!("{:<15}{what}", outcome.words());
 }
 
-/// Returns the name of the run with only a read in a part.
+/// Returns the name of the run of a part in which one process reads and none writes.
 pub(super) fn alone(part: &str) -> &'static str {
     match part {
         "deep" => "one-alone read",
@@ -255,7 +256,7 @@ mod tests {
             assert_eq!(at_most(&own, &[2.0; 4]).0, outcome, "{own:?}");
             assert_eq!(below_all(&own, &[vec![2.0; 4], vec![9.0; 4]]).0, outcome, "{own:?}");
         }
-        // Equal in all starts: the ratio is certain, and equal satisfies "at most".
+        // The values are equal in all starts: the ratio is exactly 1, which satisfies "at most".
         assert_eq!(at_most(&[2.0; 4], &[2.0; 4]).0, Outcome::Holds);
         assert_eq!(below_all(&[2.0; 4], &[vec![2.0; 4]]).0, Outcome::NotToldApart);
     }

@@ -1,5 +1,5 @@
-//! Checks whether the comparison of the goals finds differences between equal things. It compares two random
-//! halves of the starts of one cell as if they were two schedulers.
+//! Checks whether the comparison used for the goals claims differences where there are none. It compares two
+//! random halves of one cell's starts as if they were two schedulers.
 
 use fonio_analysis::compare::interval::{RUNS_MIN, compare_rounds};
 use fonio_core::Random;
@@ -15,13 +15,13 @@ const SEED: u64 = 0x0a_a0;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
     all: usize,
-    /// The number of comparisons that claim less or more, which needs 5 percent.
+    /// The number of comparisons that claim "less" or "more", which needs a difference of 5 percent.
     claims: usize,
     /// The number of comparisons whose interval does not contain 1.
     intervals: usize,
 }
 
-/// Returns the figures of a cell that decide goals, with one value for each start.
+/// Returns the figures of a cell that are used for goals, with one value for each start.
 fn figures(part: &str, values: &Values) -> Vec<Vec<f64>> {
     let runs: &[&str] = match part {
         "seq" | "rand" => &["1x1", "4x4"],

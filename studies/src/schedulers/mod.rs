@@ -3,7 +3,7 @@
 //!
 //! A cell (`cell.rs`) is a part of the comparison under one scheduler on one device. Finished cells are kept,
 //! so a stopped run can be continued. A cell is measured again if the module, fonio, the script or the kernel
-//! changes. The goals (`goals.rs`) come last.
+//! changes. At the end, the goals (`goals.rs`) are checked.
 
 mod cell;
 mod figures;
@@ -29,11 +29,11 @@ use crate::smartio::{self, sources};
 use crate::{process, tools};
 
 const KERNEL: &str = "6.12";
-/// The study's device, on which the policy was tuned. It has a queue depth of 1; the other profiles have 1,
-/// 32 and 32.
+/// The study's device, on which the policy was tuned. It has a queue depth of 1; the other profiles have
+/// queue depths of 1, 32 and 32.
 const TUNED_ON: &str = "samsung_s5";
 const PROFILES: [&str; 4] = [TUNED_ON, "sd_a1", "emmc51", "ufs31"];
-/// The parts of the script, with the number of starts of each: with `--quick`, and without.
+/// The parts of the script, each with its number of starts: first with `--quick`, then without.
 const PARTS: [(&str, [u32; 2]); 5] =
     [("seq", [16, 16]), ("rand", [16, 16]), ("deep", [4, 16]), ("many", [1, 4]), ("files", [4, 8])];
 /// I/Os of each process, with `--quick` and without.
@@ -129,7 +129,8 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     println!("The policy was tuned on {TUNED_ON} only.\n");
 
     let module = short(&std::fs::read(&built.module)?);
-    // fonio serves the devices, and its processor time is part of their times.
+    // Another version of fonio invalidates the cells: fonio serves the devices, and its processor time is
+    // part of their service times.
     let program = short(&std::fs::read(&fonio)?);
     let scripts = scripts.iter().map(std::fs::read).collect::<Result<Vec<_>, _>>()?;
     let scripts: BTreeMap<&str, Vec<u8>> = SCRIPTS.into_iter().zip(scripts).collect();
@@ -147,7 +148,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let started = Instant::now();
     let missing: Vec<&Cell> =
         cells.iter().filter(|cell| !cell.file(&folder, &versions(cell)).exists()).collect();
-    // The next cell, and the number of finished ones; the first failure ends the study.
+    // The index of the next cell, and the number of finished cells. The first failure ends the study.
     let state = Mutex::new((0_usize, 0_usize));
     let failed = Mutex::new(None);
     std::thread::scope(|scope| {
@@ -210,7 +211,7 @@ fn cells(options: &Options) -> Vec<Cell> {
             cells.push(cell);
         }
     };
-    // The most important cells come first, in case of an early stop.
+    // The most important cells come first, in case the study is stopped early.
     let mut variants: Vec<_> = VARIANTS.iter().collect();
     variants.sort_by_key(|variant| !variant.is_stock && variant.name != SMARTIO);
     for profile in &options.profiles {

@@ -7,7 +7,8 @@ use super::cell::VARIANTS;
 use super::figures::slowdowns as over_alone;
 use super::{Results, TUNED_ON};
 
-/// A column: its title, the part, the name of its values, their divisor, and the decimals.
+/// A column: its title, the part of the comparison, the name of its values, their divisor, and the number of
+/// decimals.
 struct Column(&'static str, &'static str, &'static str, Per, usize);
 
 #[derive(Clone, Copy)]
@@ -20,7 +21,7 @@ enum Per {
 
 use Per::{Alone, Unit};
 
-/// Response of reads and writes together, in multiples of the response alone.
+/// Response times of concurrent reads and writes, in multiples of the response time alone.
 const SLOWDOWNS: [Column; 10] = [
     Column("one of each, sequential: read", "seq", "1x1 read", Alone("read-alone read"), 2),
     Column("write", "seq", "1x1 write", Alone("write-alone write"), 2),
@@ -34,8 +35,8 @@ const SLOWDOWNS: [Column; 10] = [
     Column("writes/s", "deep", "beside write iops", Unit(1.0), 0),
 ];
 
-/// Four readers and four writers for a second, and loads at queue depth 32. "Late" is the maximum delay of a
-/// write past its time limit, which is 25 ms for a synchronous write under smartio.
+/// Four readers and four writers for a second, and loads at queue depth 32. "Late" is the maximum time by
+/// which a write exceeds its time limit, which is 25 ms for a synchronous write under smartio.
 const RATES: [Column; 13] = [
     Column("sequential: reads/s", "many", "many-seq read iops", Unit(1.0), 0),
     Column("p99, ms", "many", "many-seq read p99", Unit(1e3), 2),

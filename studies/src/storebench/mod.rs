@@ -1,5 +1,5 @@
-//! `cargo studies storebench`: computes results for the models of the shipped profiles, and counts claimed
-//! differences between equal cards.
+//! `cargo studies storebench`: computes results for the models of the shipped profiles, or counts the
+//! differences that comparisons claim between equal cards.
 
 use std::fs;
 use std::path::Path;

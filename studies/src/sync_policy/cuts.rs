@@ -1,5 +1,5 @@
-//! The rounds: each runs a program once on an emulated card, with up to 250 power cuts. The state records the
-//! finished rounds, so an interrupted study can be continued.
+//! The rounds of the study. Each round runs a program once on an emulated card, with up to 250 power cuts.
+//! The state records the finished rounds, so an interrupted study can be continued.
 
 #[allow(dead_code, reason = "the test uses the rest")]
 #[path = "../../../crates/fonio-emulator/tests/bed/sync_policy.rs"]
@@ -20,14 +20,14 @@ use xtask::results::{Cell, StudyResult};
 
 use sync_policy::{MODES, Mode, Outcome, Promise, Recorded};
 
-/// The number of cuts of a complete study, and its command line.
+/// The number of cuts in a complete study, and the command line of such a study.
 pub const CUTS: u32 = 10_000;
 const COMMAND: &str = "cargo studies sync-policy --cuts 10000";
 const ROUND: u32 = 250;
 /// The number of retries of a round after a machine error.
 const ATTEMPTS: u32 = 5;
 const LASTING: Duration = Duration::from_secs(3);
-/// An A2 card: it has a volatile cache, so that a completed write can still be lost.
+/// An A2 card, because it has a volatile cache: a completed write can still be lost.
 const PROFILE: &str = "sd_a2";
 
 #[derive(Serialize, Deserialize)]
@@ -53,7 +53,7 @@ pub fn run(library: &Path, state: &Path, cuts: u32, stop: &AtomicBool) -> Result
     if done.is_empty() {
         costs(library)?;
     }
-    // The control needs few cuts; the modes of the policy share the rest.
+    // The control mode needs few cuts; the modes under the policy share the remaining cuts.
     let promising = MODES.iter().filter(|mode| mode.promise != Promise::Nothing).count() as u32;
     for mode in MODES {
         let wanted = match mode.promise {

@@ -1,5 +1,5 @@
-//! `cargo studies sync-policy`: measures the cost of a transaction under a sync policy, and the losses in
-//! power cuts.
+//! `cargo studies sync-policy`: measures the cost of a transaction under a sync policy, and the data losses
+//! after power cuts.
 
 mod cuts;
 

@@ -104,8 +104,8 @@ fn save(path: &Path, every: Duration) -> Result<()> {
     }
 }
 
-/// Like [`save`], with busy and idle phases: the pause varies by a factor of ten around 20 ms, and is
-/// correlated over about 50 pauses.
+/// Like [`save`], with busy and idle phases: the pause between saves varies by a factor of ten around 20 ms,
+/// and its length is correlated over about 50 pauses.
 fn save_in_bursts(path: &Path) -> Result<()> {
     let (mut random, mut at) = (Random::new(1), 0.0_f64);
     loop {

@@ -2,7 +2,7 @@
 //!
 //! Each situation runs on its own emulated device with a file system, and its programs have distinct names.
 //! fonio records the machine as in `fonio check`. The study compares the report with the known cause: whether
-//! storage delayed a program, the program, its file, and the blocking program.
+//! storage delayed a program, and if so, which program, which of its files, and which program blocked it.
 
 mod acts;
 
@@ -24,7 +24,7 @@ use crate::emulated::{self, Emulated, Options};
 use crate::{asked, process};
 
 const SITUATIONS: &str = include_str!("situations.toml");
-/// The recording time of each, longer than the minimum for a verdict.
+/// The recording time of each situation, longer than the minimum for a verdict.
 const RECORDED: &str = "14s";
 const SIZE: &str = "1GiB";
 /// Verdicts that storage delayed a program.
@@ -82,7 +82,7 @@ struct Said {
 }
 
 impl Said {
-    /// Returns whether the problem and the program are right, which a correct situation requires.
+    /// Returns whether the problem and the program are right; only then does the situation count as correct.
     fn is_right(&self) -> bool {
         self.problem && self.program != Some(false)
     }
@@ -198,7 +198,7 @@ impl Situation {
         }
         let verdict = text(&analysis["verdict"]);
         let says_storage = STORAGE.contains(&id.as_str());
-        // Returns the program that the verdict names: the first, or the program with the longest wait.
+        // The program that the verdict names: either the first program, or the one with the longest wait.
         let blocked = &analysis["blocked"];
         let (program, file, behind) = if id == "blocked-for-long" {
             let longest = &blocked["long"]["longest"][0];
@@ -234,7 +234,7 @@ fn prepare(path: &Path, mebibytes: u64) -> Result<()> {
     process::run(&mut drop_it)
 }
 
-/// A running program of a situation, killed with its children when dropped.
+/// A running program of a situation; it is killed together with its children when this value is dropped.
 struct Program {
     child: Child,
 }

@@ -1,4 +1,4 @@
-//! `cargo studies veryquick`: runs SQLite's own tests without the library and under each class.
+//! `cargo studies veryquick`: runs SQLite's own tests, once without the library and once under each class.
 //!
 //! apt fetches the sources of Debian's SQLite into the target folder, with separate package lists, and
 //! installs nothing. The test program contains SQLite, so it loads the library through `SQLITE_EXTRA_INIT`.
@@ -14,7 +14,8 @@ use xtask::results::{Cell, StudyResult};
 
 use crate::process;
 
-/// Calls the library's function if the environment names the library, so one program serves for all runs.
+/// Calls the library's function if the environment names the library, so all runs can use the same test
+/// program.
 const EXTRA: &str = r#"
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 //! The management threads of the study. They flush full entries at once, and other data after the flush
 //! interval. They sleep while no data are pending.
 //!
-//! With two managers, the device always has another entry to write, even if our threads wait for a CPU. While
-//! full entries are being written, old data and flushes that only make room have to wait. Their own entries
-//! may become full in this time.
+//! With two managers, the device always has another entry to write, even while one of our threads waits for a
+//! CPU. While full entries are being written, old data and flushes that only free entries have to wait.
+//! Meanwhile, the entries with old data may become full.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use super::{Buffer, Take};
 
-/// One manager has a write in progress, the other one has the next entry.
+/// While one manager's write is in progress, the other manager has the next entry ready.
 const THREADS: usize = 2;
 /// Number of additional intervals for which old data wait while full entries are being written.
 const PATIENCE: u32 = 10;

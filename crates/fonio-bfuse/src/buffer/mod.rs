@@ -1,18 +1,20 @@
 //! The write buffer of the study (Jeong and Won 2014, section 4): a fixed number of entries in memory collect
 //! consecutive writes, and threads flush them. *Below* means in the file system of the source.
 //!
-//! Lifecycle of written data: *filling* (in the last entry of its inode, which has room) → *sealed* (the
-//! entry is full, or another entry follows) → *in flight* (a thread is writing it) → written below.
+//! Lifecycle of written data: *filling* (the data are in the last entry of their inode, which still has room)
+//! → *sealed* (the entry is full, or another entry follows) → *in flight* (a thread is writing it) → written
+//! below.
 //!
 //! Invariants, each protected by the lock of [`Pending`]:
 //! 1. The pending data of an inode, including data in flight, are one range `start..end` of the file without
 //!    holes. The inode's entries contain all data that are not in flight, in order. So pending data never
 //!    overlap, and are flushed in the order of writing.
-//! 2. A write that does not continue at `end` drains all pending data first.
+//! 2. A write that does not start at `end` drains all pending data first.
 //! 3. At most one thread at a time writes an inode's entries below (`in_flight`).
 //! 4. No thread waits for a free entry while it holds an inode's lock, because flushing an entry needs this
 //!    lock.
-//! 5. The memory is allocated when the buffer is created. A writer without an entry waits until one is free.
+//! 5. The memory is allocated when the buffer is created. A writer that needs an entry waits until an entry
+//!    is free.
 //! 6. A failed flush is counted, and recorded in the inode's error sequence. Each handle of the file gets the
 //!    error once.
 
@@ -38,11 +40,11 @@ use pool::{ALIGNMENT, Entry, Pool};
 use crate::options::BufferOptions;
 use crate::statistics::BufferStatistics;
 
-/// If the free space below is less than this plus twice the buffer size, nothing is buffered: a write without
-/// space must fail itself.
+/// If the free space below is less than this plus twice the buffer size, nothing is buffered, so that a write
+/// without space fails itself.
 const RESERVE_BYTES: u64 = 16 << 20;
 
-/// Shorter writes do not use direct I/O, because each of them would leave the device idle.
+/// Shorter writes do not use direct I/O, because the device would be idle after each of them.
 const DIRECT_BYTES_MIN: usize = 256 << 10;
 
 #[derive(Debug)]
@@ -57,7 +59,7 @@ pub(crate) struct Buffer {
 
 #[derive(Debug, Default)]
 struct Dirty {
-    /// Inodes with pending data, and the time of their first pending write; oldest first.
+    /// Inodes with pending data, and the time of the first pending write of each; oldest first.
     by_age: VecDeque<(Instant, Arc<Pending>)>,
     /// Inodes with a sealed entry, to be flushed at once.
     sealed: VecDeque<Arc<Pending>>,
@@ -86,8 +88,8 @@ impl Buffer {
         Self { options, pool, dirty: Mutex::default(), work: Condvar::new(), statistics }
     }
 
-    /// Writes `data` at `offset` of the inode of `pending`. `file` is its file below. Data that continue the
-    /// last write are buffered, all other data are written directly.
+    /// Writes `data` at `offset` of the inode of `pending`. `file` is the open file below. Data that continue
+    /// the last write are buffered; all other data are written directly.
     ///
     /// # Errors
     /// Errors of a direct write to the file below. [`Pending::error_for`] returns errors of buffered data
@@ -164,8 +166,8 @@ impl Buffer {
                 continue;
             }
             if state.has_sealed() && !state.in_flight {
-                // No manager has taken the sealed entries yet. On a busy CPU this may take long, so this
-                // thread flushes them.
+                // No manager has taken the sealed entries yet. On a busy CPU, a manager may need long to
+                // start, so this thread flushes the entries.
                 state = self.flush(pending, state, Take::Sealed);
                 continue;
             }
@@ -298,7 +300,7 @@ impl Buffer {
         }
     }
 
-    /// Flushes an inode from the list by age, and adds it to the list again if new data have arrived.
+    /// Flushes an inode taken from the list by age, and adds it to the list again if new data have arrived.
     fn flush_listed(&self, pending: &Arc<Pending>) {
         let mut state = pending.lock();
         state.is_listed = false;
@@ -337,7 +339,7 @@ impl Buffer {
     }
 }
 
-/// Writes all data. On an error of the file, the data before the error have been written.
+/// Writes all data. If a write fails, the data before the failed position have been written.
 pub(crate) fn write_all(file: &OwnedFd, mut offset: u64, mut data: &[u8]) -> Result<(), Errno> {
     while !data.is_empty() {
         match rustix::io::pwrite(file, data, offset) {
@@ -355,7 +357,7 @@ pub(crate) fn write_all(file: &OwnedFd, mut offset: u64, mut data: &[u8]) -> Res
 
 /// Writes several entries with one call if they bypass the page cache, and returns the number of bytes
 /// written. This keeps the device busy until our thread runs again. If the call fails, the caller writes each
-/// entry separately, which loses only data that cannot be written.
+/// entry separately, so that only data that cannot be written are lost.
 fn write_together(taken: &pending::Taken) -> usize {
     let are_aligned = taken.offset.is_multiple_of(ALIGNMENT as u64)
         && taken.entries.iter().all(|entry| entry.data().len().is_multiple_of(ALIGNMENT));
@@ -387,8 +389,8 @@ fn restore_modified(file: &OwnedFd, modified: Option<rustix::fs::Timespec>) {
     if let Some(modified) = modified {
         let omit = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
         let times = rustix::fs::Timestamps { last_access: omit, last_modification: modified };
-        // A user's daemon can set times only on the user's own files. On other files, the time is late by at
-        // most the flush interval.
+        // A user's daemon can set times only on the user's own files. On other files, the modification time
+        // is later than the application's write by at most the flush interval.
         let _ = rustix::fs::futimens(file, &times);
     }
 }

@@ -16,7 +16,8 @@ use crate::options::BufferOptions;
 use crate::statistics::BufferStatistics;
 
 const FILES: usize = 3;
-/// In a small buffer, entries become full, run out, and are taken from other inodes.
+/// The buffer is small, so that entries become full, no free entry is left, and inodes take entries from each
+/// other.
 const ENTRY_BYTES: usize = 4096;
 
 #[derive(Clone, Debug)]
@@ -76,8 +77,8 @@ impl Oracle {
     fn check_size(&self) {
         let below = std::fs::metadata(&self.path).expect("it exists").len();
         let pending = self.pending.end_and_time().map_or(0, |(end, _)| end);
-        // Reads in the opposite order of `FileSystem::attributes`, so a flush in between could make `below`
-        // outdated.
+        // These reads are in the opposite order of `FileSystem::attributes`, so a flush between them could
+        // make `below` outdated.
         let below = below.max(std::fs::metadata(&self.path).expect("it exists").len());
         assert_eq!(below.max(pending), self.content.len() as u64, "the size that users see");
     }

@@ -5,7 +5,8 @@
 //! kernel to forget unused inodes until half of the descriptors are free. A request without a free descriptor
 //! waits for a moment. So applications get `EMFILE` only if they have too many files open at the same time.
 //!
-//! The thread holds no lock while it calls the kernel, because the kernel may then wait for requests that we serve.
+//! The thread holds no lock while it calls the kernel, because this call may wait for requests that other
+//! threads of the daemon serve.
 
 mod pruner;
 
@@ -20,7 +21,7 @@ use rustix::io::Errno;
 const OWN: u64 = 48;
 /// Maximum time that a request waits for a descriptor: much longer than the kernel needs to forget inodes.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// After this number of unsuccessful passes, the kernel cannot forget any inode.
+/// After this number of unsuccessful passes, the daemon assumes that the kernel cannot forget any inode.
 const VAIN_MAX: u64 = 2;
 
 const UNPOISONED: &str = "no thread panics while it holds the state of the descriptors";
@@ -30,7 +31,7 @@ const UNPOISONED: &str = "no thread panics while it holds the state of the descr
 pub(crate) struct Descriptors {
     /// `RLIMIT_NOFILE`.
     pub(crate) limit: u64,
-    /// Above this number, inodes and open files hold too many descriptors.
+    /// If inodes and open files hold more descriptors than this, some must be freed.
     high: u64,
     /// Target number of descriptors in use after a pass.
     low: u64,
@@ -55,7 +56,7 @@ struct State {
 
 impl Descriptors {
     /// Creates the limits for a process that may open `limit` files and has `threads` threads, which need
-    /// some of them.
+    /// some of these descriptors.
     pub(crate) fn new(limit: u64, threads: u64) -> Self {
         let all = limit.saturating_sub(OWN + 2 * threads).max(limit / 4);
         Self {

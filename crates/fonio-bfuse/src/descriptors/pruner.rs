@@ -15,8 +15,8 @@ const PRUNE_MINOR: u32 = 45;
 const BATCH: usize = 512;
 /// Pause after a pass that freed nothing.
 const PAUSE: Duration = Duration::from_millis(200);
-/// The kernel reports forgotten inodes as requests. After a few pauses of this length without a request, it
-/// has reported all of them.
+/// The kernel reports forgotten inodes as requests. After a few pauses of this length without such a request,
+/// it has reported all forgotten inodes.
 const SETTLE: Duration = Duration::from_millis(5);
 const QUIET: usize = 3;
 const SETTLES_MAX: usize = 100;
@@ -70,13 +70,13 @@ fn watch(file_system: &FileSystem, forget: impl Fn(&[u64])) {
         drop(state);
         descriptors.is_asked.store(false, Ordering::Relaxed);
         let used = file_system.descriptors_used();
-        // If the daemon uses more descriptors for itself than planned, inodes get fewer.
+        // If the daemon itself uses more descriptors than planned, fewer remain for inodes.
         let enough = if is_needed { descriptors.low.min(used / 4 * 3) } else { descriptors.low };
         let mut is_in_vain = used > enough;
         while file_system.descriptors_used() > enough {
             let before = file_system.nodes.forgotten();
             pass(file_system, enough, &forget);
-            // Directories can only be forgotten after their entries, in the next pass.
+            // The kernel can forget a directory only after its entries, so in the next pass.
             if file_system.nodes.forgotten() == before || descriptors.lock().is_closed {
                 break;
             }

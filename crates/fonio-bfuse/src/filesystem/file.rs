@@ -15,9 +15,9 @@ use crate::modes::Serving;
 use crate::node::{Node, version_of};
 use crate::protocol::{OPEN_KILL_SUIDGID, Record, Request, open as opened};
 
-/// Open flags that are not used for the file below. `O_APPEND`: each write tells whether it appends, because
-/// the kernel also writes back mapped pages through such a handle. `O_DIRECT`: our buffers would have to be
-/// aligned to sectors.
+/// Open flags that are not used for the file below. `O_APPEND`: each write request states whether it appends,
+/// because the kernel also writes back mapped pages through such a handle. `O_DIRECT`: our buffers would have
+/// to be aligned to sectors.
 const WITHHELD: OFlags = OFlags::APPEND
     .union(OFlags::DIRECT)
     .union(OFlags::CREATE)

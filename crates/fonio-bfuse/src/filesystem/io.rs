@@ -25,7 +25,7 @@ impl FileSystem {
         while done < out.len() {
             let at = offset + done as u64;
             match rustix::io::pread(&handle.file, &mut out[done..], at) {
-                // The pending data come after a hole that does not exist below yet.
+                // The pending data start after a hole, which the file below does not contain yet.
                 Ok(0) if handle.node.pending.end_and_time().is_some_and(|(end, _)| end > at) => {
                     self.buffer.drain(&handle.node.pending);
                 }
@@ -158,8 +158,9 @@ impl FileSystem {
 
     pub(super) fn seek(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
         if self.chosen.writeback() {
-            // Pages that the kernel has not written yet are holes below, and it does not write them first.
-            // With `ENOSYS`, the kernel treats everything up to the end as data, which is always correct.
+            // Pages that the kernel has not written back yet can be holes in the file below, and the kernel
+            // does not write them back before this request. After `ENOSYS`, the kernel treats the complete
+            // file as data, which is always correct.
             return Err(Errno::NOSYS);
         }
         let mut fields = request.fields();
@@ -198,7 +199,8 @@ impl FileSystem {
     pub(super) fn kill_privileges(&self, node: &Node, file: &OwnedFd) -> Result<(), Errno> {
         let mode = Mode::from_raw_mode(rustix::fs::fstat(file)?.st_mode);
         let mut kept = mode - Mode::SUID;
-        // Without execute permission for the group, this bit means mandatory locking and stays.
+        // Without execute permission for the group, the set-group-ID bit means mandatory locking, so it
+        // stays.
         if mode.contains(Mode::XGRP) {
             kept -= Mode::SGID;
         }
@@ -208,7 +210,7 @@ impl FileSystem {
         }
         match rustix::fs::fremovexattr(file, CAPABILITIES) {
             Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => Ok(()),
-            // On an append-only file, this change fails even for bits that are not set.
+            // On an append-only file, this call fails even if the file has no capabilities.
             Err(Errno::PERM) if !has_attribute(file, CAPABILITIES) => Ok(()),
             Err(error) => Err(error),
         }

@@ -1,8 +1,8 @@
 //! The file system: executes each request on the source directory.
 //!
-//! The kernel checks permissions (`default_permissions`), or only the mounting user has access. So the daemon
-//! executes every request with its own identity. Only when it creates a file does it use the caller's
-//! identity, because the file must belong to the caller.
+//! Either the kernel checks permissions (`default_permissions`), or only the mounting user has access. So the
+//! daemon executes every request with its own identity. It uses the caller's identity only to create a file,
+//! because the file must belong to the caller.
 
 mod attributes;
 mod directory;
@@ -204,7 +204,7 @@ impl FileSystem {
         self.nodes.count() + self.handles.count() + self.directories.count()
     }
 
-    /// Returns whether the kernel should forget inodes and not get new ones.
+    /// Returns whether the kernel should forget inodes, and should get no new ones.
     pub(crate) fn is_short_of_descriptors(&self) -> bool {
         self.descriptors.are_short(self.descriptors_used())
     }
@@ -278,7 +278,7 @@ impl FileSystem {
         self.tell(&message);
     }
 
-    /// Sends a notification to the kernel. For inodes that the kernel has forgotten it fails, which is
+    /// Sends a notification to the kernel. The call fails for inodes that the kernel has forgotten, which is
     /// harmless.
     pub(crate) fn tell(&self, message: &[u8]) {
         let _ = rustix::io::write(&*self.device, message);

@@ -30,7 +30,7 @@ struct CapabilityHeader {
     pid: i32,
 }
 
-/// `struct __user_cap_data_struct`; the kernel uses two, for capabilities 0 to 31 and 32 to 63.
+/// `struct __user_cap_data_struct`; the kernel uses two of these, for capabilities 0 to 31 and 32 to 63.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct CapabilityWords {
@@ -46,7 +46,8 @@ pub(crate) struct Identity {
     is_root: bool,
     /// All permitted capabilities except `CAP_SYS_RESOURCE`: quotas must apply to our writes.
     capabilities: [CapabilityWords; 2],
-    /// The effective capabilities; unknown after the kernel changed them with the user.
+    /// The effective capabilities; unknown after a change of the user, with which the kernel changes them
+    /// too.
     effective: Option<u32>,
     umask: u32,
 }
@@ -81,8 +82,8 @@ impl Identity {
     }
 
     /// Runs `work` as `caller` with the umask `umask`: new files belong to the caller, and the directory's
-    /// default ACL applies. Permissions are not checked again, because the kernel has already checked them,
-    /// and the caller's other groups and capabilities are unknown here.
+    /// default ACL applies. Permissions are not checked again: the kernel has already checked them, and the
+    /// daemon does not know the caller's other groups and capabilities.
     ///
     /// # Errors
     /// Errors of `work`, and `EPERM` if the thread cannot take the identity.
@@ -160,7 +161,8 @@ impl Identity {
         work()
     }
 
-    /// Sets the effective capabilities. Skips the system call if they are unchanged, as for most requests.
+    /// Sets the effective capabilities. Skips the system call if the capabilities are unchanged, as they are
+    /// for most requests.
     fn set_effective(&mut self, effective: u32) -> io::Result<()> {
         if self.effective == Some(effective) {
             return Ok(());
@@ -180,8 +182,9 @@ impl Identity {
 const FILE_SYSTEM_CAPABILITIES: u32 = 0b1_1111 | 1 << 9 | 1 << 27;
 
 fn set_file_system_ids(uid: u32, gid: u32) {
-    // These two calls return the old identity and cannot fail with CAP_SETUID and CAP_SETGID. The group is
-    // first, because it cannot be set after the user's privilege is lost. SAFETY: no memory is passed.
+    // These two calls return the old identity and cannot fail with CAP_SETUID and CAP_SETGID. Set the group
+    // first, because the thread cannot set it after it has lost the user's privilege. SAFETY: no memory is
+    // passed.
     unsafe {
         libc::syscall(libc::SYS_setfsgid, gid);
         libc::syscall(libc::SYS_setfsuid, uid);

@@ -32,7 +32,7 @@ pub(crate) fn process_use() -> ProcessUse {
     if unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) } != 0 {
         return ProcessUse::default();
     }
-    // These numbers are not negative; their widths depend on the processor.
+    // These numbers are not negative; the width of their types depends on the processor architecture.
     let time = |value: libc::timeval| {
         Duration::new(value.tv_sec as u64, u32::try_from(value.tv_usec).unwrap_or(0) * 1000)
     };
@@ -91,7 +91,7 @@ pub(crate) enum Policy {
 /// Sets the policy of the thread with ID `thread`.
 ///
 /// # Errors
-/// If the thread has ended, or if an unprivileged user may not return to the default.
+/// If the thread has ended, or if this unprivileged user may not return to the default policy.
 pub(crate) fn set_policy(thread: i32, policy: Policy) -> io::Result<()> {
     let number = match policy {
         Policy::Other => libc::SCHED_OTHER,
@@ -103,8 +103,8 @@ pub(crate) fn set_policy(thread: i32, policy: Policy) -> io::Result<()> {
     checked(unsafe { libc::syscall(libc::SYS_sched_setscheduler, thread, number, &raw const priority) })
 }
 
-/// Stops the kernel from reclaiming memory for this thread through a FUSE file system. If this were our own
-/// mount, the thread would wait for itself.
+/// Stops the kernel from reclaiming memory for this thread through a FUSE file system. If this file system
+/// were our own mount, the thread would wait for itself.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_RESOURCE`.
@@ -113,7 +113,7 @@ pub(crate) fn forbid_io_recursion() -> io::Result<()> {
     checked(unsafe { libc::prctl(SET_IO_FLUSHER, 1, 0, 0, 0) })
 }
 
-/// Locks `memory` until the process ends: its swap file could be on our own mount.
+/// Locks `memory` until the process ends, because the swap file could be on our own mount.
 ///
 /// # Errors
 /// `ENOMEM` or `EPERM` if the user's limit of locked memory is lower.

@@ -81,7 +81,8 @@ impl Entry {
     /// Sends the reply to the previous request, if any, and waits for the next request.
     ///
     /// # Errors
-    /// `ENOTCONN` if the connection has ended, or the kernel's error if it rejects the memory.
+    /// `ENOTCONN` if the connection has ended, or the kernel's error if the kernel rejects the entry's
+    /// memory.
     pub(crate) fn next(&mut self) -> io::Result<Parts<'_>> {
         let places = [
             libc::iovec {
@@ -101,9 +102,9 @@ impl Entry {
         let pieces: u32 = if self.command == REGISTER { 2 } else { 0 };
         // SAFETY: an entry has 128 bytes in the kernel's layout; these four bytes are the length.
         unsafe { (&raw mut entry).cast::<u8>().add(LENGTH_AT).cast::<u32>().write_unaligned(pieces) };
-        // SAFETY: the kernel reads `places` before `submit` returns. The memory that they refer to lives as
-        // long as `self`, whose ring is closed first. It is not accessed until the kernel completes the
-        // command.
+        // SAFETY: the kernel reads `places` before `submit` returns. The memory that `places` refers to lives
+        // as long as `self`, whose ring is closed first. This memory is not accessed until the kernel
+        // completes the command.
         unsafe { self.ring.submission().push(&entry) }.map_err(|_| io::ErrorKind::QuotaExceeded)?;
         loop {
             match self.ring.submit_and_wait(1) {

@@ -129,7 +129,7 @@ impl Report {
 /// If there is no fonio mount at `dir`, or its daemon does not reply or belongs to another user.
 pub fn report(dir: &Path) -> Result<Report, MountError> {
     sweep();
-    // Accesses only the parent directory: access to the mount itself hangs if its daemon hangs.
+    // Access only the parent directory, because access to the mount itself hangs if its daemon hangs.
     let dir = match (dir.parent().map(Path::canonicalize), dir.file_name()) {
         (Some(Ok(parent)), Some(name)) => parent.join(name),
         _ => dir.canonicalize().map_err(MountError::system("find", dir))?,

@@ -2,9 +2,9 @@
 //!
 //! Two threads wait for requests. When a thread receives a potentially slow request (an fsync, a write) and
 //! no other thread is waiting, it starts another thread, up to the limit. A thread ends if two others are
-//! waiting when it becomes idle. More waiting threads would be slower. The kernel wakes them in turn, even
-//! for asynchronous requests (forgets, releases). So each request would run on a thread with colder caches,
-//! and our threads would take the caller's CPU. `docs/bfuse-design.md` has the measurements.
+//! waiting when it becomes idle. More waiting threads would be slower. The kernel wakes waiting threads in
+//! turn, even for asynchronous requests (forgets, releases). So each request would run on a thread with
+//! colder caches, and our threads would take the caller's CPU. `docs/bfuse-design.md` has the measurements.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -33,8 +33,8 @@ const THREADS_MAX: usize = 8;
 /// Additional threads that may wait for a free descriptor.
 const READERS_MORE_WHEN_SHORT: usize = 24;
 
-/// Pause after a forget over `/dev/fuse`. No process waits for forgets, and forgets that arrive during the
-/// pause need no wake-up.
+/// Pause after a forget over `/dev/fuse`. No process waits for a reply to a forget, and forgets that arrive
+/// during the pause need no wake-up.
 const FORGET_PAUSE: Duration = Duration::from_millis(2);
 
 #[derive(Debug)]
@@ -104,7 +104,8 @@ impl Session {
 
     fn start_reader(self: &Arc<Self>, on_end: &OnEnd) -> io::Result<()> {
         let mut running = self.lock_running();
-        // A lookup may wait for a descriptor, which becomes free only when a reader receives a forget.
+        // A lookup may wait for a descriptor, which becomes free only when another reader receives a FORGET
+        // request.
         let more = if self.file_system.is_short_of_descriptors() { READERS_MORE_WHEN_SHORT } else { 0 };
         if running.readers >= self.threads_max + more {
             return Ok(());
@@ -239,13 +240,13 @@ fn write_header(out: &mut [u8], answer: Answer, unique: u64) -> usize {
 }
 
 fn send(device: &OwnedFd, request: &Request<'_>, answer: Answer, out: &mut [u8]) -> io::Result<()> {
-    // An interrupt gets no reply, except `ENOSYS`: interrupts are not supported.
+    // An interrupt gets no reply, except for `ENOSYS`, which means that interrupts are not supported.
     if request.opcode == Opcode::Interrupt && answer.is_ok() {
         return Ok(());
     }
     let length = write_header(out, answer, request.header.unique);
     match rustix::io::write(device, &out[..length]) {
-        // The caller or the mount no longer exists; the next read tells which.
+        // The caller or the mount no longer exists; the next read fails if it is the mount.
         Ok(_) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
         Err(error) => Err(error.into()),
     }

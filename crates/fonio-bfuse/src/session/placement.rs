@@ -1,15 +1,15 @@
 //! Keeps a caller on its CPU while it sends many requests.
 //!
-//! A reply wakes the caller, and Linux looks for an idle CPU for it. The caller's own CPU is not idle,
-//! because our thread still runs on it. So a caller with many small requests would move to another, sleeping
-//! CPU at each request. Linux treats a CPU as idle if it runs only threads with the policy `SCHED_IDLE`. So
-//! our threads use this policy while many requests arrive, and callers stay on their CPU.
+//! A reply wakes the caller, and Linux looks for an idle CPU to run the caller on. The caller's own CPU is
+//! not idle, because our thread still runs on it. So a caller with many small requests would move to another,
+//! sleeping CPU at each request. Linux treats a CPU as idle if it runs only threads with the policy
+//! `SCHED_IDLE`. So our threads use this policy while many requests arrive, and callers stay on their CPU.
 //!
 //! A thread with this policy starves if other threads need its CPU. So a watcher thread with the default
 //! policy checks every [`INTERVAL`] how long the serving threads waited for a CPU. After a wait of
 //! [`WAIT_MAX`] or longer, all threads return to the default policy for a time, which doubles with each
-//! recurrence. While few requests arrive, the watcher sleeps: on a slow CPU, it would need a large part of
-//! the CPU time for serving a stream.
+//! recurrence. While few requests arrive, the watcher sleeps, because on a slow CPU, it would take a large
+//! part of the CPU time that serving a stream needs.
 
 use std::fs::File;
 use std::io;
@@ -24,7 +24,7 @@ use crate::kernel::{Policy, set_policy};
 
 /// Time between two checks while requests arrive. A caller may have to wait for this time.
 const INTERVAL: Duration = Duration::from_millis(5);
-/// A wait of this length is not accidental.
+/// A wait for a CPU of this length is not accidental.
 const WAIT_MAX: Duration = Duration::from_millis(1);
 /// With at least this number of requests per interval, moving callers costs more than a few percent of a CPU.
 const REQUESTS_MIN: u32 = 20;

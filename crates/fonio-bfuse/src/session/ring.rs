@@ -1,8 +1,8 @@
 //! Serves requests over io_uring. Each thread stays on one CPU and serves the callers of this CPU.
 //!
-//! A caller sleeps until it gets the reply, so its CPU is free for our thread, awake and with warm caches.
-//! Over `/dev/fuse`, the kernel wakes the thread that has waited longest, usually on another CPU that must
-//! first wake up. The reply wakes the caller in the same way.
+//! A caller sleeps until it gets the reply, so its CPU is free for our thread; this CPU is awake and its
+//! caches are warm. Over `/dev/fuse`, the kernel wakes the thread that has waited longest, usually on another
+//! CPU that must first wake up. The reply wakes the caller in the same way.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -62,7 +62,7 @@ impl Session {
         let mut cpus = CpuSet::new();
         if usize::from(queue) < CpuSet::MAX_CPU {
             cpus.set(usize::from(queue));
-            // This fails for a CPU that may be added later; it runs no callers.
+            // This call fails for a CPU that may be added later; such a CPU runs no callers yet.
             let _ = sched_setaffinity(None, &cpus);
         }
         // Otherwise, the kernel could reclaim memory for us by writing back through our own mount. Needs a

@@ -1,4 +1,4 @@
-//! The serving process as a separate program, for owners other than `fonio`.
+//! The serving process as a separate program, for programs other than `fonio` that own an emulated device.
 
 use std::process::ExitCode;
 

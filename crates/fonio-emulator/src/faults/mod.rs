@@ -35,7 +35,7 @@ pub(crate) struct Asked {
 pub(crate) struct Verdict {
     /// The command fails without writing.
     pub(crate) fails: bool,
-    /// The device has disappeared for this command and all later ones.
+    /// The device has disappeared: this command and all later commands fail.
     pub(crate) vanished: bool,
     /// The command takes longer by this time.
     pub(crate) delay: Nanos,

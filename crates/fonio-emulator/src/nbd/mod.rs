@@ -3,7 +3,8 @@
 //! The protocol is described in <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>: fixed
 //! newstyle negotiation with `NBD_OPT_GO`, `NBD_OPT_INFO`, `NBD_OPT_EXPORT_NAME`, `NBD_OPT_LIST` and
 //! `NBD_OPT_ABORT`, then read, write, flush, trim, write zeroes and disconnect with simple replies. Any name
-//! selects the only export. Replies are sent at the model's times, in the resulting order.
+//! selects the only export. Each reply is sent at the model's completion time, so replies may be in another
+//! order than requests.
 
 mod negotiate;
 

@@ -7,7 +7,7 @@ use fonio_core::SECTOR_BYTES;
 use rustix::ioctl::{Opcode, opcode};
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// Fetches a request. Completes when the driver has one.
+/// Fetches a request. This command completes when the driver has a request.
 pub(super) const FETCH: Opcode = opcode::read_write::<Answer>(b'u', 0x20);
 
 /// Completes a request and fetches another one with the same tag.

@@ -2,8 +2,8 @@
 //!
 //! Each tag of the queue is in one of four states: fetching, in the model, completed (the completion waits
 //! for the next system call), or cancelled. The driver cancels the fetch commands when the device is stopped,
-//! and the thread ends with the last one. It then closes the character node and unmaps the requests; the
-//! deletion of the device waits for both.
+//! and the thread ends after the last cancelled command. It then closes the character node and unmaps the
+//! requests; the deletion of the device waits for both.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -35,11 +35,12 @@ pub(crate) fn serve(disk: &Arc<Disk>, number: u32) -> io::Result<()> {
     let (ready, is_ready) = mpsc::channel();
     let disk = Arc::clone(disk);
     thread::Builder::new().name("ublk".to_owned()).spawn(move || {
-        // The kernel ties the ring's requests to this thread, so the queue is created here.
+        // The kernel binds the ring's requests to the thread that submits them, so this thread creates the
+        // queue.
         match Queue::open(disk, number) {
             Ok(mut queue) => {
                 let _ = ready.send(Ok(()));
-                // Without this thread, no request would complete; ending the process makes them fail.
+                // Without this thread, no request would complete. If the process ends, the requests fail.
                 queue.run().expect("the ring of an open ublk device works");
             }
             Err(error) => drop(ready.send(Err(error))),
@@ -89,7 +90,7 @@ impl Queue {
             queue.push(FETCH, tag, 0);
         }
         queue.ring.submit()?;
-        // The device has not started, so a fetch command completes only with an error.
+        // The device has not started, so if a fetch command completes, it has failed.
         match queue.completed() {
             Some((_, result)) => Err(io::Error::from_raw_os_error(-result)),
             None => Ok(queue),
@@ -181,7 +182,7 @@ impl Queue {
         pushed.expect("the ring has room for one command of each tag");
     }
 
-    /// Submits the completions and waits for a request or until shortly before `next`.
+    /// Submits the completions, and waits until a request arrives or until shortly before `next`.
     fn wait(&mut self, next: Option<Instant>) -> io::Result<()> {
         if self.cancelled == self.depth {
             return Ok(());

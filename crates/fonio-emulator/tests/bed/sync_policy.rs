@@ -1,9 +1,9 @@
 //! Cuts the power of SQLite databases under a sync policy, and checks for lost transactions and corruption.
 //!
-//! A program commits transactions, each in two tables, and reports each commit. A mark in the device's log
-//! acknowledges it before the program continues. So if the mark precedes a cut, the transaction was
-//! acknowledged, and everything required for that was written. During this, another process makes the kernel
-//! write pages back without a flush, so at a cut, writes of all files are in doubt.
+//! A program commits transactions, each in two tables, and reports each commit. The test then adds a mark to
+//! the device's log before the program continues. So if the mark precedes a cut, the transaction was
+//! acknowledged, and all writes that it required precede the cut too. Meanwhile, another process makes the
+//! kernel write pages back without a flush, so at a cut, writes of all files are in doubt.
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -42,7 +42,7 @@ pub enum Promise {
     Within(Duration),
     /// Either there is no database, or it has every acknowledged transaction.
     NeverStale,
-    /// Nothing: this mode shows that the cuts can corrupt.
+    /// No promise: this mode shows that the cuts can corrupt a database.
     Nothing,
 }
 
@@ -55,7 +55,7 @@ const fn mode(
     Mode { name, journal, synchronous, checkpoint, class, promise }
 }
 
-/// With few pages per checkpoint, cuts hit many checkpoints; with SQLite's default, they hit the end of a
+/// With few pages per checkpoint, cuts hit many checkpoints. With SQLite's default, cuts hit the end of a
 /// window more often.
 const WAL: (&str, &str, u32) = ("wal", "FULL", 60);
 const LONG_WAL: (&str, &str, u32) = ("wal", "FULL", 1000);
@@ -179,7 +179,7 @@ const CHECK: &str = "
 /// A database on an emulated device, and the log of the device's writes.
 pub struct Recorded {
     log: Log,
-    /// For each acknowledged transaction, the number of records up to its mark, and the mark's time.
+    /// For each acknowledged transaction: the number of log records up to its mark, and the time of the mark.
     acknowledged: Vec<(usize, Duration)>,
     state: tempfile::TempDir,
     library: PathBuf,
@@ -368,7 +368,8 @@ impl Recorded {
         Ok(())
     }
 
-    /// Opens the database with the library under another boot id, and returns whether that removed it.
+    /// Opens the database with the library under another boot ID, and returns whether the library removed the
+    /// database.
     fn is_removed(&self, database: &Path) -> Result<bool> {
         let boot = self.state.path().join("boot");
         fs::write(&boot, "11111111-1111-1111-1111-111111111111\n")?;

@@ -1,5 +1,5 @@
-//! Converts papers into a document: for each, a chart of our numbers relative to the published numbers, and a
-//! table of all rows.
+//! Converts papers into a document: for each paper, a chart of our numbers relative to the published numbers,
+//! and a table of all rows.
 
 use fonio_core::Unit;
 use fonio_report::Document;

@@ -45,10 +45,10 @@ pub struct OwnFigures {
     pub read_bytes: u64,
     /// Bytes written by these requests.
     pub write_bytes: u64,
-    /// Time that its threads were blocked on storage, in seconds, summed over the threads; `None` if the
-    /// recording does not show waits.
+    /// The time in seconds for which its threads were blocked on storage, summed over the threads; `None`
+    /// if the recording does not show waits.
     pub blocked_s: Option<f64>,
-    /// The longest wait in seconds; `None` if waits are not recorded or were all short.
+    /// The longest wait in seconds; `None` if the recording has no waits or only short ones.
     pub longest_wait_s: Option<f64>,
 }
 
@@ -88,8 +88,8 @@ struct Process {
 
 impl RowSink for Process {
     fn request(&mut self, row: &Request) -> io::Result<()> {
-        // Each request is counted for the thread that caused it, not for a thread that queued another
-        // thread's data.
+        // Attribute each request to the thread that caused it, not to a thread that queued another thread's
+        // data.
         if row.cause_tid.or(row.tid).is_some_and(|tid| self.tids.contains(&tid)) {
             self.own.requests += 1;
             match row.op {

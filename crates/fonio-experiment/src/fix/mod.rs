@@ -39,7 +39,7 @@ pub struct Fix {
 enum Change {
     /// Like a setting.
     Setting(Trial),
-    /// A change of the setup. Without a workload, a command runs, and its I/O cannot be changed.
+    /// A change of the setup. `None` stands for a user's command, whose I/O cannot be changed.
     Setup(fn(&mut Setup, Option<&Workload>) -> Result<(), &'static str>),
 }
 
@@ -107,7 +107,8 @@ impl Fix {
         }
     }
 
-    /// Returns what can measure the fix, found by trying it on a directory, with a command.
+    /// Returns how the fix can be measured. To find out, applies the fix to a setup with a directory and a
+    /// command.
     pub fn measured_with(&self) -> MeasuredWith {
         let mut setup = Setup::on(Storage::Directory("/".into()));
         match (self.try_on(self.setting(), &mut setup, None), self.real) {

@@ -1,5 +1,5 @@
-//! Finds the access that a thread waited for before its next access: its own, or one by the thread that woke
-//! it.
+//! Finds the access for which a thread waited before its next access: its own previous access, or an access
+//! of the thread that woke it.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,8 @@ impl Causes {
 
     pub(super) fn add_thread(&mut self, row: &Thread) {
         let starter = match row.pid {
-            // A recording has parents only for processes; the parent of another thread is its main thread.
+            // A recording shows parents only for processes. The starter of any other thread is the main
+            // thread of its process.
             Some(pid) if pid != row.tid => Some(pid),
             _ => row.parent_pid,
         };
@@ -66,8 +67,8 @@ impl Causes {
         self.waits.values_mut().for_each(|waits| waits.sort_unstable());
     }
 
-    /// Returns the last completed access that the thread had waited for at this time. A thread without
-    /// earlier accesses waited for the thread that started it.
+    /// Returns the last completed access for which the thread had waited by the given time. A thread
+    /// without earlier accesses and waits had waited for the thread that started it.
     fn of(&self, tid: u32, at: Timestamp) -> Option<Cause> {
         self.chain(tid, at, CHAIN_MAX)
     }
@@ -75,7 +76,8 @@ impl Causes {
     fn chain(&self, tid: u32, at: Timestamp, left: usize) -> Option<Cause> {
         let own = last(self.accesses.get(&tid), at).map(|(ended, at)| Cause { tid, at, ended });
         let wait = last(self.waits.get(&tid), at);
-        // If its own access completed after the wait, the thread had waited for that access.
+        // If the thread's own access completed after the wait ended, the thread had waited for its own
+        // access.
         let wait = wait.filter(|(ended, _)| own.is_none_or(|own| own.ended < *ended));
         let next = match (wait, own) {
             (Some((ended, waker)), _) => Some((waker, ended)),
@@ -108,7 +110,7 @@ impl SignalNumbers {
     }
 }
 
-/// An access that can wait for another thread's access, and that another thread can wait for.
+/// An access that can wait for another thread's access, and for which other threads can wait.
 pub(super) trait Waits {
     /// When it begins.
     fn begins(&mut self) -> &mut Begins;
@@ -127,7 +129,8 @@ pub(super) struct MayWait {
     pub began: Timestamp,
 }
 
-/// Makes accesses start after the other threads' accesses that they had waited for. Returns the number of signals.
+/// Makes each access start after the other thread's access for which it had waited, if any. Returns the
+/// number of signals.
 pub(super) fn link<A: Waits>(
     threads: &mut BTreeMap<u32, Threaded<A>>,
     mut causes: Causes,

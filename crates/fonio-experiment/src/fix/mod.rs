@@ -39,7 +39,8 @@ pub struct Fix {
 enum Change {
     /// Like a setting.
     Setting(Trial),
-    /// A change of the setup. `None` stands for a user's command, whose I/O cannot be changed.
+    /// A function that changes the setup and its workload. The workload is `None` if a user's command runs,
+    /// whose I/O cannot be changed.
     Setup(fn(&mut Setup, Option<&Workload>) -> Result<(), &'static str>),
 }
 

@@ -141,7 +141,7 @@ pub struct RunFigures {
     pub verdict: String,
     /// Duration of each phase in seconds.
     pub phases_s: BTreeMap<String, f64>,
-    /// Duration in seconds of each marked span, summed over the repetitions of the span.
+    /// Duration in seconds of each marked span, summed over the workload's rounds.
     pub spans_s: BTreeMap<String, f64>,
     /// The workload's files at the end, by group.
     pub files: BTreeMap<String, FilesOutcome>,

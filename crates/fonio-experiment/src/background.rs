@@ -138,7 +138,8 @@ impl BackgroundWorker {
             options: Options {
                 scale: background.scale,
                 pace: measured.pace,
-                // It must make other random choices and write other content than the measured workload.
+                // The concurrent workload must make different random choices and write different content
+                // than the measured one.
                 seed: measured.seed ^ (1 << 63),
                 http: bed.http,
                 // A fix changes only the measured workload.
@@ -179,7 +180,7 @@ impl BackgroundWorker {
     ) -> Result<BackgroundFigures, ExperimentError> {
         let Some(mut called) = self.called.take() else { return Err(self.worker.failure()) };
         let socket = &self.socket;
-        // A process that has already ended no longer listens, but its answer can still be read.
+        // Ignore the error if the process has already ended, because its answer can still be read.
         let _ = called.shutdown(Shutdown::Write);
         let mut answer = String::new();
         called.read_to_string(&mut answer).map_err(ExperimentError::system("read from", socket))?;

@@ -208,7 +208,7 @@ fn run_once(
     if let Some(failure) = Failure::of(summary.command_exit, summary.command_signal) {
         return Err(ExperimentError::CommandFailed { command: options.line(), failure });
     }
-    // A replay first reads its recording; that time is left out.
+    // A replay first reads its recording. The time for this is not part of the run time.
     let replayed = options.replay.as_ref().map(|_| Replayed::load(&bed.scratch.join(RESULT))).transpose()?;
     bed.close_measured()?;
     let analysed = Analysed::of(out)?;

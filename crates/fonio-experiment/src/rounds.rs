@@ -121,7 +121,8 @@ impl<S> Design<'_, S> {
         while round < rounds {
             round += 1;
             let seed = self.seed.wrapping_add(u64::from(round - 1));
-            // So neither an arm's effect on the next arm nor drift of the machine favours an arm.
+            // Reverse the order in every second round, so that neither an arm's effect on the next arm nor
+            // drift of the machine favours an arm.
             let mut order: Vec<usize> = (0..self.arms.len()).collect();
             if round % 2 == 0 {
                 order.reverse();

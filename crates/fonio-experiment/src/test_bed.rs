@@ -193,7 +193,8 @@ impl TestBed {
         if entries.is_empty() {
             return Ok(());
         }
-        // If a device's process has ended, the setting's error is more helpful.
+        // Ignore the error if a device's process has ended: the error of restoring the settings is more
+        // helpful.
         let _ = self.unpace();
         Ok(entries.into_iter().rev().try_for_each(|entry| self.ledger().undo(entry))?)
     }

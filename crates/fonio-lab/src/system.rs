@@ -44,8 +44,8 @@ const CHUNK: usize = 1 << 20;
 const AGENT: &str = "the guest's agent";
 /// Port name that the agent's service expects.
 const AGENT_PORT: &str = "org.qemu.guest_agent.0";
-/// Kernel parameters without a terminal: no user logs in, so skip the login prompts, which would add seconds
-/// to each boot.
+/// Kernel parameters for a guest without a terminal. No user logs in, so the parameters skip the login
+/// prompts, which would add seconds to each boot.
 const NO_LOGIN: &str = "systemd.show_status=false systemd.getty_auto=false systemd.mask=getty@tty1.service";
 const FILES_PORT: &str = "fonio.files";
 /// Text that the kernel prints at the end of a reboot.
@@ -193,8 +193,8 @@ impl Prepared {
         for (number, socket) in self.served.iter().enumerate() {
             machine::add_served_disk(&mut machine, &format!("card{}", number + 1), socket);
         }
-        // Otherwise, on an emulated processor without a random number instruction, programs would block at
-        // boot.
+        // Without this device, programs would block at boot on an emulated processor that has no random
+        // number instruction.
         machine.args(["-device", "virtio-rng-pci"]);
         Ok(machine)
     }

@@ -1,5 +1,5 @@
-//! Compares the decoder, on pages of a real kernel, with the kernel's own text of the same events. Also tests
-//! event layouts of old Android kernels.
+//! Decodes pages of a real kernel, and compares the events with the text that the kernel printed for them.
+//! Also tests event layouts of old Android kernels.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::collections::BTreeMap;
@@ -89,7 +89,7 @@ fn device(text: &str) -> DeviceId {
     DeviceId::new(major.parse().unwrap(), minor.parse().unwrap())
 }
 
-/// Parses one line of the kernel's text, in the forms of this trace.
+/// Parses one line of the kernel's text. Supports only the forms of lines that this trace contains.
 fn from_text(line: &str) -> Line {
     let cpu_at = line.find(" [0").unwrap();
     let tid = line[..cpu_at].trim().rsplit('-').next().unwrap().parse().unwrap();

@@ -1,4 +1,4 @@
-//! Changes a setup as a fix requires, to try the fix.
+//! Applies a fix to a setup for a trial.
 
 use fonio_host::{Filesystem, Setting, Trial};
 use fonio_workload::definition::{Journal, Synchronous, Workload};

@@ -1,4 +1,5 @@
-//! The fixes that fonio can prove: what each changes, and the data that a power cut can lose with it.
+//! The fixes that fonio can prove, with the changes that each fix makes and the data that a power cut can
+//! lose with it.
 //!
 //! | fix | study |
 //! |---|---|

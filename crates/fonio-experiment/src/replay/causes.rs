@@ -100,7 +100,7 @@ impl SignalNumbers {
         *self.0.entry((cause.tid, cause.at)).or_insert(next)
     }
 
-    /// Returns the signal that an access sets, if another access waits for it.
+    /// If another access waits for this access, returns the signal that this access sets.
     fn of(&self, tid: u32, at: usize) -> Option<u32> {
         self.0.get(&(tid, at)).copied()
     }
@@ -197,7 +197,7 @@ mod tests {
         let cases = [
             ((1, 99), None),
             ((1, 100), Some((1, 0))),
-            // Thread 2 woke it at 350, after its access completed at 300.
+            // Thread 2 woke thread 1 at 350, after the access of thread 2 had completed at 300.
             ((1, 360), Some((2, 0))),
             // Waits for timers are ignored.
             ((1, 899), Some((2, 0))),

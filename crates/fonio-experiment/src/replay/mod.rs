@@ -172,8 +172,8 @@ impl Sequence {
         }
     }
 
-    /// Makes the replay's file or folder, durable and not cached: an access to a hole or to the page cache
-    /// would not reach the device.
+    /// Makes the replay's file or folder. Its data are durable and not in the page cache, because an access
+    /// to a hole or to the page cache would not reach the device.
     pub fn prepare(&self, at: &Path) -> Result<(), ExperimentError> {
         let parent = at.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let (wanted, free) = (self.room(), Space::of(parent)?.free);

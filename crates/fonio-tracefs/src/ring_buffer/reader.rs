@@ -12,8 +12,7 @@ use super::page::{PageLayout, Record};
 
 /// Number of events in one batch.
 const BATCH_EVENTS: usize = 4096;
-/// Maximum number of records examined for one batch. Matters only if most records are from tracepoints
-/// without block events.
+/// Maximum number of records examined for one batch, in case most of them are not block events.
 const BATCH_RECORDS: usize = 64 * 1024;
 
 /// Reads a complete trace from the pages of each processor. Keeps one page per processor.
@@ -27,8 +26,8 @@ pub struct RingBufferReader<S> {
 
 impl<S: PageSource> RingBufferReader<S> {
     /// Creates a reader of `streams`. Each consists of the processor's number, the stream's name in
-    /// diagnostics, and its pages. `began` is the time from which the trace is complete; a gap before a
-    /// processor's first event begins there.
+    /// diagnostics, and its pages. `began` is the time from which the trace is complete. If a processor's
+    /// first events were lost, the gap begins at this time.
     pub fn new(
         layout: PageLayout,
         decoder: BlockDecoder,

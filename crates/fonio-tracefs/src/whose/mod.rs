@@ -56,13 +56,14 @@ const THREADS_MAX: usize = 16 * 1024;
 const BIOS_MAX: usize = 1 << 20;
 /// Maximum number of threads distinguished for one file or transaction.
 const WRITERS_MAX: usize = 8;
-/// Maximum number of file systems with a journal, and of threads simultaneously in fsync on one of them.
+/// Maximum number of file systems with a journal, and maximum number of threads simultaneously in fsync on
+/// one of them.
 const JOURNALS_MAX: usize = 256;
 const SYNCING_MAX: usize = 1024;
 /// The page-cache unit of a file system's metadata, in sectors.
 const PAGE_SECTORS: u64 = 8;
 
-/// The sector key of flushes without data that wait for their row.
+/// The key, instead of a sector, of flushes without data that wait for their row.
 const FLUSH: u64 = u64::MAX;
 
 /// A file: an inode number between two deletions.
@@ -239,7 +240,8 @@ impl Attribution {
         let tid = record.tid;
         match record.event {
             FileEvent::Dirtied { unit, number, index } => self.dirtied(tid, unit, number, index),
-            // An interrupt completes the direct I/O of any thread, not necessarily the running one.
+            // Ignore events in interrupts: an interrupt can complete the direct I/O of a thread that is not
+            // running.
             _ if record.in_interrupt => {}
             FileEvent::Cached { inode, bytes } => {
                 let file = self.key(inode);
@@ -301,7 +303,8 @@ impl Attribution {
                     journal.commit(time, tid, transaction);
                 }
             }
-            // Its remaining bios, such as for the journal's superblock, also belong to the journal.
+            // Do not clear the state: the thread's remaining bios, such as the journal's superblock, also
+            // belong to the journal.
             FileEvent::CommitEnded { .. } => {}
             FileEvent::Changed { fs, transaction, blocks } => {
                 let cause = self.behind(tid);

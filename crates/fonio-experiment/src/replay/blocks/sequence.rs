@@ -144,7 +144,7 @@ impl RowSink for Collected {
     }
 
     fn bio(&mut self, row: &Bio) -> io::Result<()> {
-        // A bio of a partition or a stacked device continues as a bio of the device below.
+        // Skip bios of partitions and stacked devices: each continues as a bio of the device below.
         if row.request_id.is_some() {
             self.bios.push(Row {
                 device: row.device,

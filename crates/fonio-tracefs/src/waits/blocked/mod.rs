@@ -278,7 +278,7 @@ impl BlockedThreads {
         self.open.values()
     }
 
-    /// Takes the threads that are blocked after the handled events, sorted by number.
+    /// Removes and returns the threads that are blocked after the handled events, sorted by thread ID.
     pub fn take_open(&mut self) -> Vec<BlockedThread> {
         let mut open: Vec<BlockedThread> = std::mem::take(&mut self.open).into_values().collect();
         open.sort_unstable_by_key(|open| open.tid);

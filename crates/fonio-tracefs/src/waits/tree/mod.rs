@@ -57,8 +57,8 @@ enum State {
     Running {
         /// A wake-up before the thread left its processor.
         woken: Option<Woken>,
-        /// If no wake-up was seen, the interval that ended when the thread began to run, and the time when
-        /// it ended.
+        /// If no wake-up was seen, the index of the interval that ended when the thread began to run, and
+        /// the time at which the thread began to run.
         unexplained: Option<(usize, u64)>,
     },
     Ready {

@@ -29,7 +29,7 @@ pub struct BackgroundFigures {
     pub ran_s: f64,
     /// The share of its operations that it completed.
     pub done_share: f64,
-    /// Whether it ended by itself before the measured workload did.
+    /// Whether it ended by itself before the measured workload ended.
     pub ended_early: bool,
     /// Its own I/O.
     #[serde(flatten)]

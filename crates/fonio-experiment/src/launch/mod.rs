@@ -83,7 +83,7 @@ pub fn launch_series(
     begins: &mut dyn FnMut(&Measurement<'_, Setup>),
 ) -> Result<(LaunchSeries, Analysed), ExperimentError> {
     std::fs::create_dir_all(out).map_err(ExperimentError::system("make", out))?;
-    // For each directory, the files that the command opens. They are the same at each launch.
+    // The files that the command opens, by arm. In a directory, it opens the same files at each launch.
     let mut opened: BTreeMap<usize, BTreeSet<PathBuf>> = BTreeMap::new();
     let mut notes = Notes::default();
     let mut first = None;

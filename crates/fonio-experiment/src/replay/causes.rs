@@ -180,7 +180,8 @@ mod tests {
     #[test]
     fn a_thread_waits_for_itself_for_those_who_woke_it_or_for_its_starter() {
         let mut causes = Causes::default();
-        // 1 starts 2 and 3; 2 wakes 3; 3, without accesses, wakes 4; 6 wakes 5, both without accesses.
+        // Thread 1 starts the threads 2 and 3. Thread 2 wakes thread 3, which wakes thread 4 and has no
+        // accesses. The threads 5 and 6 wake each other and have no accesses.
         for (tid, parent) in [(2, 1), (3, 1), (4, 1), (5, 9), (6, 9)] {
             causes.add_thread(&Thread { tid, pid: Some(tid), parent_pid: Some(parent), ..Thread::default() });
         }

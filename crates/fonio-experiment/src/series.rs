@@ -105,7 +105,7 @@ pub struct VariationResult {
     pub compared_with: Option<String>,
     /// A sentence that names the data that a power cut can lose with the fix; `None` without a fix.
     pub power_cut: Option<String>,
-    /// Whether a power cut loses only recent writes or no data that were reported as durable.
+    /// Whether a power cut loses no data that were reported as durable, or at most the most recent writes.
     pub safe: bool,
     /// The setup's run times.
     #[serde(flatten)]

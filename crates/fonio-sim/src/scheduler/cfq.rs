@@ -213,7 +213,7 @@ impl Cfq {
         others as u32 + u32::from(own)
     }
 
-    /// Returns the queue to dispatch from; `None` if the device idles for the queue that has it.
+    /// Returns the queue to dispatch from; `None` if the scheduler waits for the queue that has the device.
     fn select(&mut self, now: Timestamp) -> Option<usize> {
         if let Some(turn) = self.turn {
             let queue = &self.queues[turn.queue];

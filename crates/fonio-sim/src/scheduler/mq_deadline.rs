@@ -85,7 +85,8 @@ impl Scheduler for MqDeadline {
         let now = self.tick(now);
         let unfinished = (0..Class::ALL.len()).filter(|class| self.is_unfinished(*class));
         if unfinished.count() > 1 {
-            // Look for aged requests in the higher class first: the lowest class waits longest.
+            // Look for aged requests in the higher classes first, so that requests of the lowest class wait
+            // longest.
             for class in 1..Class::ALL.len() {
                 if let Some(aged) = self.take(class, now, self.settings.prio_aging_expire) {
                     return Some(aged);

@@ -1,4 +1,4 @@
-//! A recording together with its analysis, so that no recording is analysed twice.
+//! A recording together with its analysis, so that each recording is analysed only once.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use fonio_report::Document;
 
 use crate::error::ExperimentError;
 
-/// The analysis of a recording, and the recording's description of itself.
+/// The analysis and the metadata of a recording.
 #[derive(Clone, Debug)]
 pub struct Analysed {
     /// The analysis.

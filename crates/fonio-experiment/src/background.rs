@@ -29,7 +29,7 @@ pub struct BackgroundFigures {
     pub ran_s: f64,
     /// The share of its operations that it completed.
     pub done_share: f64,
-    /// Whether it ended by itself before the measured workload did.
+    /// Whether it ended by itself before the measured workload ended.
     pub ended_early: bool,
     /// Its own I/O.
     #[serde(flatten)]
@@ -45,10 +45,10 @@ pub struct OwnFigures {
     pub read_bytes: u64,
     /// Bytes written by these requests.
     pub write_bytes: u64,
-    /// Time that its threads were blocked on storage, in seconds, summed over the threads; `None` if the
-    /// recording does not show waits.
+    /// The time in seconds for which its threads were blocked on storage, summed over the threads; `None`
+    /// if the recording does not show waits.
     pub blocked_s: Option<f64>,
-    /// The longest wait in seconds; `None` if waits are not recorded or were all short.
+    /// The longest wait in seconds; `None` if the recording has no waits or only short ones.
     pub longest_wait_s: Option<f64>,
 }
 
@@ -88,8 +88,8 @@ struct Process {
 
 impl RowSink for Process {
     fn request(&mut self, row: &Request) -> io::Result<()> {
-        // Each request is counted for the thread that caused it, not for a thread that queued another
-        // thread's data.
+        // Attribute each request to the thread that caused it, not to a thread that queued another thread's
+        // data.
         if row.cause_tid.or(row.tid).is_some_and(|tid| self.tids.contains(&tid)) {
             self.own.requests += 1;
             match row.op {
@@ -138,7 +138,8 @@ impl BackgroundWorker {
             options: Options {
                 scale: background.scale,
                 pace: measured.pace,
-                // It must make other random choices and write other content than the measured workload.
+                // The concurrent workload must make different random choices and write different content
+                // than the measured one.
                 seed: measured.seed ^ (1 << 63),
                 http: bed.http,
                 // A fix changes only the measured workload.
@@ -179,7 +180,7 @@ impl BackgroundWorker {
     ) -> Result<BackgroundFigures, ExperimentError> {
         let Some(mut called) = self.called.take() else { return Err(self.worker.failure()) };
         let socket = &self.socket;
-        // A process that has already ended no longer listens, but its answer can still be read.
+        // Ignore the error if the process has already ended, because its answer can still be read.
         let _ = called.shutdown(Shutdown::Write);
         let mut answer = String::new();
         called.read_to_string(&mut answer).map_err(ExperimentError::system("read from", socket))?;

@@ -37,7 +37,8 @@ pub struct CommandOptions<'a> {
     pub command: &'a [OsString],
     /// Replay this instead.
     pub replay: Option<Replay<'a>>,
-    /// A shell command that runs before each measurement, unmeasured, to bring the files into the same state.
+    /// A shell command that runs before each measurement and is not measured. It puts the files into the
+    /// same state.
     pub before_each: Option<&'a str>,
     /// The seed of the device model.
     pub seed: u64,
@@ -106,13 +107,14 @@ impl CommandOptions<'_> {
     }
 }
 
-/// Runs the command in every setup in rounds, records and analyses each run once, and compares the setups. Also returns
-/// the analysis of the first run. `begins` is called before each run; recordings go to folders in `out`.
+/// Runs the command in rounds, once per round in every setup, records and analyses each run, and compares
+/// the setups. Also returns the analysis of the first run. `begins` is called before each run; recordings
+/// go to folders in `out`.
 ///
-/// The command starts in the current directory; on a device that is formatted for it, in the device's top
-/// folder. The file system is synced before each run, so that no run writes back another run's dirty data. In
-/// a directory, the command first runs once unmeasured: every measured run then starts with the page cache
-/// that the command leaves behind.
+/// The command starts in the current directory, or, on a device that is formatted for it, in the root
+/// directory of the new file system. The file system is synced before each run, so that no run writes back
+/// another run's dirty data. In a directory, the command first runs once without being measured, so that
+/// every measured run starts with the page cache that an earlier run left behind.
 ///
 /// # Errors
 ///
@@ -132,7 +134,8 @@ pub fn run_command_series(
     std::fs::create_dir_all(out).map_err(ExperimentError::system("make", out))?;
     let design = Design { arms, rounds, seed: options.seed, stop: options.stop };
     let mut notes = Notes::default();
-    // On the user's own device, only the first run would start without its files in the page cache.
+    // On the user's own device, the first run would start with a cold page cache, and all later runs with a
+    // warm one.
     let in_folder = arms.iter().find(|arm| matches!(arm.setup.setup.storage, Storage::Directory(_)));
     // A replay starts without its files in the page cache.
     if let Some(arm) = in_folder.filter(|_| options.replay.is_none()) {
@@ -205,7 +208,7 @@ fn run_once(
     if let Some(failure) = Failure::of(summary.command_exit, summary.command_signal) {
         return Err(ExperimentError::CommandFailed { command: options.line(), failure });
     }
-    // A replay first reads its recording; that time is left out.
+    // A replay first reads its recording. The time for this is not part of the run time.
     let replayed = options.replay.as_ref().map(|_| Replayed::load(&bed.scratch.join(RESULT))).transpose()?;
     bed.close_measured()?;
     let analysed = Analysed::of(out)?;

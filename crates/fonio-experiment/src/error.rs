@@ -55,7 +55,7 @@ pub enum ExperimentError {
     /// An error of the test bed.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// An error of a device or directory whose throughput is measured.
+    /// The throughput of a device or directory could not be measured.
     #[error(transparent)]
     Bench(#[from] BenchError),
     /// An error of the emulated device.

@@ -13,14 +13,15 @@ use crate::error::ExperimentError;
 use crate::rounds::check_stop;
 
 /// Size of each file. A segment of a log-structured file system (2 MiB on F2FS, 8 MiB on NILFS2) holds many
-/// of them, so most segments keep valid data after some files are deleted.
+/// files, so most segments still contain valid data after some files are deleted.
 const FILE_BYTES: usize = 128 << 10;
 /// Number of files written between two checks of the free space.
 const FILES_AT_ONCE: usize = 16;
-/// Files are written up to this share, then random files are deleted.
+/// Files are written until this share of the file system is used; then random files are deleted.
 const WRITTEN_SHARE: f64 = 0.98;
-/// A cleaner frees the space of the deleted files later. The run begins when the share is this close to the
-/// requested one, or after this time: the cleaner must move valid data and cannot free everything.
+/// A cleaner frees the space of the deleted files later. The run begins when the used share is this close
+/// to the requested share, or when [`CLEANED_WITHIN`] has passed, because the cleaner must move valid data
+/// and cannot free all invalid blocks.
 const CLOSE_TO_SHARE: f64 = 0.01;
 const CLEANED_WITHIN: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -43,7 +44,7 @@ impl Space {
         })
     }
 
-    /// Used and free bytes, without the blocks reserved for the file system or root.
+    /// Returns the used plus the free bytes, without the blocks reserved for the file system or root.
     fn total(self) -> u64 {
         self.used.0 + self.free.0
     }
@@ -54,7 +55,8 @@ impl Space {
 }
 
 /// Fills the file system of the directory `dir` to the share `wanted`. Writes files until it is full, and
-/// deletes random ones. A file system that is full below `wanted` stays as it is.
+/// then deletes random ones. If the file system is full before the share reaches `wanted`, no file is
+/// deleted.
 pub(crate) fn fill(dir: &Path, wanted: f64, seed: u64, stop: &AtomicBool) -> Result<(), ExperimentError> {
     let folder = dir.join("filling");
     fs::create_dir(&folder).map_err(ExperimentError::system("make", &folder))?;

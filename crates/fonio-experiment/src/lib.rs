@@ -10,7 +10,7 @@
 //! - [`launch_series`] launches a command on several setups and divides its time into parts;
 //! - [`measure_layers`] measures the throughput at each layer between a file and the device.
 //!
-//! Runs of the first two are recorded and analysed once ([`Analysed`]).
+//! The first two functions record and analyse each run once ([`Analysed`]).
 
 mod analysed;
 mod background;

@@ -9,7 +9,7 @@ use fonio_system::{ProcessId, say};
 use crate::error::ExperimentError;
 use crate::test_bed::TestBed;
 
-/// Prints each note of the recordings once: they repeat for each launch.
+/// Prints each note of the recordings only once, although every recording repeats it.
 #[derive(Default)]
 pub(crate) struct Notes(BTreeSet<String>);
 
@@ -26,7 +26,7 @@ impl Notes {
     }
 }
 
-/// Records the command, which is in the ledger while it runs.
+/// Records the command, and keeps its process in the ledger while it runs.
 pub(crate) fn record_command(
     bed: &mut TestBed,
     options: &RecordOptions,

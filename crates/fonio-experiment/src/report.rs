@@ -15,7 +15,8 @@ use crate::matrix::SEPARATOR;
 use crate::rounds::RunTimes;
 use crate::series::{RunFigures, Series, VariationResult};
 
-/// Returns the report on `series`. `explained` is the report on the first run's recording; its sections follow.
+/// Returns the report on `series`. `explained` is the report on the first run's recording. Its sections
+/// come after those on the series.
 pub fn document(series: &Series, explained: Option<Document>) -> Document {
     let name = series.variations.first().map_or("", |first| first.name.as_str());
     let mut verdict = verdict(series);
@@ -39,7 +40,7 @@ pub fn document(series: &Series, explained: Option<Document>) -> Document {
     }
 }
 
-/// Returns the share of the work that was done, and the number of runs.
+/// Returns the share of the workload's full amount that was run, and the number of runs.
 fn amount(series: &Series) -> String {
     let runs = series.variations.iter().map(|variation| variation.runs.len()).max().unwrap_or(0);
     let repeated = if runs == 1 { "run once".to_owned() } else { format!("run {runs} times each") };
@@ -98,7 +99,7 @@ fn shown(series: &Series) -> (Tone, String) {
     }
 }
 
-/// Returns a sentence on each storage, if there are several with several setups each.
+/// Returns a sentence for each storage that has several setups, if there are several such storages.
 fn on_each_place(series: &Series) -> Vec<String> {
     let mut bases: Vec<&VariationResult> = Vec::new();
     for variation in &series.variations {
@@ -217,7 +218,7 @@ fn section(series: &Series) -> Section {
     }
 }
 
-/// Returns the bytes for files on a setup's empty file system.
+/// Returns the number of bytes that files can use on a setup's empty file system.
 fn usable(variation: &VariationResult) -> Option<u64> {
     variation.runs.first()?.usable_bytes
 }
@@ -245,7 +246,7 @@ fn table(series: &Series) -> Table {
             (None, Some(speedup)) => Cell::Number(speedup, Unit::Ratio),
             (None, None) => Cell::Unknown,
         };
-        // A mean over some of the runs would be misread as the mean over all.
+        // A mean over only some of the runs would be mistaken for the mean over all runs.
         let busy: Option<Vec<f64>> = variation.runs.iter().map(|run| run.busy_share).collect();
         let mut cells = vec![
             Cell::Name(label.to_owned()),
@@ -347,7 +348,7 @@ fn ended_early(series: &Series) -> Option<String> {
     ))
 }
 
-/// Returns the mean run time with the shortest and the longest.
+/// Returns the mean run time, with the shortest and the longest run time.
 fn times(variation: &VariationResult) -> Cell {
     let RunTimes { wall_s, wall_s_min, wall_s_max, .. } = variation.times;
     if variation.runs.len() < 2 {

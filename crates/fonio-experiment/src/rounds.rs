@@ -1,10 +1,10 @@
 //! Measures several arms in interleaved rounds, and compares them within rounds.
 //!
-//! A [`Design`] lists its arms: setups of a workload or a launch, or layers of an I/O path. A round measures
-//! every arm once, in reverse order in every second round. So changes on the machine over time affect all
-//! arms equally. Each round has its own seed, the same for all arms: only the arm differs within a round, and
-//! no single seed decides the result. [`Design::run`] runs the rounds; [`run_times`] and [`compare`] turn the
-//! measurements into ratios with intervals.
+//! A [`Design`] lists its arms: setups of a workload or a launch, or layers of an I/O path. A round
+//! measures every arm once. Every second round measures the arms in reverse order, so that changes of the
+//! machine over time affect all arms equally. Each round has its own seed, which all arms share: only the
+//! arm differs within a round, and no single seed decides the result. [`Design::run`] runs the rounds;
+//! [`run_times`] and [`compare`] turn the measurements into ratios with intervals.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,7 +22,7 @@ use crate::error::ExperimentError;
 pub struct Arm<S> {
     /// The arm's name, also used for the folders of its recordings.
     pub name: String,
-    /// The index of the arm with which it is compared; `None` for the first arm.
+    /// The index of the arm with which this arm is compared; `None` for the first arm.
     pub compared_with: Option<usize>,
     /// The arm's setup.
     pub setup: S,
@@ -33,9 +33,9 @@ pub struct Arm<S> {
 pub enum Rounds {
     /// This many, at least 1.
     Fixed(u32),
-    /// As many rounds as bring every arm's confidence interval within `factor` of its ratio. A pilot of three
-    /// rounds, included in the result, estimates the number. It is smaller if the rounds would exceed
-    /// `budget`.
+    /// As many rounds as are needed to bring every arm's confidence interval within `factor` of its ratio.
+    /// This number is estimated from a pilot of three rounds, which are part of the result. It is reduced
+    /// if the rounds would exceed `budget`.
     Pilot {
         /// Factor above 1: 1.25 means within 25 percent.
         factor: f64,
@@ -71,7 +71,7 @@ pub struct Measurement<'a, S> {
     pub setup: &'a S,
     /// The round, from 1.
     pub round: u32,
-    /// The number of rounds known so far: a pilot can add more.
+    /// The number of rounds planned so far. More rounds can follow a pilot.
     pub rounds: u32,
     /// The number of measurements in these rounds.
     pub measurements: usize,
@@ -121,7 +121,8 @@ impl<S> Design<'_, S> {
         while round < rounds {
             round += 1;
             let seed = self.seed.wrapping_add(u64::from(round - 1));
-            // Then neither effects on the next arm nor drift of the machine favour an arm.
+            // Reverse the order in every second round, so that neither an arm's effect on the next arm nor
+            // drift of the machine favours an arm.
             let mut order: Vec<usize> = (0..self.arms.len()).collect();
             if round % 2 == 0 {
                 order.reverse();
@@ -157,7 +158,8 @@ pub(crate) fn check_stop(stop: &AtomicBool) -> Result<(), ExperimentError> {
     if stop.load(Ordering::Relaxed) { Err(ExperimentError::Interrupted) } else { Ok(()) }
 }
 
-/// Returns the total number of rounds: what every arm's interval needs, within the budget.
+/// Returns the total number of rounds: as many as every arm's interval needs, but not more than fit into
+/// the budget.
 fn rounds_after_pilot<S, T: Timed>(
     arms: &[Arm<S>],
     results: &[Vec<T>],
@@ -191,7 +193,8 @@ pub struct RunTimes {
     /// Speedup over the compared arm: the geometric mean of the rounds' ratios. Above 1 is faster; `None` for
     /// the first arm.
     pub speedup: Option<f64>,
-    /// Run time divided by the compared arm's run time, with the confidence interval over the rounds.
+    /// This arm's run time divided by the compared arm's run time, with the confidence interval over the
+    /// rounds.
     pub change: Option<Change>,
 }
 
@@ -209,9 +212,9 @@ pub fn run_times<S, T: Timed>(arms: &[Arm<S>], results: &[Vec<T>]) -> Vec<RunTim
     all.iter().enumerate().map(spread).collect()
 }
 
-/// Compares each arm's values with the values of its compared arm, paired by rounds. `figures` has a list for
-/// each figure, with the values of each arm, `None` if it has none. All comparisons are tested together
-/// (Holm). An entry of the result is `None` if there is nothing to compare.
+/// Compares each arm's values with the values of its compared arm, paired by rounds. `figures` has one list
+/// per figure: each arm's values, or `None` if the arm has no values. All comparisons are tested together
+/// (Holm). An entry of the result is `None` if either arm has no values.
 pub(crate) fn compare<S>(arms: &[Arm<S>], figures: &[&[Option<Vec<f64>>]]) -> Vec<Vec<Option<Change>>> {
     let pair = |(figure, at): (usize, usize)| {
         let values = figures[figure];
@@ -225,7 +228,7 @@ pub(crate) fn compare<S>(arms: &[Arm<S>], figures: &[&[Option<Vec<f64>>]]) -> Ve
     all.chunks(arms.len()).map(<[_]>::to_vec).collect()
 }
 
-/// Returns a file name that every file system accepts and that is not hidden.
+/// Returns the name of a file that is not hidden. Every file system accepts this name.
 fn file_name(arm: &str, round: u32) -> String {
     let arm = if arm == "." { "here" } else { arm };
     let plain =
@@ -302,7 +305,7 @@ mod tests {
     }
 
     /// Eight equal arms, in fixed rounds and after a pilot. Student's t assumes normally distributed
-    /// logarithms. Those of real runs have a longer upper tail, and so has this noise.
+    /// logarithms. Real run times have a longer upper tail, and so does the noise of this test.
     #[test]
     fn equal_arms_are_called_different_in_at_most_5_percent_of_designs() {
         const DESIGNS: u64 = 400;

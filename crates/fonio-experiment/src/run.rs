@@ -48,7 +48,7 @@ pub struct RunOptions<'a> {
 pub struct Run {
     /// The outcome of the workload, and its run time.
     pub outcome: Outcome,
-    /// Bytes for files on the run's new file system when it was empty; `None` in a directory.
+    /// The number of bytes that files can use on the run's new, empty file system; `None` in a directory.
     pub usable: Option<ByteCount>,
     /// The recording's directory.
     pub recording: PathBuf,
@@ -60,7 +60,8 @@ pub struct Run {
     pub devices: Vec<(String, ServeReport)>,
     /// Processor time used to serve the emulated devices during the run.
     pub server_cpu: Nanos,
-    /// With a concurrent workload: the measured workload's own I/O, and the concurrent workload's figures.
+    /// The measured workload's own I/O, and the concurrent workload's figures; `None` without a concurrent
+    /// workload.
     pub background: Option<(OwnFigures, BackgroundFigures)>,
 }
 
@@ -68,7 +69,7 @@ pub struct Run {
 ///
 /// # Errors
 ///
-/// [`ExperimentError`]; everything is undone, except for a recording that had started.
+/// [`ExperimentError`]. All changes of the machine are undone; a recording that had started is kept.
 pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<Run, ExperimentError> {
     let mut bed = TestBed::make(setup, options.workload, options.background, options.seed, options.roles)?;
     let (result, socket) = (bed.scratch.join("result.json"), bed.scratch.join("call"));
@@ -154,7 +155,8 @@ fn record_task(
     let record_options = RecordOptions {
         select: bed.watched.to_vec(),
         command: Some(command),
-        // The recorder's command only wakes the prepared process, so the recording gets the workload's command line.
+        // The recorder's command only wakes the prepared process, so pass the workload's command line to
+        // the recording.
         told_command: Some(command_line(options)),
         overwrite: true,
         ..RecordOptions::new(out)

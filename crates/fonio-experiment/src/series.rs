@@ -27,11 +27,11 @@ pub struct Variation {
 }
 
 /// Returns the arms of a comparison: each of `setups`, unchanged and with each of `candidates`. A candidate
-/// changes the setup, and `workload` unless a command runs. A setup with a fix is compared with the same
-/// setup without it; other setups with the first one on the same storage, or else with the first setup.
-/// `possible` checks whether this machine supports a setup, as [`Setup::check_kernel`] does. `refused` is
-/// called for a fix that does not apply to a setup, is not supported, or results in one of `setups`. Its
-/// error ends the planning; `Ok` leaves out the fix.
+/// changes the setup, and also `workload`, which is `None` if a command runs. A setup with a fix is
+/// compared with the same setup without the fix. Any other setup is compared with the first setup on the
+/// same storage or, if there is none, with the first setup. `possible` checks whether this machine supports
+/// a setup, as [`Setup::check_kernel`] does. `refused` is called for a fix that does not apply to a setup,
+/// is not supported, or results in one of `setups`. Its error ends the planning; `Ok` leaves out the fix.
 ///
 /// # Errors
 ///
@@ -100,12 +100,12 @@ pub struct VariationResult {
     pub name: String,
     /// The directory, device or profile of the setup without its fix.
     pub place: String,
-    /// The name of the setup with which it is compared: the same setup without a fix, the first setup on the
-    /// same storage, or the first setup.
+    /// The name of the setup with which this setup is compared: the same setup without the fix, the first
+    /// setup on the same storage, or the first setup.
     pub compared_with: Option<String>,
     /// A sentence that names the data that a power cut can lose with the fix; `None` without a fix.
     pub power_cut: Option<String>,
-    /// Whether a power cut loses no data reported as durable, or only recent writes.
+    /// Whether a power cut loses no data that were reported as durable, or at most the most recent writes.
     pub safe: bool,
     /// The setup's run times.
     #[serde(flatten)]
@@ -141,7 +141,7 @@ pub struct RunFigures {
     pub verdict: String,
     /// Duration of each phase in seconds.
     pub phases_s: BTreeMap<String, f64>,
-    /// Duration of each marked span in seconds, summed over its rounds.
+    /// Duration in seconds of each marked span, summed over the workload's rounds.
     pub spans_s: BTreeMap<String, f64>,
     /// The workload's files at the end, by group.
     pub files: BTreeMap<String, FilesOutcome>,
@@ -350,8 +350,8 @@ mod tests {
         assert_eq!(kept, [("a", None), ("a, fast", Some(0)), ("b", Some(0)), ("b, fast", Some(2))]);
     }
 
-    /// Plans fixes on setups, on a kernel without NILFS2. Returns the name of each arm with its compared arm,
-    /// and the fixes left out.
+    /// Plans fixes on setups, on a kernel without NILFS2. Returns the names of each arm and its compared
+    /// arm, and the fixes that were left out.
     fn planned(
         setups: &[(&str, Setup)],
         fixes: &[&str],

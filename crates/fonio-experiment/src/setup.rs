@@ -129,17 +129,18 @@ pub struct Setup {
     pub dilate: f64,
     /// Faults of the emulated device (`fonio_emulator::Fault`), or of an array's last device.
     pub faults: Vec<String>,
-    /// The file system to make on a device; unused for a folder, which is on an existing file system.
+    /// The file system to make on a device. It is not used for a folder, which already has a file system.
     pub filesystem: Filesystem,
     /// Mount options, separated by commas.
     pub mount_options: Vec<String>,
     /// The I/O scheduler. `None` means no scheduler on an emulated device, and the current scheduler on a block device.
     pub scheduler: Option<String>,
-    /// Settings of the device, its mount or the machine; restored after each run.
+    /// Settings of the device, its mount or the machine. They are restored after each run.
     pub settings: Vec<Setting>,
     /// The link to the server; `None` means loopback.
     pub link: Option<LinkRates>,
-    /// The share of the file system that is filled before each run; `None` to leave it empty.
+    /// The used share to which the file system is filled before each run; `None` to leave the file system
+    /// empty.
     pub full: Option<f64>,
     /// The workload's directories that are on another medium.
     pub moved: BTreeMap<String, Medium>,
@@ -165,12 +166,14 @@ pub struct Background<'a> {
 pub struct Conditions {
     /// The share of one processor that the process under test could use; `None` if it was not confined.
     pub cpu_share: Option<CpuShare>,
-    /// Memory that it could use in bytes, including its page cache; `None` if it was not confined.
+    /// The memory in bytes that the process under test could use, including its page cache; `None` if it
+    /// was not confined.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
     /// The slowdown factor of emulated devices relative to their models.
     pub dilate: f64,
-    /// The share of the file system that was filled before each run; `None` if it was not.
+    /// The used share to which the file system was filled before each run; `None` if the file system was
+    /// left empty.
     pub full: Option<f64>,
 }
 

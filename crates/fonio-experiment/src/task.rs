@@ -1,8 +1,9 @@
 //! The task of the workload's own process, and its result.
 //!
-//! The process runs this program again, only for this task. It prepares the workload, reports that it is ready, and
-//! waits for a call. The recorder's command is [`start_task`], which calls the process and ends with it, so the
-//! recording does not contain the preparation. Marks and the outcome go to a file that is not on the device under test.
+//! A separate process of this program executes the task. It prepares the workload, reports that it is
+//! ready, and waits for the signal to start. The command that the recorder runs is [`start_task`], which
+//! sends this signal and ends when the task ends. So the recording does not contain the preparation. Marks
+//! and the outcome go to a file that is not on the device under test.
 
 use std::collections::BTreeMap;
 use std::fs::File;

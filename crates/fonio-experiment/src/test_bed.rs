@@ -22,7 +22,8 @@ use crate::error::ExperimentError;
 use crate::filling::{Space, fill};
 use crate::setup::{Background, MdRaid0, Medium, Setup, Storage};
 
-/// Size of a folder in memory: more than any workload writes. Only written data use memory.
+/// Maximum size of a folder in memory, which is more than any workload writes. Only written data use
+/// memory.
 const MEMORY_PLACE: u64 = 1 << 30;
 
 /// How this program starts itself in another role: its file, and the arguments of each role.
@@ -60,10 +61,10 @@ pub(crate) struct TestBed {
     // The server uses the other parts, so it ends first.
     server: Option<Child>,
     cleaner: Option<Cleaner>,
-    /// The root of the workload's new file system, and its bytes for files.
+    /// The root of the workload's new file system, and the number of bytes that files can use on it.
     made: Option<(PathBuf, ByteCount)>,
-    /// An array and its mount, which use the devices. This ledger was opened before the devices' ledgers, so
-    /// a later process also undoes it first.
+    /// An array and its mount, which use the devices. This ledger was opened before the devices' ledgers,
+    /// so a later process that cleans up also undoes this ledger first.
     array: Option<Ledger>,
     devices: Vec<(String, Emulated)>,
     /// `None` after the test bed is closed.
@@ -120,8 +121,9 @@ impl TestBed {
         Ok(bed)
     }
 
-    /// Makes the test bed of `setup` for any command. A folder is used as it is; `with` is copied to a device
-    /// that is formatted for the command. With a link, a server runs behind it. The only place is `dir`.
+    /// Makes the test bed of `setup` for any command. A folder is used unchanged. The files in `with` are
+    /// copied to a device that is formatted for the command. With a link, a server runs behind it. The only
+    /// place is `dir`.
     pub fn for_command(
         setup: &Setup,
         with: &[PathBuf],
@@ -140,7 +142,8 @@ impl TestBed {
                 let how: &[&str] = if setup.filesystem.has_unix_files() {
                     &["-a"]
                 } else {
-                    // Owners are not preserved, and symbolic links become copies of their targets.
+                    // The owners of the files are not preserved, and symbolic links are replaced by copies
+                    // of their targets.
                     &["-rL", "--preserve=timestamps"]
                 };
                 for path in with {
@@ -190,7 +193,8 @@ impl TestBed {
         if entries.is_empty() {
             return Ok(());
         }
-        // If a device's process has ended, the setting's error is more helpful.
+        // Ignore the error if a device's process has ended: the error of restoring the settings is more
+        // helpful.
         let _ = self.unpace();
         Ok(entries.into_iter().rev().try_for_each(|entry| self.ledger().undo(entry))?)
     }
@@ -219,8 +223,8 @@ impl TestBed {
         })
     }
 
-    /// Returns the bytes for files on the workload's new file system when it was empty; `None` in a
-    /// directory.
+    /// Returns the number of bytes that files could use on the workload's new file system when it was
+    /// empty; `None` in a directory.
     pub fn usable(&self) -> Option<ByteCount> {
         self.made.as_ref().map(|(_, bytes)| *bytes)
     }
@@ -252,8 +256,8 @@ impl TestBed {
         self.devices.iter_mut().try_for_each(|(_, device)| Ok(device.pace()?))
     }
 
-    /// Writes back and drops the cached data of the places, so the run starts with a cold cache. Other files
-    /// stay cached.
+    /// Writes back the dirty data of the directories and drops them from the page cache, so that the run
+    /// starts with a cold cache. Other files stay cached.
     pub fn forget_caches(&self) -> Result<(), ExperimentError> {
         for dir in self.places.values().chain(self.background_places.values()) {
             forget(dir)?;
@@ -509,7 +513,8 @@ impl Drop for TestBed {
     }
 }
 
-/// Enters a process into the ledger, so it is ended if this program is killed. `None` if it has already ended.
+/// Enters a process into the ledger, so that the process is ended even if this program is killed. `None` if
+/// it has already ended.
 pub(crate) fn enter_process(ledger: &mut Ledger, child: &Child) -> Result<Option<Entry>, ExperimentError> {
     let Some(id) = ProcessId::of(child.id()) else { return Ok(None) };
     Ok(Some(ledger.begin(Step::Process { id, leads_group: false })?))

@@ -62,8 +62,9 @@ impl Accelerator {
         Ok(options)
     }
 
-    /// Returns the fastest accelerator for guests with `kernel`. On some machines `/dev/kvm` exists, but no
-    /// guest runs on it. So the first call after a boot starts a small guest and stores the result.
+    /// Returns the fastest accelerator for guests with `kernel`. On some machines, `/dev/kvm` exists, but
+    /// no guest can run with KVM. So the first call after a boot starts a small guest and stores the
+    /// result.
     ///
     /// # Errors
     /// If QEMU cannot be started at all.
@@ -102,8 +103,8 @@ fn version(architecture: Architecture) -> Result<String, LabError> {
 }
 
 /// Returns whether QEMU may execute stale code that another thread has replaced. The kernel on x86 patches
-/// its own code with a temporary breakpoint; a processor that still sees the breakpoint later stops the
-/// kernel ("Oops: int3"), as in one of twelve boots. QEMU 8.1 fixed this (commits cb62bd15e14e,
+/// its own code with a temporary breakpoint. If a processor still executes the breakpoint later, the kernel
+/// stops ("Oops: int3"). This happened in one of twelve boots. QEMU 8.1 fixed this (commits cb62bd15e14e,
 /// deba78709ae8).
 fn has_stale_code(version: &str) -> bool {
     let number = version.split_whitespace().skip_while(|word| *word != "version").nth(1).unwrap_or_default();

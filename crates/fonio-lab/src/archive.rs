@@ -1,8 +1,8 @@
 //! Downloads kernels and programs from Debian's archive.
 //!
-//! apt does the work, with separate lists, caches and sources below a folder of the user's. The machine's own
-//! apt configuration is only read for its mirror; its lists and packages stay unchanged. apt verifies
-//! downloads with Debian's keys.
+//! fonio runs apt, with separate lists, caches and sources in a folder of the user. From the machine's own
+//! apt configuration, fonio reads only the mirror. The machine's lists and packages stay unchanged. apt
+//! verifies downloads with Debian's keys.
 
 use std::fs::{self, File};
 use std::io::{IsTerminal, stderr};
@@ -23,8 +23,8 @@ const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Debian releases whose kernels are offered.
 const SUITES: &[&str] = &["bookworm", "bookworm-backports", "trixie", "trixie-backports", "sid"];
 const SECURITY_SUITES: &[&str] = &["bookworm-security", "trixie-security"];
-/// Releases for guest programs, with the version of their C library. The first one whose library is at least
-/// as new as this machine's is used, so this program also runs there.
+/// Releases for guest programs, with the version of their C library. The first release whose library is at
+/// least as new as this machine's library is used, so that this program also runs in the guest.
 const USERLANDS: &[(&str, (u32, u32))] = &[("trixie", (2, 41)), ("sid", (u32::MAX, 0))];
 /// Age after which lists are read again.
 const LISTS_FOR: Duration = Duration::from_secs(24 * 3600);
@@ -110,8 +110,9 @@ impl Archive {
         self.architecture
     }
 
-    /// Returns the kernels of the archive, oldest first. Rereads the archive's lists if they are older than a
-    /// day, and reports this to `announce`. If the archive cannot be reached, uses the previous lists.
+    /// Returns the kernels of the archive, oldest first. Downloads the archive's lists again if they are
+    /// older than a day, and reports this to `announce`. If the archive cannot be reached, uses the
+    /// previous lists.
     ///
     /// # Errors
     /// If there are no lists and the archive cannot be reached.
@@ -222,7 +223,7 @@ impl Archive {
         }
         let _lock = self.lock()?;
         announce(&format!("fetching the sources of Debian's package {package} …"));
-        // Sources have separate lists, so users without sources need not read them.
+        // Sources have separate lists, so users who need no sources do not download these lists.
         let apt = self.folder.join("apt-source");
         for path in [apt.join("state/lists/partial"), apt.join("cache/archives/partial")] {
             fs::create_dir_all(&path).map_err(LabError::system("make", &path))?;
@@ -287,7 +288,7 @@ impl Archive {
         self.fetch(self.apt("apt-get").arg("download").args(exact).current_dir(folder))
     }
 
-    /// Reads the lists of the archive if they are missing or old.
+    /// Downloads the lists of the archive if they are missing or old.
     pub(crate) fn refresh(&self, announce: &dyn Fn(&str)) -> Result<(), LabError> {
         let stamp = self.apt_folder().join("read");
         let age = fs::metadata(&stamp).and_then(|stamp| stamp.modified()).ok();

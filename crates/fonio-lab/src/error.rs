@@ -22,7 +22,7 @@ pub enum LabError {
          a line of sources.list"
     )]
     NoMirror,
-    /// Debian's keys are missing, without which no download can be verified.
+    /// Debian's keys are missing. Without them, no download can be verified.
     #[error("Debian's keys are not in {}; on Debian: apt-get install debian-archive-keyring", path.display())]
     NoKeys { path: PathBuf },
     /// The archive cannot be reached, and there is no earlier copy of its lists.

@@ -1,4 +1,4 @@
-//! Boots a guest, runs one command in it, and retrieves files.
+//! Boots a guest, runs one command in the guest, and retrieves files.
 //!
 //! The guest has no disk and no network. It sends the command's output, progress events and an archive of
 //! files through virtio serial ports, each connected to a socket of this process.
@@ -181,8 +181,8 @@ impl Guest {
             ports.iter().map(|port| place.listen(port)).collect::<Result<_, _>>()?;
         let (mut machine, accelerator) = self.machine(archive, &place, announce)?;
         machine.args(["-serial", &format!("file:{}", place.console().display())]);
-        // Without `ioeventfd`, the guest's processor itself handles port writes. Otherwise, another thread
-        // does, at a time independent of the guest's clock.
+        // Without `ioeventfd`, the guest's processor itself handles port writes. With `ioeventfd`, another
+        // thread would handle them, at times that do not depend on the guest's clock.
         machine.args(["-device", "virtio-serial-pci,ioeventfd=off"]);
         for port in ports {
             let path = place.folder.join(port);

@@ -1,5 +1,5 @@
-//! Runs a command in a guest as if it ran here: in this directory, with this program and the files named in
-//! its words. Moves its results to their paths on this machine.
+//! Runs a command in a guest as if it ran on this machine: in the current directory, with this program, and
+//! with the files named on the command line. Moves its results to their paths on this machine.
 
 use std::fs;
 use std::io::{self, Read};
@@ -15,7 +15,7 @@ use crate::machine::check;
 use crate::needs::{MODULES, Needs};
 use crate::own_program::OwnProgram;
 
-/// Memory of a guest, which also holds its files and the data of its emulated devices.
+/// Memory of a guest. The guest's files and the data of its emulated devices are also in this memory.
 const MEMORY_MIB: u64 = 3072;
 
 /// A command that runs in a guest.
@@ -66,8 +66,8 @@ impl CommandHere<'_> {
         if let Some(columns) = self.columns {
             command.splice(0..0, ["env".to_owned(), format!("COLUMNS={columns}")]);
         }
-        // Stage in the directory of the results, so results are only renamed and a killed run leaves nothing
-        // elsewhere.
+        // Stage the results in their final directory, so that they are only renamed at the end and a killed
+        // run leaves no files elsewhere.
         let staging = match bring.first().filter(|path| path.is_dir()) {
             Some(results) => tempfile::Builder::new().prefix(".guest-").tempdir_in(results),
             None => tempfile::tempdir(),
@@ -87,7 +87,8 @@ impl CommandHere<'_> {
     }
 }
 
-/// Starts a shell on this terminal, in a guest with this program and all needs of commands.
+/// Starts a shell on this terminal, in a guest with this program and with the packages, programs and
+/// modules that any of its commands needs.
 ///
 /// # Errors
 /// If the guest cannot be started.

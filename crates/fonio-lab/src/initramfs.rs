@@ -12,7 +12,7 @@ use crate::archive::{LIBRARIES, LOADER, Userland};
 use crate::error::LabError;
 use crate::modules::Module;
 
-/// Links at the paths where programs expect folders that Debian has below `/usr`.
+/// Symbolic links to folders below `/usr`, at the paths where programs expect these folders.
 const LINKS: [(&str, &str); 5] = [
     ("bin", "usr/bin"),
     ("sbin", "usr/sbin"),
@@ -103,7 +103,7 @@ impl Initramfs {
         Ok(())
     }
 
-    /// Adds a file or folder of this machine at `place`, folders recursively.
+    /// Adds a file, or a folder with all its contents, of this machine at `place`.
     ///
     /// # Errors
     /// If a file cannot be read.
@@ -138,7 +138,7 @@ impl Initramfs {
         }
     }
 
-    /// Returns whether its only program is the shell, which needs no libraries.
+    /// Returns whether the file system contains no program but the shell, which needs no libraries.
     pub(crate) fn is_static(&self) -> bool {
         !self.files.contains_key(Path::new(LOADER))
     }

@@ -23,7 +23,8 @@ pub struct Kernel {
     pub version: String,
     /// Its package.
     pub package: String,
-    /// Packages with parts of it: from 6.19 on, the main package only depends on them.
+    /// Packages with parts of the kernel. From Linux 6.19 on, the main package only depends on these
+    /// packages.
     pub parts: Vec<String>,
     /// Download size in bytes.
     pub download_bytes: u64,

@@ -80,8 +80,8 @@ impl Place {
     }
 }
 
-/// Returns the last lines of a console, preceded by the reason of a panic, after which the kernel may print
-/// many lines.
+/// Returns the last lines of a console. If the kernel panicked, the reason comes first, because the kernel
+/// may print many lines after it.
 fn telling(lines: &[String]) -> Vec<String> {
     let (earlier, last) = lines.split_at(lines.len().saturating_sub(LINES_SHOWN));
     let is_panic = |line: &&String| line.contains(PANIC);
@@ -121,9 +121,9 @@ pub(crate) fn add_kernel(machine: &mut Command, kernel: &KernelFiles, initramfs:
 /// Effect of a guest's flush of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Durability {
-    /// QEMU writes the data to the file, so they survive the end of QEMU.
+    /// A flush makes QEMU write the data to the file, so that they survive the end of QEMU.
     Flush,
-    /// No effect, for disks that are used only if the guest ends without an error.
+    /// A flush has no effect. For disks that are used only if the guest ends without an error.
     Never,
 }
 
@@ -202,7 +202,8 @@ pub(crate) struct Machine(Child);
 
 impl Machine {
     pub(crate) fn start(mut command: Command) -> Result<Machine, LabError> {
-        // Use a separate process group: Ctrl-C must reach only this process, which then ends the guest.
+        // Run QEMU in a separate process group: Ctrl-C must reach only this process, which then ends the
+        // guest.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         command.spawn().map(Machine).map_err(LabError::system("start", "QEMU"))

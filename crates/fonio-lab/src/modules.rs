@@ -35,7 +35,7 @@ impl Modules {
     }
 
     /// Returns the modules to load for `wanted` and `wishes`, each after its dependencies. Skips modules
-    /// built into the kernel, and `wishes` that the kernel lacks.
+    /// that are built into the kernel, and modules in `wishes` that the kernel lacks.
     pub(crate) fn for_all(&self, wanted: &[&str], wishes: &[&str]) -> Result<Vec<Module>, LabError> {
         let mut order = Vec::new();
         for name in wishes {
@@ -62,8 +62,8 @@ impl Modules {
         for needed in needs.split(',').filter(|needed| !needed.is_empty()) {
             self.add(needed, order)?;
         }
-        // For example, btrfs and f2fs request checksums by algorithm name. Several modules provide an
-        // algorithm such as `crc32c`, so there may be no module with that name.
+        // For example, btrfs and f2fs request checksums by algorithm name. Several modules can provide an
+        // algorithm such as `crc32c`, so there may be no module whose file has this name.
         for hint in fields(&bytes, "softdep").filter_map(|hint| hint.strip_prefix("pre: ")) {
             for needed in hint.split_whitespace() {
                 let _ = self.add(needed, order);

@@ -7,7 +7,7 @@ const TOOLS: &[&str] = &["mount", "umount", "mkfs.ext4", "mkfs.ext3"];
 /// algorithm name.
 pub(crate) const MODULES: &[&str] = &[
     "loop",
-    // Emulated devices use FUSE and the loop driver if there is no ublk.
+    // If the kernel has no ublk, emulated devices use FUSE and the loop driver.
     "fuse",
     "ublk_drv",
     "bfq",
@@ -52,7 +52,7 @@ const NEEDS: &[Need] = &[
     Need { word: "md-raid0:", packages: &[], tools: &[], modules: &["md_mod", "raid0"] },
 ];
 
-/// Needs of a guest in addition to those of every guest.
+/// What a guest needs in addition to the needs of every guest.
 #[derive(Debug)]
 pub struct Needs(Vec<&'static Need>);
 

@@ -8,11 +8,11 @@ use crate::archive::Archive;
 use crate::error::LabError;
 use crate::programs::stripped;
 
-/// A copy of this program without debug information, which is several times larger than the program.
+/// A copy of this program without its debug information, which would make the copy several times larger.
 #[derive(Debug)]
 pub struct OwnProgram {
     path: PathBuf,
-    /// Locked while this exists, so no other process removes the file.
+    /// Locked as long as this value exists, so that no other process removes the file.
     _file: fs::File,
 }
 

@@ -1,9 +1,9 @@
 //! Creates Debian disk images for system guests, without root and without a network in the guest.
 //!
-//! apt on this machine resolves, downloads and verifies the packages. A guest unpacks them on an empty disk
-//! and runs their scripts, like debootstrap's second stage. So the files have the correct owners, and the
-//! scripts run on their own architecture. An image with additional packages starts as a copy of the image
-//! without them.
+//! apt on this machine resolves, downloads and verifies the packages. A guest unpacks the packages on an
+//! empty disk and runs their scripts, like debootstrap's second stage. So the files have the correct
+//! owners, and the scripts run on the architecture of the packages. An image with additional packages
+//! starts as a copy of the image without them.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{BufWriter, Write};
@@ -62,8 +62,8 @@ pub(crate) struct Maker<'a> {
 }
 
 impl Root {
-    /// Returns the image with Debian and `packages`. Creates it if it does not exist or the archive has newer
-    /// versions.
+    /// Returns the image with Debian and `packages`. Creates the image if it does not exist or if the
+    /// archive has newer versions of its packages.
     ///
     /// # Errors
     /// If a package does not exist, if the archive cannot be reached, or if the packages cannot be installed.
@@ -127,13 +127,13 @@ fn sorted(packages: &[String]) -> Vec<String> {
     asked
 }
 
-/// Returns the name prefix of folders with these packages in any version.
+/// Returns the prefix that the names of all folders with these packages share, regardless of the versions.
 fn any_version(archive: &Archive, asked: &[String]) -> String {
     format!("{}-{}-{:08x}-", archive.suite(), archive.architecture(), hash(asked) as u32)
 }
 
-/// Returns the folder name for these packages, if stored since the lists were read. This saves seconds of
-/// resolving.
+/// Returns the folder name for these packages, if it was stored after the lists were downloaded. This saves
+/// seconds of resolving.
 fn known(archive: &Archive, folder: &Path, packages: &[String]) -> Option<String> {
     let text = fs::read_to_string(folder.join(any_version(archive, &sorted(packages)) + "known")).ok()?;
     let (state, name) = text.split_once(' ')?;
@@ -146,7 +146,7 @@ fn remember(archive: &Archive, folder: &Path, contents: &Contents) -> Result<(),
     fs::write(&path, format!("{state} {}", contents.folder())).map_err(LabError::system("write", &path))
 }
 
-/// Returns a text that changes with the lists and with the procedure for creating images.
+/// Returns a text that changes whenever the lists or the procedure for creating images change.
 fn state_of_recipe(archive: &Archive) -> Option<String> {
     let recipe: Vec<&str> = BASE.iter().copied().chain([INSTALL]).collect();
     Some(format!("{}-{:x}", archive.state_of_lists()?, hash(&recipe)))
@@ -409,7 +409,8 @@ fn remove_older(folder: &Path, newest: &Contents) -> Result<(), LabError> {
 }
 
 /// Writes a copy of a Debian package with uncompressed members, because decompression on an emulated
-/// processor is slow. Returns the position of its file archive, counted from 1, as in `tail -c +N`.
+/// processor is slow. Returns the byte position of the archive of its files, counted from 1, as in `tail -c
+/// +N`.
 fn uncompressed(package: &Path, copy: &Path) -> Result<usize, LabError> {
     let member = |option: &str| {
         let mut command = Command::new("dpkg-deb");

@@ -37,15 +37,15 @@ const MODULES: &[&str] = &["virtio_pci", "virtio_blk", "ext4"];
 /// Time limit for a guest to become ready or answer. On a busy machine with two processors, an emulated guest
 /// needs about a minute.
 const READY_WITHIN: Duration = Duration::from_secs(600);
-/// Initial and maximum interval between checks whether the guest is ready or a command has ended.
+/// Initial and maximum interval between two checks whether the guest is ready or a command has ended.
 const ASK_AGAIN: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
 const CHUNK: usize = 1 << 20;
 /// Name of the agent in errors.
 const AGENT: &str = "the guest's agent";
 /// Port name that the agent's service expects.
 const AGENT_PORT: &str = "org.qemu.guest_agent.0";
-/// Kernel parameters without a terminal: no user logs in, so skip the login prompts, which would add seconds
-/// to each boot.
+/// Kernel parameters for a guest without a terminal. No user logs in, so the parameters skip the login
+/// prompts, which would add seconds to each boot.
 const NO_LOGIN: &str = "systemd.show_status=false systemd.getty_auto=false systemd.mask=getty@tty1.service";
 const FILES_PORT: &str = "fonio.files";
 /// Text that the kernel prints at the end of a reboot.
@@ -64,9 +64,9 @@ pub struct SystemOptions {
     pub memory_mib: u64,
     /// Sizes in bytes of additional empty disks: `/dev/disk/by-id/virtio-disk1` and so on.
     pub disks: Vec<u64>,
-    /// Unix sockets of NBD servers, such as `fonio device emulate --nbd`. Each is a disk in the guest with
-    /// queue depth 1: `/dev/disk/by-id/scsi-0QEMU_QEMU_HARDDISK_card1` and so on. Its content outlives the
-    /// guest.
+    /// Unix sockets of NBD servers, such as `fonio device emulate --nbd`. Each server appears in the guest
+    /// as a disk with queue depth 1: `/dev/disk/by-id/scsi-0QEMU_QEMU_HARDDISK_card1` and so on. Its
+    /// content outlives the guest.
     pub served: Vec<PathBuf>,
     /// Files of this machine to copy into the guest before systemd starts, and their paths there.
     pub files: Vec<(PathBuf, PathBuf)>,
@@ -97,8 +97,8 @@ pub struct Output {
     pub stderr: Vec<u8>,
 }
 
-/// A system guest. It is killed and its disks are removed when this is dropped or when the thread that
-/// switched it on ends.
+/// A system guest. When this value is dropped, or when the thread that started the guest ends, the guest is
+/// killed and its disks are removed.
 pub struct System<'a> {
     // Fields are dropped in this order: the files last.
     power: Option<Power>,
@@ -193,8 +193,8 @@ impl Prepared {
         for (number, socket) in self.served.iter().enumerate() {
             machine::add_served_disk(&mut machine, &format!("card{}", number + 1), socket);
         }
-        // Otherwise, on an emulated processor without a random number instruction, programs would block at
-        // boot.
+        // Without this device, programs would block at boot on an emulated processor that has no random
+        // number instruction.
         machine.args(["-device", "virtio-rng-pci"]);
         Ok(machine)
     }
@@ -217,8 +217,8 @@ impl Prepared {
     }
 }
 
-/// Returns a check to call while a conversation waits. It fails if the guest has ended, after `within`, or on
-/// Ctrl-C.
+/// Returns a check to call while a conversation waits. It fails if the guest has ended, if the time
+/// `within` has passed, or on Ctrl-C.
 fn check<'a>(
     machine: &'a mut Machine,
     prepared: &'a Prepared,
@@ -307,7 +307,7 @@ impl<'a> System<'a> {
     /// control group of the agent's service; use `systemd-run` for a separate one.
     ///
     /// # Errors
-    /// If the guest is off, or ends before the command does. A nonzero exit code is not an error.
+    /// If the guest is off, or if it ends before the command does. A nonzero exit code is not an error.
     pub fn run(&mut self, words: &[impl AsRef<str>]) -> Result<Output, LabError> {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let code = self.run_to(words, &mut stdout, &mut stderr)?;
@@ -329,7 +329,7 @@ impl<'a> System<'a> {
         let [to_out, to_err] = ["out", "err"].map(|kind| format!("/run/fonio-{}.{kind}", self.numbers));
         let (from_out, from_err) = (self.open(&to_out, "w+")?, self.open(&to_err, "w+")?);
         let words: Vec<String> = words.iter().map(|word| quoted(word.as_ref())).collect();
-        // The files are unlinked, and exist until the agent and the command close them.
+        // The script unlinks the files, so they exist only until the agent and the command close them.
         let script = format!(
             "exec </dev/null >>{to_out} 2>>{to_err}; rm {to_out} {to_err}; \
              cd /root; export HOME=/root LANG=C.UTF-8; exec {}",
@@ -422,7 +422,8 @@ impl<'a> System<'a> {
     pub fn reboot(&mut self) -> Result<(), LabError> {
         (self.announce)("rebooting …");
         self.leave("reboot")?;
-        // QEMU ends with the guest, which shows whether the guest restarted or panicked. The disks stay.
+        // Let QEMU end instead of restarting the guest: its end shows whether the guest rebooted or
+        // panicked. The disks stay.
         self.power_on()
     }
 
@@ -456,8 +457,8 @@ impl<'a> System<'a> {
         Ok(())
     }
 
-    /// Restores memory and disks from a snapshot, also if the guest is off. The guest continues from that
-    /// state, except that the output of a command running then is not read.
+    /// Restores memory and disks from a snapshot, even if the guest is off. The guest continues from that
+    /// state, but the output of a command that was running when the snapshot was taken is lost.
     ///
     /// # Errors
     /// If the snapshot does not exist or QEMU cannot load it. The guest is then off.
@@ -526,8 +527,7 @@ impl<'a> System<'a> {
                 if has_waited { Err(LabError::GuestOff) } else { Ok(()) }
             });
             match answer {
-                // The request may be lost, because it came before the agent listened or while it was
-                // restarted.
+                // The request may be lost if the agent was not yet listening or was being restarted.
                 Err(LabError::GuestOff) if has_waited && began.elapsed() < READY_WITHIN => {}
                 Err(LabError::GuestOff) if has_waited => return Err(self.prepared.silent()),
                 other => return other,
@@ -701,7 +701,7 @@ pub fn system_shell(
     }
 }
 
-/// Returns the exit code in the agent's status of an ended command.
+/// Returns the exit code of an ended command, from the agent's status report.
 fn exit_code(status: &Value) -> u8 {
     let number = |value: &Value| value.as_u64().and_then(|number| u8::try_from(number).ok());
     let signal = || number(&status["signal"]).map(|signal| signal.saturating_add(128));

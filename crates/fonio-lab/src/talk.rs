@@ -32,7 +32,7 @@ pub(crate) type Check<'a> = &'a mut dyn FnMut() -> Result<(), LabError>;
 impl Talk {
     pub(crate) fn new(with: &'static str, stream: UnixStream) -> Result<Talk, LabError> {
         stream.set_read_timeout(Some(POLL)).map_err(LabError::system("talk to", with))?;
-        // Otherwise, a guest that does not read could block this process.
+        // Without a time limit, a guest that does not read could block this process.
         stream.set_write_timeout(Some(Duration::from_secs(60))).map_err(LabError::system("talk to", with))?;
         Ok(Talk { with, stream, rest: Vec::new() })
     }
@@ -68,7 +68,7 @@ impl Talk {
     /// Asks the agent for a response and drops everything that it sent before.
     pub(crate) fn synchronise(&mut self, number: u32, check: Check<'_>) -> Result<(), LabError> {
         let ask = json!({ "execute": "guest-sync-delimited", "arguments": { "id": number } }).to_string();
-        // The delimiter also ends a partially received message on the agent's side.
+        // The delimiter also makes the agent discard a message that it has received only in part.
         self.send(&[&[DELIMITER], ask.as_bytes()].concat(), check)?;
         loop {
             let line = self.line(check)?;
@@ -83,7 +83,7 @@ impl Talk {
     fn send(&mut self, message: &[u8], check: Check<'_>) -> Result<(), LabError> {
         let sent = self.stream.write_all(message).and_then(|()| self.stream.write_all(b"\n"));
         if sent.as_ref().is_err_and(|error| is_gone(error.kind())) {
-            // The check soon notices that QEMU has ended, and returns the reason.
+            // The next checks notice that QEMU has ended, and return the reason.
             for _ in 0..GONE_POLLS {
                 check()?;
                 std::thread::sleep(POLL);
@@ -115,7 +115,7 @@ impl Talk {
             let mut bytes = [0; 65536];
             match self.stream.read(&mut bytes) {
                 Ok(0) => {
-                    // The other side has ended or is about to; the check notices this.
+                    // The other side has ended or is about to end; the check notices this.
                     check()?;
                     std::thread::sleep(POLL);
                 }
@@ -174,7 +174,8 @@ mod tests {
         assert!(matches!(talk.ask("x", &json!({}), &mut closed), Err(LabError::GuestOff)));
     }
 
-    /// A panicking guest closes its side before its end is noticed.
+    /// A panicking guest closes its end of the connection before the check notices that the guest has
+    /// ended.
     #[test]
     fn a_request_to_a_side_that_is_gone_ends_with_the_check() {
         let (mut talk, other) = with(b"");

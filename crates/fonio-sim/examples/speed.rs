@@ -1,7 +1,8 @@
 //! Measures for `cargo xtask bench devices` how fast devices and schedulers are simulated, on one core. Each
 //! round prints a line per case: name and values, separated by tabs; `-` is a missing value.
 //!
-//! All cases run one after the other in the same process; the memory is the process's peak so far.
+//! All cases run one after the other in the same process, so the printed memory is the process's peak so
+//! far.
 
 use std::time::Instant;
 
@@ -15,11 +16,11 @@ const REQUESTS: u64 = 1_000_000;
 const CAPACITY: ByteCount = ByteCount(16_000_000_000);
 const GIB: ByteCount = ByteCount(1 << 30);
 
-/// A case: its name, the profile, the jobs' operation, order, range and depth.
+/// A case: its name, its profile, and the operation, order, range and queue depth of its jobs.
 type Case = (&'static str, &'static str, Op, Order, ByteCount, u32);
 
-/// If a case uses the complete device, it is overwritten once before the clock starts. It then collects
-/// garbage.
+/// If a case uses the complete device, the device is overwritten once before the clock starts. It then
+/// collects garbage.
 const CASES: [Case; 7] = [
     ("page map, 16 GB, collecting, depth 1", "emmc51", Op::Write, Order::Random, CAPACITY, 1),
     ("page map, 16 GB, collecting, depth 32", "emmc51", Op::Write, Order::Random, CAPACITY, 32),

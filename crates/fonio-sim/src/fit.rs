@@ -1,8 +1,8 @@
 //! Fits numbers of a profile until the model reproduces published or measured values.
 //!
 //! Each target names one profile key that the fit may change. In each round, every key moves by one step of
-//! the secant method, until all targets are met. The results interact, but each depends mostly on its own
-//! key.
+//! the secant method, until all targets are met. Every key affects all results, but each result depends
+//! mostly on its own key.
 
 use fonio_core::Nanos;
 
@@ -40,10 +40,12 @@ impl Met {
     }
 }
 
-/// A target is met at this relative error; published numbers have two or three digits.
+/// A target is met if the relative error is at most this number. Published numbers have two or three
+/// digits.
 const ERROR_MAX: f64 = 1e-4;
 
-/// The maximum number of rounds. The cards take about five; an unreachable target would otherwise never end.
+/// The maximum number of rounds. The cards need about five. Without a maximum, a fit to an unreachable
+/// target would never end.
 const ROUNDS_MAX: u32 = 40;
 
 /// Changes the targets' keys until the model gives the wanted values or the maximum number of rounds is
@@ -73,13 +75,14 @@ pub fn fit(profile: &Profile, targets: &[Target]) -> Result<(Profile, Vec<Met>),
     Ok((fitted, met))
 }
 
-/// Moves one key by one step; returns the relative error before it.
+/// Moves one key by one step, and returns the relative error before the step.
 fn step(profile: &mut Profile, target: &Target) -> Result<f64, ProfileError> {
     let key = schema::find(target.key);
     let now = profile.number(target.key).unwrap_or(key.map_or(0, |key| key.min));
     let set = |profile: &mut Profile, number| profile.set(target.key, number, Source::Fitted, &target.to);
     set(profile, now)?;
-    // Times add up, rates do not; so the slope of the time is nearly constant.
+    // Fit times instead of rates: times add up and rates do not, so the slope of the time is nearly
+    // constant.
     let cost = |number: f64| match target.protocol.gives {
         Gives::Throughput | Gives::Iops | Gives::Speedup(_) => 1.0 / number,
         _ => number,

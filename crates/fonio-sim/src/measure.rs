@@ -1,8 +1,8 @@
 //! Runs the studies' benchmarks on a device in virtual time.
 //!
 //! A [`Job`] is one process that keeps a number of requests in flight; [`run`] runs several jobs concurrently
-//! on a device. A [`Protocol`] is an experiment with one number as its result: it prepares a new device and
-//! runs jobs. `crate::fit` and `crate::verify` run protocols.
+//! on a device. A [`Protocol`] is an experiment that prepares a new device and runs jobs. Its result is one
+//! number. `crate::fit` and `crate::verify` run protocols.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -80,12 +80,12 @@ impl Measured {
     }
 }
 
-/// Runs all jobs concurrently on a device, starting at `from`, and returns their results and the end. `seed`
-/// determines the addresses of random requests.
+/// Runs all jobs concurrently on a device, starting at `from`. Returns the jobs' results and the end time.
+/// `seed` determines the addresses of random requests.
 ///
 /// # Panics
 ///
-/// If a job's range holds no request, or lies beyond the device.
+/// If a job's range is smaller than a request, or extends beyond the device.
 pub fn run(device: &mut dyn Device, jobs: &[Job], from: Timestamp, seed: u64) -> (Vec<Measured>, Timestamp) {
     struct Running {
         random: Random,
@@ -99,7 +99,8 @@ pub fn run(device: &mut dyn Device, jobs: &[Job], from: Timestamp, seed: u64) ->
             measured: Measured::default(),
         })
         .collect();
-    // Each entry is a job's slot and the time at which it is free; ties are ordered by submission.
+    // Each entry is a slot of a job and the time at which the slot is free. Slots with equal times are used
+    // in the order of their last submission.
     let mut free = BinaryHeap::new();
     let mut order = 0u64;
     for (index, job) in jobs.iter().enumerate() {
@@ -157,7 +158,8 @@ pub struct Protocol {
     pub count: u64,
     /// Requests in flight per process.
     pub depth: u32,
-    /// Bytes written before the experiment, from the beginning of the device, in requests of 512 KiB.
+    /// Number of bytes that are written before the experiment, from the beginning of the device on, in
+    /// requests of 512 KiB.
     pub prepare: ByteCount,
     /// The result of the experiment.
     pub gives: Gives,
@@ -174,7 +176,8 @@ pub enum Gives {
     Response,
     /// Response time in microseconds while another process runs the given op.
     ResponseDuring(Op),
-    /// Speedup of this number of processes: their time one after the other, divided by their time at once.
+    /// Speedup of this number of processes: the total time if they run one after the other, divided by the
+    /// time if they run concurrently.
     Speedup(u32),
 }
 
@@ -182,9 +185,9 @@ pub enum Gives {
 pub const SEED: u64 = 1;
 
 impl Protocol {
-    /// Returns the random test of Kim et al., section 5.3: 2048 requests of 4 KiB. Before the test, the first
-    /// 1 GB or the complete range is written, whichever is larger: a card in use has no unwritten part. The
-    /// range of Table III is not published; 128 MiB is the range of its sequential test.
+    /// Returns the random test of Kim et al., section 5.3: 2048 requests of 4 KiB. Before the test, the
+    /// first 1 GB or the complete range is written, whichever is larger, because all of a card in use has
+    /// been written. The range of Table III is not published; 128 MiB is the range of its sequential test.
     pub fn kim_random(op: Op, range: ByteCount) -> Protocol {
         Protocol {
             op,
@@ -275,7 +278,7 @@ impl Protocol {
                 serial as f64 / alone(processes)?.span.0 as f64
             }
             Gives::ResponseDuring(other) => {
-                // Twice the count is enough for writes, as in the study.
+                // For writes, twice the count is enough to keep the other process busy, as in the study.
                 let factor = if other == Op::Write { 2 } else { 16 };
                 let jobs = [self.job(self.op, 0, self.count), self.job(other, 1, self.count * factor)];
                 self.run_jobs(make()?.as_mut(), &jobs).0[0].micros_each()

@@ -5,12 +5,12 @@ use fonio_core::{Access, ByteCount};
 use crate::fit::Target;
 use crate::measure::{Gives, Order, Protocol};
 
-/// The range of the phone's random test on the eight cards. It is not published; we assume the range of the
-/// sequential test.
+/// The range of the random test that the study ran on the phone with the eight cards. This range is not
+/// published; we assume the range of the sequential test.
 pub const CARD_RANGE: ByteCount = ByteCount(128 << 20);
 
-/// A card of Kim, Agrawal, Ungureanu (TOS 2012), Table III and Figure 15. We assume that MB/s means 10⁶ bytes
-/// per second; the study does not say.
+/// A card of Kim, Agrawal, Ungureanu (TOS 2012), Table III and Figure 15. The study does not define MB/s;
+/// we assume 10⁶ bytes per second.
 #[derive(Clone, Copy, Debug)]
 pub struct Card {
     /// The profile's name.
@@ -147,10 +147,10 @@ pub struct DeviceClass {
     pub source: &'static str,
     /// Sequential reads and writes in MB/s; the SD classes state no rate for reads.
     pub seq_mb_s: (Option<f64>, f64),
-    /// Random reads and writes per second; `None` if none are stated.
+    /// Random reads and writes per second; `None` if the source states no random rates.
     pub rand_iops: Option<(f64, f64)>,
-    /// Commands in flight in the random test. The sources do not state it; we assume the class's maximum, up
-    /// to 32.
+    /// Commands in flight in the random test. The sources do not state this number; we assume the maximum
+    /// of the class, but at most 32.
     pub depth: u32,
 }
 
@@ -190,7 +190,8 @@ impl DeviceClass {
             request: ByteCount(512 << 10),
             range,
             count: 512,
-            // Two commands, so neither the host nor the device waits; one if the device has no queue.
+            // Two commands in flight, so that neither the host nor the device waits. Only one if the device
+            // has no queue.
             depth: self.depth.min(2),
             prepare: range,
             gives: Gives::Throughput,
@@ -226,10 +227,10 @@ impl DeviceClass {
     }
 }
 
-/// Returns the numbers that the shipped profile of this name was fitted to, if any.
+/// Returns the numbers to which the shipped profile with this name was fitted, if any.
 pub fn targets(name: &str) -> Vec<Target> {
     if let Some(card) = CARDS.iter().find(|card| card.name == name) {
-        // A rate with one digit is too coarse for a fit.
+        // A rate that is published with only one digit is too coarse for a fit.
         let is_fitted = |target: &Target| target.key != "map_cache.near_miss" || name == "sandisk";
         return card.phone_numbers().into_iter().filter(is_fitted).collect();
     }

@@ -1,9 +1,10 @@
 //! The experiments of Nguyen et al. (2015) with schedulers, in virtual time: slowdowns (section 7.2), speedups (section
 //! 4.5) and mixed workloads (section 7.3).
 //!
-//! The numbers of the schedulers (`scheduler::cfq`, `scheduler::smartio`) and of the workloads below come
-//! from the study's text. The device is a profile that was fitted to response times of one kind of I/O at a
-//! time. No number here was fitted, or changed after the first comparison with a published result.
+//! The parameters of the schedulers (`scheduler::cfq`, `scheduler::smartio`) and of the workloads below
+//! come from the study's text. The device's profile was fitted to response times that were measured with
+//! one kind of I/O at a time. No number in this module was fitted, and none was changed after the first
+//! comparison with a published result.
 
 use fonio_core::{ByteCount, Nanos, Op, Timestamp};
 
@@ -65,8 +66,8 @@ impl Setup<'_> {
         Ok(outcome.of(ProcessId(0), op).micros_each())
     }
 
-    /// Returns how much equal numbers of readers and writers slow each other down. Each process has its own
-    /// file; all files have the same size.
+    /// Returns the factors by which equal numbers of readers and writers slow each other down. Each process
+    /// has its own file; all files have the same size.
     ///
     /// # Errors
     ///
@@ -85,7 +86,8 @@ impl Setup<'_> {
         })
     }
 
-    /// Returns the speedup of processes: their time one after the other, divided by their time at once.
+    /// Returns the speedup of concurrent processes: the total time if they run one after the other, divided
+    /// by the time if they run concurrently.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Compares the decoder, on pages of a real kernel, with the kernel's own text of the same events. Also tests
-//! event layouts of old Android kernels.
+//! Decodes pages of a real kernel, and compares the events with the text that the kernel printed for them.
+//! Also tests event layouts of old Android kernels.
 #![allow(clippy::unwrap_used, reason = "a test may fail")]
 
 use std::collections::BTreeMap;
@@ -89,7 +89,7 @@ fn device(text: &str) -> DeviceId {
     DeviceId::new(major.parse().unwrap(), minor.parse().unwrap())
 }
 
-/// Parses one line of the kernel's text, in the forms of this trace.
+/// Parses one line of the kernel's text. Supports only the forms of lines that this trace contains.
 fn from_text(line: &str) -> Line {
     let cpu_at = line.find(" [0").unwrap();
     let tid = line[..cpu_at].trim().rsplit('-').next().unwrap().parse().unwrap();
@@ -233,7 +233,7 @@ fn pages_give_what_the_kernel_prints() {
 #[test]
 fn lost_events_are_found_with_their_number() {
     let batch = read_all(vec![(0, fs::read(data("linux-6.18-x86_64").join("lost.pages")).unwrap())]);
-    // The first read took 20 events; then 315 were overwritten, and 280 remained.
+    // The first read returned 20 events. Then 315 events were overwritten, and 280 remained.
     assert_eq!(batch.events.len(), 20 + 280);
     expect![[r#"
         [
@@ -263,13 +263,14 @@ fn a_damaged_page_costs_that_page_only() {
     let dir = data("linux-6.18-x86_64");
     let mut bytes = fs::read(dir.join("cpu1.pages")).unwrap();
     let whole = read_all(vec![(1, bytes.clone())]).events.len();
-    // A record that claims to be larger than its page; then a page that claims to be larger than the file.
+    // First, a record that claims to be larger than its page; second, a page that claims to be larger than
+    // the file.
     bytes[4096 + 16..4096 + 20].fill(0);
     bytes[4096 + 20..4096 + 24].fill(0xff);
     bytes.truncate(3 * 4096 - 1000);
     let damaged = read_all(vec![(1, bytes)]);
     assert!(!damaged.events.is_empty() && damaged.events.len() < whole);
-    // The damage lost an unknown number of events at a known time.
+    // The damage lost an unknown number of events, at a known time.
     assert_eq!(damaged.lost.iter().map(|gap| (gap.cpu, gap.count)).collect::<Vec<_>>(), [(Some(1), None)]);
     assert!(damaged.lost.iter().all(|gap| gap.after <= gap.before));
     let told: Vec<String> =

@@ -139,8 +139,8 @@ const OTHERS: &[Fix] = &[
         name: "f2fs",
         changes: Group::Filesystem,
         does: "uses F2FS, a log-structured file system for flash; reformats the device",
-        // With fsync_mode=posix. DEF_CP_INTERVAL in fs/f2fs/f2fs.h is 60 s; checkpoints are later while the
-        // device is busy.
+        // With fsync_mode=posix. DEF_CP_INTERVAL in fs/f2fs/f2fs.h is 60 s; while the device is busy, F2FS
+        // delays checkpoints further.
         loses: Loss::Recent(
             "A power cut loses no synced file, but can lose about the last minute of unsynced changes. Unlike on ext4, syncing one file does not make earlier renames of other files durable.",
         ),

@@ -1,4 +1,4 @@
-//! Changes a setup as a fix requires, to try the fix.
+//! Applies a fix to a setup for a trial.
 
 use fonio_host::{Filesystem, Setting, Trial};
 use fonio_workload::definition::{Journal, Synchronous, Workload};
@@ -12,7 +12,8 @@ pub(super) const OF_PROGRAM: &str =
 /// Why a fix of a folder cannot be tried with a command.
 pub(super) const OF_FOLDER: &str = "the command's folder is in use; a workload gets its own folder";
 
-/// Tries a setting: as on a machine in use, or with options of a new file system and device.
+/// Tries a setting: changes it as on a machine in use, or passes it as an option of the new file system or
+/// device.
 pub(super) fn try_setting(
     trial: Trial,
     setting: Setting,

@@ -1,4 +1,5 @@
-//! The fixes that fonio can prove: what each changes, and the data that a power cut can lose with it.
+//! The fixes that fonio can prove, with the changes that each fix makes and the data that a power cut can
+//! lose with it.
 //!
 //! | fix | study |
 //! |---|---|
@@ -39,7 +40,8 @@ pub struct Fix {
 enum Change {
     /// Like a setting.
     Setting(Trial),
-    /// A change of the setup. Without a workload, a command runs, and its I/O cannot be changed.
+    /// A function that changes the setup and its workload. The workload is `None` if a user's command runs,
+    /// whose I/O cannot be changed.
     Setup(fn(&mut Setup, Option<&Workload>) -> Result<(), &'static str>),
 }
 
@@ -107,7 +109,8 @@ impl Fix {
         }
     }
 
-    /// Returns what can measure the fix, found by trying it on a directory, with a command.
+    /// Returns how the fix can be measured. To find out, applies the fix to a setup with a directory and a
+    /// command.
     pub fn measured_with(&self) -> MeasuredWith {
         let mut setup = Setup::on(Storage::Directory("/".into()));
         match (self.try_on(self.setting(), &mut setup, None), self.real) {

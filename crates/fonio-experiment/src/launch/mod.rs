@@ -1,10 +1,10 @@
 //! Measures launches: how long a command takes, and what it waits for.
 //!
 //! The command runs under the recorder, which records its waits; [`fonio_analysis::launch`] divides the time
-//! into parts. Before the first measured launch on a setup, the command runs once unmeasured. For warm
-//! launches, this fills the cache. For cold launches, it shows which files the command opens: their cached
-//! pages are dropped before each launch. Only these files are dropped: pages that other processes map stay
-//! cached, and so do names and inodes. [`Dropped`] reports what stayed.
+//! into parts. Before the first measured launch on a setup, the command runs once without being measured.
+//! For warm launches, this fills the cache. For cold launches, it shows which files the command opens:
+//! their cached pages are dropped before each launch. Only pages of these files are dropped. Pages that
+//! other processes map stay cached, as do directory entries and inodes. [`Dropped`] reports what stayed.
 
 mod caches;
 mod report;
@@ -52,7 +52,7 @@ pub struct LaunchOptions<'a> {
     pub command: &'a [OsString],
     /// The state of the page cache at the start.
     pub cache: CacheState,
-    /// When a command that does not end by itself is considered launched.
+    /// The condition under which a command that does not end by itself counts as launched.
     pub until_idle: Option<Quiet>,
     /// Number of unmeasured launches before each measured one, for a warm cache.
     pub warmup: u32,
@@ -83,7 +83,7 @@ pub fn launch_series(
     begins: &mut dyn FnMut(&Measurement<'_, Setup>),
 ) -> Result<(LaunchSeries, Analysed), ExperimentError> {
     std::fs::create_dir_all(out).map_err(ExperimentError::system("make", out))?;
-    // The command opens the same files in a directory each time.
+    // The files that the command opens, by arm. In a directory, it opens the same files at each launch.
     let mut opened: BTreeMap<usize, BTreeSet<PathBuf>> = BTreeMap::new();
     let mut notes = Notes::default();
     let mut first = None;

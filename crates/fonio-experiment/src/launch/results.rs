@@ -18,7 +18,7 @@ use crate::setup::{Conditions, Setup};
 pub struct LaunchFigures {
     /// Run time in seconds, from the command's start until it ended or became quiet.
     pub wall_s: f64,
-    /// On a processor, in user mode; `None` if the kernel did not report the mode.
+    /// Running on a processor in user mode; `None` if the kernel did not report the mode.
     pub user_s: Option<f64>,
     /// On a processor, in the kernel.
     pub system_s: Option<f64>,
@@ -69,7 +69,8 @@ impl Timed for LaunchFigures {
 }
 
 impl LaunchFigures {
-    /// Returns how the command failed. A command that became quiet was ended on purpose and did not fail.
+    /// Returns how the command failed. fonio ended a command that became quiet on purpose, so the command
+    /// did not fail.
     pub fn failure(&self) -> Option<Failure> {
         Failure::of(self.exit, self.signal)
             .filter(|failure| matches!(failure, Failure::Code(_)) || !self.became_quiet)
@@ -186,7 +187,7 @@ pub struct LaunchSeries {
     pub places: Vec<LaunchResult>,
 }
 
-/// A kind of part, and its time in a launch in seconds.
+/// A kind of part, and the time in seconds that such parts took in a launch.
 type Kind = (PartKind, fn(&LaunchFigures) -> f64);
 
 const WAITS: [Kind; 6] = [

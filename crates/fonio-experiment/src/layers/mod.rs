@@ -3,7 +3,8 @@
 //! of it.
 //!
 //! Each layer is an arm of a [`Design`], compared with the layer below it; each FUSE mode is compared with
-//! the file system. Throughput is measured without a recording, so it needs root only if the layer does.
+//! the file system. Throughput is measured without a recording, so the measurement needs root only if the
+//! layer needs root.
 
 mod mounts;
 
@@ -31,7 +32,7 @@ pub struct LayersOptions<'a> {
     pub bytes: u64,
     /// Number of rounds; each measures every layer once.
     pub rounds: u32,
-    /// A raw device to overwrite, and the user's confirmation; `None` to only read the device of `dir`.
+    /// A raw device to overwrite, and the user's confirmation. If `None`, the device of `dir` is only read.
     pub erase: Option<(&'a Path, &'a Path)>,
     /// Options of FUSE mounts; each is a layer.
     pub modes: &'a [&'a str],
@@ -63,9 +64,9 @@ pub struct LayerResult {
     pub name: String,
     /// The layer with which this one is compared.
     pub compared_with: Option<String>,
-    /// Median rate of writing and syncing over the rounds.
+    /// Median over the rounds of the rate of writing and syncing.
     pub write_mb_s: Option<f64>,
-    /// Median rate of reading from the device, not from the page cache, over the rounds.
+    /// Median over the rounds of the rate of reading from the device, not from the page cache.
     pub read_mb_s: Option<f64>,
     /// Rate of writing and syncing in each round; empty unless measured in every round.
     pub write_rounds_mb_s: Vec<f64>,
@@ -86,7 +87,7 @@ pub enum Layer {
     Device {
         /// The device's node.
         path: PathBuf,
-        /// The device's name if its scheduler is switched off for the measurement.
+        /// The device's name, if its scheduler is set to `none` for the measurement.
         without_scheduler: Option<String>,
         /// Whether it may be overwritten.
         writes: bool,
@@ -285,7 +286,8 @@ fn merge_reasons(arms: &[Arm<Layer>], layers: &mut Vec<LayerResult>) {
     }
 }
 
-/// Names the layer that loses the largest share of the throughput below it, if one was shown to.
+/// Names the layer that loses the largest share of the throughput of the layer below it, if the loss was
+/// shown.
 fn verdict(layers: &[LayerResult], rounds: u32) -> String {
     type Of = fn(&LayerResult) -> Option<&Change>;
     let kinds: [(&str, Of); 2] =

@@ -102,7 +102,8 @@ impl Daemon {
     ) -> Result<Result<Daemon, String>, ExperimentError> {
         let mut command = Command::new(&roles.program);
         command.args(&roles.mount).args(["--mount-options", options]).args([source, dir]);
-        // In our process group, Ctrl-C in the terminal would kill the process during a measurement.
+        // Use a separate process group, so that Ctrl-C in the terminal does not kill the process during a
+        // measurement.
         command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(ExperimentError::system("start", &roles.program))?;
         let entry = enter_process(ledger, &child)?;

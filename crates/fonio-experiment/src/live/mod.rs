@@ -3,13 +3,13 @@
 //!
 //! The life of a slice:
 //!
-//! 1. One slice of each pair has the setting; the seed decides which.
-//! 2. A slice with the setting borrows it: the old value is in the ledger before the new one is set.
-//! 3. The carry-over time passes unmeasured, so requests from before the switch can complete.
+//! 1. One slice of each pair has the setting; the seed decides which slice.
+//! 2. Before a slice with the setting, the old value is written to the ledger; then the new value is set.
+//! 3. The carry-over time is not measured, so requests from before the switch can complete.
 //! 4. The slice is recorded, like any other recording.
 //! 5. The old value is restored, and the slice is analysed and written to the folder.
 //!
-//! Between slices, the old value is in force. So a test can end after any slice, for any reason, and leaves
+//! Between slices, the old value is in force. So whenever and for whatever reason a test ends, it leaves
 //! the machine as it was. A pair with only one measured slice is left out.
 
 mod folder;
@@ -88,7 +88,7 @@ impl LivePlan {
 /// The duration of a test, its folder, and its stop signal.
 #[derive(Clone, Copy, Debug)]
 pub struct LiveOptions<'a> {
-    /// A pair that would end after this time does not start.
+    /// The duration of the test: a pair that would end later is not started.
     pub lasting: Duration,
     /// The folder for the slices; it can already hold slices of the same test.
     pub folder: &'a Path,
@@ -143,8 +143,8 @@ pub struct LiveOutcome {
 ///
 /// # Errors
 ///
-/// If the test cannot start: another process changes the setting, the unit does not exist, or the folder
-/// holds another test. Later errors are in [`LiveOutcome::ended`].
+/// If the test cannot start: another fonio process is changing the setting, the unit does not exist, or the
+/// folder holds another test. Later errors are in [`LiveOutcome::ended`].
 pub fn run_live(
     plan: &LivePlan,
     options: &LiveOptions<'_>,
@@ -176,7 +176,8 @@ pub fn run_live(
     let result = LiveResult::of(&plan, &slices);
     folder.write_result(&result)?;
     match closed {
-        // A failed restoration is worse than the reason why the test ended.
+        // If the old value could not be restored, report that error instead of the error that ended the
+        // test.
         Err(error) => Ok(LiveOutcome { result, ended: Ended::Error(error.into()) }),
         Ok(()) => Ok(LiveOutcome { result, ended }),
     }
@@ -204,7 +205,8 @@ impl Test<'_> {
         loop {
             let result = LiveResult::of(&self.plan, &self.slices);
             self.folder.write_result(&result)?;
-            // A resumed test measures at least one slice, to add to the earlier result.
+            // A resumed test measures at least one slice, even if the earlier slices already give a final
+            // answer.
             if result.paired.answer.is_final() && self.measured_here > 0 {
                 return Ok(Ended::Answered);
             }
@@ -252,7 +254,7 @@ impl Test<'_> {
             self.ledger.undo(entry)?;
         }
         let slice = measured.inspect_err(|_| {
-            // The folder has an incomplete slice; it may stay if it cannot be removed.
+            // The folder has an incomplete slice. An error while removing it does not matter.
             let _ = std::fs::remove_dir_all(&to);
         })?;
         self.folder.write_slice(&slice)?;
@@ -317,7 +319,7 @@ impl Test<'_> {
 /// Number of pairs needed to estimate how much a load varies.
 const PILOT_PAIRS: usize = 3;
 
-/// Returns the control groups of a unit, which must have processes.
+/// Returns the control groups of a unit, which must contain at least one process.
 fn check_unit(unit: &str) -> Result<BTreeSet<String>, ExperimentError> {
     let mut now = units_now();
     now.remove(unit)

@@ -11,10 +11,11 @@ use serde::{Deserialize, Serialize};
 use super::slice::counts;
 use super::{LivePlan, MeasuredSlice, PressureShares};
 
-/// Below this time in seconds per second, threads were hardly blocked, and users notice no effect. Our
-/// choice.
+/// If threads were blocked for less than this time, in seconds per second, users notice no effect of
+/// storage. Our choice.
 const HARDLY: f64 = 1e-3;
-/// From this time in seconds per second, a program is blocked nearly always.
+/// A program that is blocked for at least this time, in seconds per second, counts as blocked nearly
+/// always.
 const NEARLY_ALWAYS: f64 = 0.9;
 
 /// The result of a complete or running test.
@@ -24,8 +25,8 @@ pub struct LiveResult {
     pub verdict: String,
     /// The interval and the answer.
     pub paired: Paired,
-    /// The time in seconds to show an effect of 20 percent, without the time to write recordings; `None` with
-    /// fewer than three pairs.
+    /// The measurement time in seconds that an effect of 20 percent needs to be shown, without the time to
+    /// write recordings; `None` with fewer than three pairs.
     pub needed_s: Option<f64>,
     /// The tested setting and the method.
     pub plan: LivePlan,
@@ -33,9 +34,9 @@ pub struct LiveResult {
     pub without: Option<OfArm>,
     /// The means over the slices with the setting.
     pub with: Option<OfArm>,
-    /// Number of valid pairs.
+    /// The valid pairs.
     pub pairs: Vec<LivePair>,
-    /// Number of slices left out, because they had a problem or their pair is incomplete.
+    /// Number of slices left out because they had a problem or because their pair is incomplete.
     pub slices_left_out: usize,
     /// All slices.
     pub slices: Vec<MeasuredSlice>,
@@ -83,8 +84,8 @@ impl<'a> Counted<'a> {
 impl LiveResult {
     /// Computes the result from `slices`.
     ///
-    /// A program that is bulk work in one slice is left out of both: otherwise a pair would compare different
-    /// programs.
+    /// A program that is bulk work in one slice is left out of both slices. Otherwise, a pair would compare
+    /// different programs.
     pub(super) fn of(plan: &LivePlan, slices: &[MeasuredSlice]) -> LiveResult {
         let counted = counted(slices);
         let pairs: Vec<LivePair> = (counted.iter())
@@ -266,7 +267,7 @@ fn change(ratio: Option<f64>) -> String {
     }
 }
 
-/// Formats a planning time: in minutes from two minutes on, else in seconds.
+/// Formats a planned duration: in minutes if it is at least two minutes, otherwise in seconds.
 pub(super) fn minutes(seconds: f64) -> String {
     if seconds >= 120.0 {
         format!("{:.0} min", (seconds / 60.0).ceil())
@@ -284,7 +285,7 @@ mod tests {
     use super::super::{BlockedProgramTime, LivePlan};
     use super::*;
 
-    /// Each pair has the milliseconds blocked per second, without and with the setting.
+    /// Each pair gives the blocked milliseconds per second, first without and then with the setting.
     fn result(pairs: &[(u64, u64)], plan: &LivePlan) -> LiveResult {
         let slices: Vec<MeasuredSlice> = (pairs.iter().zip(1..))
             .flat_map(|(&(without, with), pair)| {

@@ -1,4 +1,4 @@
-//! Records one slice of time, and reduces it to the threads that were blocked.
+//! Records one slice of time, and keeps the blocked time of each program.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -22,7 +22,8 @@ use crate::rounds::check_stop;
 /// The machine's pressure file.
 const MACHINE_PRESSURE: &str = "/proc/pressure/io";
 
-/// From this share of lost waits, a slice is left out. It equals the limit for lost events elsewhere.
+/// A slice is left out if at least this share of its waits was lost. The limit for lost events elsewhere is
+/// the same.
 const LOST_SHARE_MAX: f64 = 0.01;
 
 /// A slice shorter than this share of the planned time is left out.
@@ -45,13 +46,13 @@ pub struct MeasuredSlice {
     pub machine_pressure: Option<PressureShares>,
     /// The pressure in the unit's control group.
     pub unit_pressure: Option<PressureShares>,
-    /// The reason why it is left out; `None` if it is valid.
+    /// The reason why the slice is left out; `None` if it is valid.
     pub problem: Option<String>,
     /// Its recording, a folder in the test's folder.
     pub recording: String,
 }
 
-/// The time that a program's threads were blocked in a slice.
+/// The time for which a program's threads were blocked in a slice.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BlockedProgramTime {
     /// The threads' name.
@@ -62,7 +63,7 @@ pub struct BlockedProgramTime {
     pub role: Role,
     /// The blocked time, summed over the threads.
     pub time_ns: u64,
-    /// Number of waits of 100 ms and more in operations that people wait for.
+    /// Number of waits of at least 100 ms in operations that users wait for.
     pub long: u64,
 }
 
@@ -104,8 +105,8 @@ impl MeasuredSlice {
     }
 }
 
-/// Returns whether a program is measured. Measured programs are those of the unit. Without a unit, they are
-/// all that are not bulk work, here or in `bulk`.
+/// Returns whether a program is measured. If the plan names a unit, its programs are measured. Otherwise,
+/// all programs are measured, except bulk work according to `program` or `bulk`.
 pub(super) fn counts(
     program: &BlockedProgramTime,
     plan: &LivePlan,
@@ -166,7 +167,8 @@ pub(super) fn measure(
             note(text);
         }
         Progress::Started { .. } => before = Some((Instant::now(), pressures())),
-        // This message arrives once a second; no message reports the end of the capture.
+        // No message reports the end of the capture, so take the time of this message, which arrives once a
+        // second.
         Progress::Running { .. } => after = Some((Instant::now(), pressures())),
         _ => {}
     })?;

@@ -1,5 +1,5 @@
-//! Finds the access that a thread waited for before its next access: its own, or one by the thread that woke
-//! it.
+//! Finds the access for which a thread waited before its next access: its own previous access, or an access
+//! of the thread that woke it.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,8 @@ impl Causes {
 
     pub(super) fn add_thread(&mut self, row: &Thread) {
         let starter = match row.pid {
-            // A recording has parents only for processes; the parent of another thread is its main thread.
+            // A recording shows parents only for processes. The starter of any other thread is the main
+            // thread of its process.
             Some(pid) if pid != row.tid => Some(pid),
             _ => row.parent_pid,
         };
@@ -66,8 +67,8 @@ impl Causes {
         self.waits.values_mut().for_each(|waits| waits.sort_unstable());
     }
 
-    /// Returns the last completed access that the thread had waited for at this time. A thread without
-    /// earlier accesses waited for the thread that started it.
+    /// Returns the last completed access for which the thread had waited by the given time. A thread
+    /// without earlier accesses and waits had waited for the thread that started it.
     fn of(&self, tid: u32, at: Timestamp) -> Option<Cause> {
         self.chain(tid, at, CHAIN_MAX)
     }
@@ -75,7 +76,8 @@ impl Causes {
     fn chain(&self, tid: u32, at: Timestamp, left: usize) -> Option<Cause> {
         let own = last(self.accesses.get(&tid), at).map(|(ended, at)| Cause { tid, at, ended });
         let wait = last(self.waits.get(&tid), at);
-        // If its own access completed after the wait, the thread had waited for that access.
+        // If the thread's own access completed after the wait ended, the thread had waited for its own
+        // access.
         let wait = wait.filter(|(ended, _)| own.is_none_or(|own| own.ended < *ended));
         let next = match (wait, own) {
             (Some((ended, waker)), _) => Some((waker, ended)),
@@ -98,7 +100,7 @@ impl SignalNumbers {
         *self.0.entry((cause.tid, cause.at)).or_insert(next)
     }
 
-    /// Returns the signal that an access sets, if another access waits for it.
+    /// If another access waits for this access, returns the signal that this access sets.
     fn of(&self, tid: u32, at: usize) -> Option<u32> {
         self.0.get(&(tid, at)).copied()
     }
@@ -108,7 +110,7 @@ impl SignalNumbers {
     }
 }
 
-/// An access that can wait for another thread's access, and that another thread can wait for.
+/// An access that can wait for another thread's access, and for which other threads can wait.
 pub(super) trait Waits {
     /// When it begins.
     fn begins(&mut self) -> &mut Begins;
@@ -127,7 +129,8 @@ pub(super) struct MayWait {
     pub began: Timestamp,
 }
 
-/// Makes accesses start after the other threads' accesses that they had waited for. Returns the number of signals.
+/// Makes each access start after the other thread's access for which it had waited, if any. Returns the
+/// number of signals.
 pub(super) fn link<A: Waits>(
     threads: &mut BTreeMap<u32, Threaded<A>>,
     mut causes: Causes,
@@ -177,7 +180,8 @@ mod tests {
     #[test]
     fn a_thread_waits_for_itself_for_those_who_woke_it_or_for_its_starter() {
         let mut causes = Causes::default();
-        // 1 starts 2 and 3; 2 wakes 3; 3, without accesses, wakes 4; 6 wakes 5, both without accesses.
+        // Thread 1 starts the threads 2 and 3. Thread 2 wakes thread 3, which wakes thread 4 and has no
+        // accesses. The threads 5 and 6 wake each other and have no accesses.
         for (tid, parent) in [(2, 1), (3, 1), (4, 1), (5, 9), (6, 9)] {
             causes.add_thread(&Thread { tid, pid: Some(tid), parent_pid: Some(parent), ..Thread::default() });
         }
@@ -194,7 +198,7 @@ mod tests {
         let cases = [
             ((1, 99), None),
             ((1, 100), Some((1, 0))),
-            // Thread 2 woke it at 350, after its access completed at 300.
+            // Thread 2 woke thread 1 at 350, after the access of thread 2 had completed at 300.
             ((1, 360), Some((2, 0))),
             // Waits for timers are ignored.
             ((1, 899), Some((2, 0))),

@@ -1,7 +1,7 @@
 //! Combines threads that followed each other in the recording into one thread.
 //!
-//! A recording of a shell can have thousands of threads, but only a few ran at a time. Otherwise a replay
-//! without pauses would run all commands at once.
+//! A recording of a shell can have thousands of threads, although only a few ran at a time. Without the
+//! combination, a replay without pauses would run all commands at once.
 
 use fonio_core::Timestamp;
 
@@ -16,7 +16,7 @@ pub(super) struct Threaded<A> {
     pub accesses: Vec<A>,
 }
 
-/// Returns lists of successive accesses, one for each thread that ran at the same time.
+/// Returns lists of successive accesses: as many lists as threads ran at the same time.
 pub(super) fn lanes<A>(mut threads: Vec<Threaded<A>>) -> Vec<Vec<A>> {
     threads.retain(|thread| !thread.accesses.is_empty());
     threads.sort_by_key(|thread| thread.began);
@@ -49,7 +49,7 @@ mod tests {
         let threads = vec![
             thread(0, 10, 'a'),
             thread(5, 20, 'b'),
-            // It follows both, so it is appended to the one that ended last.
+            // This thread follows both earlier threads, so it is appended to the one that ended last.
             thread(20, 30, 'c'),
             thread(21, 25, 'd'),
             Threaded { accesses: Vec::new(), ..thread(0, 99, 'x') },

@@ -1,12 +1,13 @@
 //! Replays a recording on any storage, so a user's own load becomes a workload.
 //!
-//! [`What::Blocks`] are its device reads, writes and flushes. They bypass the page cache and use one file
-//! that holds every accessed chunk. [`What::Calls`] are its file-system calls. They use the page cache and
-//! the file system, with files of the recorded lengths.
+//! [`What::Blocks`] replays the reads, writes and flushes of the device. They bypass the page cache and use
+//! one file that holds every accessed chunk. [`What::Calls`] replays the file-system calls. They use the
+//! page cache and the file system, with files of the recorded lengths.
 //!
 //! Each recorded thread is a thread of the replay. If an access began after the thread's previous access had completed,
-//! it does so in the replay too, after the same pause. So the thread continues earlier on a faster device. An access
-//! also waits for another thread's access if the recording shows that this thread woke or started its own.
+//! the replay starts it after that completion and the same pause. So the thread continues earlier on a
+//! faster device. An access also waits for another thread's access if the recording shows that the other
+//! thread woke or started the thread of the access.
 
 pub mod blocks;
 pub mod calls;
@@ -171,8 +172,8 @@ impl Sequence {
         }
     }
 
-    /// Makes the replay's file or folder, durable and not cached: an access to a hole or to the page cache
-    /// would not reach the device.
+    /// Makes the replay's file or folder. Its data are durable and not in the page cache, because an access
+    /// to a hole or to the page cache would not reach the device.
     pub fn prepare(&self, at: &Path) -> Result<(), ExperimentError> {
         let parent = at.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let (wanted, free) = (self.room(), Space::of(parent)?.free);
@@ -201,7 +202,7 @@ impl Sequence {
 /// The result of a replay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Replayed {
-    /// From the start of the first access to the end of the last.
+    /// The time from the start of the first access to the end of the last access.
     pub took: Duration,
     /// Accesses, or calls.
     pub accesses: u64,

@@ -1,5 +1,5 @@
-//! A small persistent memory in front of a slow device. All writes go to the memory first (Kim et al.,
-//! section 5.2, propose PCM).
+//! A small persistent memory in front of a slow device. All writes go to the memory first (Kim et al.
+//! propose PCM for it in section 5.2).
 //!
 //! A write completes in the memory. When three quarters of the memory are in use, the oldest pages are
 //! written to the slow device, together with adjacent pages. A page that was overwritten several times is
@@ -13,18 +13,18 @@ use super::{Command, Counters, Device, Limits};
 
 const PAGE: u64 = 4096;
 
-/// Eviction begins when this part of the memory is in use. A burst of writes then finds free pages.
+/// Eviction begins when this percentage of the memory is in use. A burst of writes then finds free pages.
 const HIGH_PERCENT: u64 = 75;
 
 /// A fast, persistent memory in front of a slow device.
 pub struct Buffered {
     fast: Box<dyn Device>,
     slow: Box<dyn Device>,
-    /// Slow-device pages in the memory, with their position in the eviction order.
+    /// Pages of the slow device that are in the memory, with their positions in the eviction order.
     held: BTreeMap<u64, u64>,
     turns: VecDeque<(u64, u64)>,
     next_turn: u64,
-    /// Page counts of the running writes to the slow device, with their completion times.
+    /// Completion times and page counts of the running writes to the slow device.
     leaving: VecDeque<(u64, u64)>,
     leaving_pages: u64,
     pages_max: u64,
@@ -63,7 +63,7 @@ impl Buffered {
         }
     }
 
-    /// Frees the pages whose write to the slow device has ended by `now`.
+    /// Frees the pages whose writes to the slow device have completed by `now`.
     fn settle(&mut self, now: u64) {
         while let Some((done, pages)) = self.leaving.front().copied()
             && done <= now
@@ -213,7 +213,7 @@ mod tests {
             let page = 977 * (now.0 % 40);
             now = device.submit(&write(page % 40 * 100), now);
         }
-        // 64 lines of 64 bytes at 1 µs and 1 µs for the command.
+        // 64 lines of 64 bytes at 1 µs each, and 1 µs for the command.
         assert_eq!(now.0, 1000 * 65_000);
         assert_eq!(device.slow.counters().host_written, ByteCount(0));
     }

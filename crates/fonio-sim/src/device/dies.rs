@@ -46,7 +46,7 @@ impl Dies {
         self.free_at
     }
 
-    /// Reads a page for the host and returns the time at which it is in the controller.
+    /// Reads a page for the host and returns the time at which the page has arrived in the controller.
     pub(super) fn read(&mut self, die: Die, at: u64) -> u64 {
         let t_read = self.t_read;
         let of = &mut self.dies[die.index()];
@@ -62,7 +62,7 @@ impl Dies {
         });
         let end = begin + t_read;
         of.read_free = end;
-        // The overtaken operations end later, by the duration of the read.
+        // The operations that the read overtook end later, by the duration of the read.
         of.free = if of.free <= begin { end } else { of.free + t_read };
         self.free_at = self.free_at.max(of.free);
         self.transfer(die, end)

@@ -2,8 +2,8 @@
 //! operations of the dies.
 //!
 //! The model keeps, for every resource, the time until which it is busy. A command uses, in this order: a
-//! queue slot, the controller, the interface, and the dies with its data. A delay that keeps no resource busy
-//! (an interrupt, a map fetch in the background) is latency, added at the end.
+//! queue slot, the controller, the interface, and the dies with its data. Delays that keep no resource busy
+//! (an interrupt, a map fetch in the background) are added to the completion time as latency.
 //!
 //! All times are nanoseconds of virtual time.
 
@@ -31,7 +31,7 @@ pub struct FlashDevice<F> {
     bus_to_host_free: u64,
     bus_from_host_free: u64,
     dies: Dies,
-    /// For each page in the write buffer, the time at which it will be in flash; a ring.
+    /// For each page in the write buffer, the time at which the page will be in flash. A ring buffer.
     in_buffer: Vec<u64>,
     oldest_in_buffer: usize,
     gather: Gather,
@@ -39,7 +39,7 @@ pub struct FlashDevice<F> {
     readers: Streams,
     writers: Streams,
     map: Vec<CachedMap>,
-    /// The first unit that does not lie completely on the device.
+    /// The first unit that is not completely within the device's capacity.
     whole_units_end: LogicalUnit,
     /// The time at which all acknowledged data will be in flash.
     durable_at: u64,
@@ -61,7 +61,7 @@ struct CachedMap {
 
 #[derive(Clone, Copy, Debug)]
 struct Finish {
-    /// The time at which its slot and all other resources are free.
+    /// The time at which the command's slot and all other resources are free.
     at: u64,
     /// The delay until the host sees the completion.
     latency: u64,
@@ -178,8 +178,8 @@ impl<F: Ftl> FlashDevice<F> {
         cost
     }
 
-    /// Occupies the controller for a read or a write. Returns the end of the controller's work, the command's
-    /// latency, and the stream that the command continues.
+    /// Occupies the controller for a read or a write. Returns the time at which the controller's work ends,
+    /// the command's latency, and the stream that the command continues.
     fn control(&mut self, command: &Command, begin: u64) -> (u64, u64, Option<usize>) {
         let (direction, streams) = match command.op {
             Op::Read => (self.flash.interface.read, &mut self.readers),
@@ -233,7 +233,8 @@ impl<F: Ftl> FlashDevice<F> {
         ahead.end = ahead.end.max(end);
     }
 
-    /// Returns the time at which a unit is in the controller. The page that was read last is there already.
+    /// Returns the time at which the unit's data have arrived in the controller. The page that was read
+    /// last is there already.
     fn fetch(&mut self, unit: LogicalUnit, at: u64, page_read: &mut Option<PhysicalPage>) -> u64 {
         if self.gather.holds(unit) {
             return at;
@@ -285,7 +286,8 @@ impl<F: Ftl> FlashDevice<F> {
         }
         if self.in_buffer.is_empty() || command.fua {
             if command.fua {
-                // The write's data must be in flash, so all gathered units are programmed too.
+                // The write's data must reach flash before the write completes, so all gathered units are
+                // programmed too.
                 durable = durable.max(self.program_gathered(arrived, &mut accepted));
             }
             durable = durable.max(self.close_page(arrived, &mut accepted));
@@ -295,8 +297,8 @@ impl<F: Ftl> FlashDevice<F> {
         Finish { at: accepted, latency }
     }
 
-    /// Gathers or programs the part of a unit that has arrived. Returns the time at which the programmed data
-    /// are in flash.
+    /// Gathers or programs a part of a unit, which has arrived from the host. Returns the time at which the
+    /// programmed data are in flash.
     fn write_unit(&mut self, unit: LogicalUnit, part: Bytes, arrived: u64, accepted: &mut u64) -> u64 {
         if part.length() == self.flash.unit_bytes {
             self.gather.forget(unit);

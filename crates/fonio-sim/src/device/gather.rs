@@ -2,8 +2,8 @@
 
 use crate::ftl::LogicalUnit;
 
-/// Minimum size of a segment. Written parts of a unit are recorded in segments; a smaller write counts as
-/// one.
+/// Minimum size of a segment. The written parts of a unit are recorded by segment; a write smaller than a
+/// segment counts as a complete segment.
 const PIECE_BYTES_MIN: u64 = 4096;
 
 /// Partly written units, least recently written first.
@@ -45,12 +45,12 @@ impl Gather {
         self.units.iter().position(|part| part.unit == unit)
     }
 
-    /// Removes and returns the unit that must leave before `unit` can be added, if any.
+    /// If another unit must leave before `unit` can be added, removes and returns that unit.
     pub(super) fn make_room(&mut self, unit: LogicalUnit) -> Option<LogicalUnit> {
         (self.units.len() >= self.units_max && !self.holds(unit)).then(|| self.units.remove(0).unit)
     }
 
-    /// Adds the bytes `from..to` of a unit. If the unit is now complete, removes it and returns true.
+    /// Adds the bytes `from..to` of a unit. If this completes the unit, removes the unit and returns true.
     pub(super) fn add(&mut self, unit: LogicalUnit, from: u64, to: u64) -> bool {
         let mut pieces = self.position(unit).map_or(0, |at| self.units.remove(at).pieces);
         for piece in from / self.piece_bytes..to.div_ceil(self.piece_bytes) {

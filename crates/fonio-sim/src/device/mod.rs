@@ -31,9 +31,10 @@ pub struct Command {
 
 /// A device in virtual time.
 ///
-/// Times given to [`Device::submit`] must not decrease. A command's completion time is computed when it is
-/// submitted: commands use dies, channels and the bus in the order of arrival, as in firmware without
-/// reordering. So the same model runs at millions of commands per second and in real time.
+/// Times given to [`Device::submit`] must not decrease. A command's completion time is computed when the
+/// command is submitted, because commands use dies, channels and the bus in the order of arrival, as in
+/// firmware without reordering. So the same model can run in real time, or simulate millions of commands
+/// per second.
 pub trait Device: Send {
     /// Accepts `command` at `now` and returns its completion time, which is not before `now`.
     ///
@@ -65,7 +66,7 @@ pub struct Limits {
     pub command_max: ByteCount,
     /// The unit of a discard; `None` if the device does not support discard.
     pub discard_granularity: Option<ByteCount>,
-    /// Whether it supports writes with forced unit access; otherwise the host adds a flush.
+    /// Whether the device supports writes with forced unit access. If not, the host adds a flush.
     pub fua: bool,
     /// Whether acknowledged writes stay in volatile memory until a flush; a power cut then loses them.
     pub volatile_cache: bool,
@@ -87,7 +88,7 @@ pub struct Counters {
     pub erases: u64,
     /// Log blocks that became data blocks without a copy.
     pub switch_merges: u64,
-    /// Merges that kept the beginning of a block in its log block and copied the rest after it.
+    /// Merges that kept the beginning of a block in its log block and copied the rest of the block there.
     pub partial_merges: u64,
     /// Merges that copied the complete block.
     pub full_merges: u64,

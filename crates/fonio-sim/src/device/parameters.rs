@@ -27,7 +27,7 @@ pub struct Flash {
     pub interface: Interface,
     /// A write-back buffer in the controller's RAM.
     pub buffer: Option<Buffer>,
-    /// A part of the flash used with one bit per cell, for fast writes.
+    /// A part of the flash that stores one bit per cell, for fast writes.
     pub slc: Option<Slc>,
     /// Data read ahead for a sequential reader.
     pub read_ahead_bytes: u64,
@@ -48,22 +48,23 @@ pub struct Interface {
     pub flush_command: Nanos,
     /// The time that forced unit access adds to a write, without the time to program its data.
     pub fua: Nanos,
-    /// Whether programming begins when the first page has arrived, instead of the last.
+    /// Whether programming begins when the first page has arrived. Otherwise, it begins when the last page
+    /// has arrived.
     pub programs_while_receiving: bool,
 }
 
-/// A direction of the interface, and the controller's work for its commands.
+/// One direction of the interface, and the controller's work for commands in this direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Direction {
     /// Bytes per second.
     pub rate: u64,
     /// The controller's time for a command.
     pub command: Nanos,
-    /// The controller's additional time for a command that continues no stream.
+    /// The controller's additional time for a command that does not continue a stream.
     pub random: Nanos,
     /// The delay of a command that keeps no resource busy.
     pub latency: Nanos,
-    /// The additional delay of a command that continues no stream.
+    /// The additional delay of a command that does not continue a stream.
     pub random_latency: Nanos,
     /// Sequential readers or writers that the controller can tell apart.
     pub streams: u32,
@@ -72,10 +73,10 @@ pub struct Direction {
 /// A write-back buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffer {
-    /// The number of pages that it can hold until they are in flash.
+    /// The number of pages that the buffer can hold. A page leaves the buffer when it is in flash.
     pub pages: u32,
-    /// The number of partly written units that it can hold while the rest is missing. With 0, the missing
-    /// part is read from flash at once.
+    /// The number of partly written units that the buffer can hold until the rest of their data arrives. If
+    /// 0, the missing part of a unit is read from flash at once.
     pub gathered_units: u32,
 }
 
@@ -88,7 +89,7 @@ pub struct Slc {
     pub t_program: Nanos,
 }
 
-/// The data covered by the part of the map in RAM.
+/// The amounts of data that the part of the map in RAM covers.
 #[derive(Clone, Copy, Debug)]
 pub struct MapReach {
     /// Data covered by one segment of the map.
@@ -110,7 +111,7 @@ pub enum ReadsWaitFor {
     Suspension(Nanos),
 }
 
-/// Returns the time of `bytes` at `rate` bytes per second, in nanoseconds.
+/// Returns the time in nanoseconds to transfer `bytes` at `rate` bytes per second.
 pub(super) fn nanos_for(bytes: u64, rate: u64) -> u64 {
     bytes * 1_000_000_000 / rate
 }

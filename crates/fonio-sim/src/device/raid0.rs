@@ -7,8 +7,8 @@ use super::{Command, Counters, Device, Limits};
 /// The stripe of the study.
 pub const STRIPE: ByteCount = ByteCount(4096);
 
-/// A RAID-0 device. It splits a command: each member gets one command for all its stripes, which are adjacent
-/// on the member.
+/// A RAID-0 device. It splits each command: every affected member gets one command for all its stripes,
+/// which are adjacent on the member.
 pub struct Raid0 {
     members: Vec<Box<dyn Device>>,
     stripe: u64,
@@ -40,13 +40,13 @@ impl Raid0 {
                 .and_then(|granularities| granularities.into_iter().max()),
             fua: all().all(|limits| limits.fua),
             volatile_cache: all().any(|limits| limits.volatile_cache),
-            // A flush goes to all members, so one blocked member delays all.
+            // A flush goes to all members, so one blocked member delays the flush.
             flush_blocks_all: all().any(|limits| limits.flush_blocks_all),
         };
         Raid0 { members, stripe: stripe.0, limits, last_submit: 0, busy_until: 0, busy: Nanos(0) }
     }
 
-    /// Returns the part of bytes `start..end` on a member, as byte offsets of this member.
+    /// Returns the part of the bytes `start..end` that is on one member, as byte offsets on this member.
     fn part(&self, member: u64, start: u64, end: u64) -> Option<(u64, u64)> {
         let count = self.members.len() as u64;
         // The member's bytes before an address.

@@ -7,7 +7,7 @@ use crate::ftl::{LogicalUnit, PhysicalPage};
 pub(super) struct ReadAhead {
     /// The first unit that was not read ahead.
     pub(super) end: LogicalUnit,
-    /// The time at which the units before `end` are in the controller.
+    /// The time at which the units before `end` have arrived in the controller.
     pub(super) ready: u64,
     /// The flash page that was read last.
     pub(super) page: Option<PhysicalPage>,

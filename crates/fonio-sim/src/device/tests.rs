@@ -117,7 +117,8 @@ fn reads_wait_as_the_profile_says() {
         let text = text.replace(line, &format!("{suspend}\n{}", line.replace("operation", how)));
         let mut device = Profile::parse("changed", &text).unwrap().device(Some(CAPACITY), 1).unwrap();
         let mut now = Timestamp(0);
-        // More than the dies can program in this time: the buffer is full of waiting pages.
+        // The host writes more than the dies can program in this time, so the buffer is full of waiting
+        // pages.
         for request in 0..32 {
             let sector = Sector(request * 1024);
             now = device
@@ -195,7 +196,7 @@ fn random_writes_take_the_time_of_the_formula() {
     let (op, order, request) = (Op::Write, Order::Random, ByteCount(4096));
     let job = Job { op, order, start: ByteCount(0), range, request, count: 20_000, depth: 1 };
     let (measured, _) = run(device.as_mut(), &[job], now, 1);
-    // Two log blocks of 2 MiB for 32 MiB: 7 of 8 writes miss.
+    // Two log blocks of 2 MiB serve a range of 32 MiB, so 7 of 8 writes miss.
     let wanted = costs.write as f64 + 7.0 / 8.0 * costs.full_merge as f64;
     let given = measured[0].micros_each() * 1e3;
     // One merge in 128 is partial and saves an erase.

@@ -6,17 +6,19 @@ use fonio_core::{Nanos, Timestamp};
 
 use super::arrival::Arrival;
 
-/// The condition for queueing a request of a thread. A thread's requests are always queued in order.
+/// The condition under which a thread queues a request. A thread's requests are always queued in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begins {
-    /// This time after the beginning of the run: the thread did not wait for an earlier request.
+    /// Queue it this time after the beginning of the run: the thread did not wait for an earlier request.
     At(Nanos),
-    /// This time after the thread's previous request completed: the thread had waited for it.
+    /// Queue it this time after the thread's previous request completed: the thread had waited for that
+    /// request.
     AfterEnd(Nanos),
-    /// This time after the thread's previous request was queued: the thread did not wait for it.
+    /// Queue it this time after the thread's previous request was queued: the thread did not wait for that
+    /// request.
     AfterBegin(Nanos),
-    /// This time after both its own previous request and a request of another thread completed: it had waited
-    /// for the other thread.
+    /// Queue it after both the thread's previous request and a request of another thread have completed,
+    /// and after a pause: the thread had waited for the other thread.
     AfterOther {
         /// The signal of the other thread's request.
         signal: u32,
@@ -25,7 +27,7 @@ pub enum Begins {
     },
 }
 
-/// A request of a thread, with the condition for queueing it.
+/// A request of a thread, and the condition under which the thread queues it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
     /// The condition for queueing it.
@@ -73,8 +75,8 @@ impl Thread {
         self.steps.len() as u64 - u64::from(self.made)
     }
 
-    /// Returns the time of the next request, once it is known. `source` is the index of this thread among the
-    /// sources.
+    /// If the time of the next request is now known, returns this time. `source` is the index of this
+    /// thread among the sources.
     pub(super) fn arm(&mut self, source: u32, from: Timestamp, signals: &mut Signals) -> Option<Timestamp> {
         if self.is_armed {
             return None;

@@ -1,11 +1,12 @@
 //! Runs workloads through a scheduler and a device in virtual time.
 //!
-//! A [`Source`] queues requests. It is a process that waits for its requests ([`ClosedLoop`]), a list of
-//! requests with given times ([`Arrival`], [`replay`]), or a thread that waits for its own and other threads'
-//! requests ([`Step`]). While the device has room, the driver takes requests from the scheduler and submits
-//! them to the device model, which returns the completion time. Events with the same time run in the order of
-//! creation. So a completion first dispatches the next request; then the waiting process queues another one.
-//! In the kernel, too, the interrupt runs the queue before the process wakes.
+//! A [`Source`] queues requests. A source is a process that waits for its requests ([`ClosedLoop`]), a list
+//! of requests with given times ([`Arrival`], [`replay`]), or a thread that waits for its own and other
+//! threads' requests ([`Step`]). While the device has room, the driver takes requests from the scheduler
+//! and submits them to the device model, which returns the completion time. Events with the same time run
+//! in the order in which they were created. So a completion first dispatches the next request; then the
+//! process that waited queues another request. In the kernel, too, the interrupt runs the queue before the
+//! process wakes.
 //!
 //! The same input gives the same result on every machine.
 
@@ -73,7 +74,7 @@ pub enum EngineError {
     },
 }
 
-/// The host: the queue depth of its driver, and the seed of its processes.
+/// The host: the queue depth of its driver, and the random seed of its processes.
 #[derive(Clone, Copy, Debug)]
 pub struct Host {
     /// Maximum requests in flight at the driver. The device's own depth applies too.
@@ -241,7 +242,7 @@ impl Engine<'_, '_> {
         }
     }
 
-    /// Dispatches requests while the device has room and the scheduler has any.
+    /// Dispatches requests as long as the device has room and the scheduler returns a request.
     fn drive(&mut self, now: Timestamp) {
         while self.in_flight < self.depth {
             let next = self.flushes.pop_front();

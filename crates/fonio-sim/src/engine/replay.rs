@@ -14,7 +14,7 @@ use crate::scheduler::{Priority, ProcessId};
 /// The number of rows in the sort window. No queue holds this many requests.
 const WINDOW: usize = 1 << 16;
 
-/// Arrivals of a device's recorded requests, in the order of queueing.
+/// The recorded requests of a device as arrivals, in the order in which they were queued.
 pub struct Replay<I> {
     rows: I,
     /// By queueing time, then by request ID; rows with the same ID keep their order.
@@ -46,9 +46,9 @@ impl<I: Iterator<Item = rows::Request>> Iterator for Replay<I> {
     }
 }
 
-/// Converts a recorded request to an arrival. Without a queueing time, it uses the time of insertion, then of
-/// issue. A request of an unknown thread belongs to process 0; a write with unknown flags counts as
-/// write-back.
+/// Converts a recorded request to an arrival. If the queueing time is unknown, the time of insertion or, if
+/// that is unknown too, of issue replaces it. A request of an unknown thread belongs to process 0; a write
+/// with unknown flags counts as write-back.
 ///
 /// # Errors
 ///

@@ -13,7 +13,8 @@ use crate::scheduler::{Priority, ProcessId};
 pub enum Source<'a> {
     /// A process that keeps a fixed number of requests in flight and waits for them.
     Closed(ClosedLoop),
-    /// Requests at given times, in time order, regardless of the device. An error ends the run.
+    /// Requests at given times, in time order. Their times do not depend on the device. An error ends the
+    /// run.
     Open(Box<dyn Iterator<Item = Result<Arrival, EngineError>> + 'a>),
     /// A thread whose requests depend on earlier requests, its own or other threads'.
     Linked(Vec<Step>),
@@ -80,7 +81,8 @@ impl Progress {
     }
 
     fn next(&mut self, process: &ClosedLoop, at: Timestamp) -> Arrival {
-        // A process with only one direction draws no random number, so its sequence stays the same.
+        // Draw no random number for a process with only one direction, so that its sequence of addresses
+        // stays the same.
         let is_read = match process.reads_percent {
             0 => false,
             100.. => true,

@@ -124,8 +124,8 @@ proptest! {
         }
     }
 
-    /// With every policy and closed and open sources, every request completes once, and two runs give the
-    /// same result.
+    /// For every policy, with both closed and open sources, every request completes once, and two runs give
+    /// the same result.
     #[test]
     fn every_request_completes_and_a_seed_repeats(seed in any::<u64>(), depth in 1u32..9) {
         let think = Think { min: Nanos(0), max: Nanos(20_000_000) };
@@ -220,8 +220,8 @@ fn threads_wait_for_their_own_requests_and_for_those_of_others() {
         vec![step(1, 8, Begins::At(us(0)), Some(0)), step(1, 4, Begins::AfterEnd(us(2)), Some(1))],
         // From 9 to 10.
         vec![step(2, 1, after_other(0, 1), None)],
-        // The second request does not wait for the first; the third waits for the second and for the first
-        // thread.
+        // The second request does not wait for the first request. The third request waits for the second
+        // request and for the first thread.
         vec![
             step(3, 1, Begins::At(us(11)), None),
             step(3, 1, Begins::AfterBegin(us(2)), None),
@@ -238,7 +238,7 @@ fn threads_wait_for_their_own_requests_and_for_those_of_others() {
     };
     assert_eq!(of(1), (2, 12_000, 14_000));
     assert_eq!(of(2), (1, 1_000, 10_000));
-    // From 11 to 15, from 13 to 16, and from 16 to 17.
+    // The requests take from 11 to 15, from 13 to 16, and from 16 to 17.
     assert_eq!(of(3), (3, 8_000, 17_000));
 
     let locked =

@@ -1,9 +1,9 @@
 //! Addresses in flash. Each kind of number has its own type, so logical and physical units cannot be mixed
-//! up. All are 32 bits wide; the types have no cost at run time.
+//! up. All these numbers are 32 bits wide, and the types have no cost at run time.
 
 use std::marker::PhantomData;
 
-/// A number that a [`Table`] can store and use as its index.
+/// A number that a [`Table`] can use as an index or store as a value.
 pub(crate) trait Number: Copy {
     /// Returns the number as stored in a table.
     fn to_raw(self) -> u32;
@@ -31,7 +31,7 @@ macro_rules! numbers {
 numbers! {
     /// A logical unit, numbered by the host.
     LogicalUnit
-    /// A logical block: the units of one erase block, numbered by the host.
+    /// A logical block: as many consecutive logical units as fit into one erase block.
     LogicalBlock
     /// A physical unit: erase block × units per erase block + offset.
     PhysicalUnit
@@ -98,7 +98,7 @@ impl<N: Number> Number for Option<N> {
     }
 }
 
-/// A table with one value of four bytes for each number from 0 on. Optional values also take four bytes.
+/// A table with one four-byte value for each number from 0 on. Optional values also take four bytes.
 #[derive(Clone, Debug)]
 pub(crate) struct Table<K, V> {
     raw: Vec<u32>,

@@ -30,7 +30,7 @@ pub struct Bast<W = Unwatched> {
     pub(super) data: DataBlocks<W>,
     /// The log block of each logical block.
     log_of: Table<LogicalBlock, Option<LogNumber>>,
-    /// The log blocks in use. When all are in use, a merged log block is reused at once.
+    /// The log blocks in use. When all log blocks are in use, a merged log block is reused at once.
     logs: Vec<Log>,
     logs_max: usize,
     /// The owner's units in each log block.
@@ -63,11 +63,11 @@ struct Log {
     owner: LogicalBlock,
     /// First offset not yet programmed.
     next: Offset,
-    /// Whether unit `n` of the owner is at offset `n`, for all units written so far.
+    /// Whether every unit written so far is in order: unit `n` of the owner at offset `n`.
     in_order: bool,
     /// The offset of the newest copy of each of the owner's units; valid if [`Bast::in_log`] has the unit.
     newest: Table<Offset, Offset>,
-    /// The write count when this log block was last written (for FIFO: first used).
+    /// The number of writes to the layer when this log block was last written or, for FIFO, first used.
     used_at: u64,
 }
 

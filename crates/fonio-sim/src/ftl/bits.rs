@@ -47,7 +47,7 @@ impl<B: Number> BlockBits<B> {
         &mut self.words[start..start + self.words_per_block]
     }
 
-    /// Returns the word with `offset`, with the bits before `offset` cleared.
+    /// Returns the word that contains the bit of `offset`, with the bits before `offset` cleared.
     pub(crate) fn word_from(&self, block: B, offset: Offset) -> u64 {
         self.words[self.word(block, offset)] & (u64::MAX << (offset.0 % 64))
     }
@@ -79,7 +79,7 @@ pub(crate) fn end_of(words: &[u64]) -> Offset {
     Offset(last.map_or(0, |at| at as u32 * 64 + 64 - words[at].leading_zeros()))
 }
 
-/// Returns the number of offsets in the set from `from` on.
+/// Returns how many offsets that are at least `from` are in the set.
 pub(crate) fn count_from(words: &[u64], from: Offset) -> u32 {
     let first = from.0 as usize / 64;
     words

@@ -1,8 +1,8 @@
 //! Data blocks and free erase blocks of log-block layers.
 //!
-//! The map has one entry for each logical block: each unit is at its own offset in the data block. Flash
-//! pages are programmed in order, so overwrites go to log blocks. A merge combines a log block and a data
-//! block into one data block:
+//! The map has only one entry for each logical block, because each unit is at its own offset in the data
+//! block. Flash pages are programmed in order, so overwrites go to log blocks. A merge combines a log block
+//! and a data block into one data block:
 //!
 //! - *switch*: the log block has all units in order and becomes the data block; one erase.
 //! - *partial*: the log block has the first units in order, and the rest is copied after them; one erase.
@@ -19,7 +19,8 @@ pub(super) struct DataBlocks<W> {
     pub(super) geometry: Geometry,
     /// The data block of each logical block; `None` before the first write.
     blocks: Table<LogicalBlock, Option<EraseBlock>>,
-    /// Units at their own offset in the data block; a newer copy may be in a log block.
+    /// The units that have a copy at their own offset in the data block. A newer copy may be in a log
+    /// block.
     in_place: BlockBits<LogicalBlock>,
     /// The first programmable offset of each data block.
     next: Table<LogicalBlock, Offset>,
@@ -33,7 +34,8 @@ impl<W: Watch> DataBlocks<W> {
     /// which erase blocks are used.
     pub(super) fn new(geometry: Geometry, log_blocks: u32, seed: u64, watch: W) -> DataBlocks<W> {
         let logical = geometry.logical_blocks();
-        // One block more than data and logs: a full merge needs a free block before it can erase.
+        // One more block than data and log blocks: a full merge needs a free block before it can erase
+        // blocks.
         let total_blocks = logical + log_blocks + 1;
         DataBlocks {
             geometry,
@@ -57,7 +59,7 @@ impl<W: Watch> DataBlocks<W> {
         work.erase(self.geometry.die_of_block(block));
     }
 
-    /// Programs a unit at its own offset in the data block, if the offset is still programmable.
+    /// Programs a unit at its own offset in the data block, if this offset can still be programmed.
     pub(super) fn write_in_place(&mut self, owner: LogicalBlock, offset: Offset) -> Option<PhysicalUnit> {
         let data = self.blocks.get(owner).unwrap_or_else(|| {
             let block = self.take_free();
@@ -105,7 +107,7 @@ impl<W: Watch> DataBlocks<W> {
     }
 
     /// Completes a full merge into `fresh`, after the caller has reported every copy to [`Watch`]. `in_log`
-    /// are the units with their newest copy in a log block; `log` is erased.
+    /// holds the units whose newest copy is in a log block; `log` is erased.
     pub(super) fn merge_full(
         &mut self,
         owner: LogicalBlock,
@@ -145,7 +147,7 @@ impl<W: Watch> DataBlocks<W> {
         work.copy(self.geometry.die_of_block(to), units.div_ceil(self.geometry.units_per_page));
     }
 
-    /// Counts the erase blocks by use; `log` is the number of logs.
+    /// Counts the erase blocks by use; `log` is the number of log blocks.
     pub(super) fn census(&self, log: u32) -> Census {
         let data = self.blocks.iter().filter(|(_, block)| block.is_some()).count() as u32;
         Census { total: self.total_blocks, free: self.free.len() as u32, data, log }

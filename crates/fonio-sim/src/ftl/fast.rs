@@ -2,12 +2,12 @@
 //!
 //! Data blocks are mapped as in BAST (`super::data`), but a log block does not belong to a data block. The
 //! sequential log block (SW) stores the units of one logical block in order, from the first unit on. The
-//! random log blocks (RW) store all other overwrites in the order of arrival. When all random log blocks are
-//! full, the oldest is reclaimed: every logical block with a newest copy in it is fully merged. Random writes
-//! cost more over larger ranges, but throughput does not drop sharply.
+//! random log blocks (RW) store all other overwrites in the order of arrival. When all random log blocks
+//! are full, the oldest is reclaimed: every logical block that has the newest copy of a unit in it is fully
+//! merged. Random writes cost more as their range grows, but throughput does not drop sharply.
 //!
-//! A write to the first unit of a logical block closes the sequential log block: with a switch merge if it is
-//! full, else with a partial merge.
+//! A write to the first unit of a logical block closes the sequential log block. If this log block is full,
+//! a switch merge closes it, otherwise a partial merge.
 
 use std::collections::VecDeque;
 
@@ -48,8 +48,8 @@ struct RandomLog {
 }
 
 impl<W: Watch> Fast<W> {
-    /// Makes an unwritten device with `random_logs` random log blocks and one sequential log block. The seed
-    /// determines the order in which erase blocks are used.
+    /// Makes a layer without data, with `random_logs` random log blocks and one sequential log block. The
+    /// seed determines the order in which erase blocks are used.
     ///
     /// # Panics
     ///
@@ -74,8 +74,8 @@ impl<W: Watch> Fast<W> {
         }
     }
 
-    /// Copies the newest copy of every unit of a logical block to a fresh erase block. Includes the units in
-    /// the sequential log block of this logical block.
+    /// Copies the newest copy of every unit of a logical block to a fresh erase block. If the sequential
+    /// log block belongs to this logical block, its units are included.
     fn merge_full(&mut self, owner: LogicalBlock, work: &mut Work) {
         let fresh = self.data.take_free();
         if W::ACTIVE {

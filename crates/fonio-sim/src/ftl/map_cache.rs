@@ -2,8 +2,8 @@
 //! (DFTL: Gupta, Kim, Urgaonkar 2009).
 //!
 //! The map is split into segments that cover equal amounts of data. A level keeps the most recently used
-//! segments; access to any other segment costs the level's miss time. With two levels, throughput drops twice
-//! as the range of random writes grows.
+//! segments; access to any other segment costs the level's miss time. With two levels, throughput drops at
+//! two ranges as the range of random writes grows.
 
 use super::address::{Number, Table};
 
@@ -37,9 +37,11 @@ impl Number for Piece {
 pub struct MapLevel {
     held_max: u32,
     held: u32,
-    /// For each cached segment, the one used next after it; `None` for the newest.
+    /// For each cached segment, the segment that was used next after it; `None` for the most recently used
+    /// one.
     newer: Table<Piece, Option<Piece>>,
-    /// For each cached segment, the one used last before it; `None` for the oldest.
+    /// For each cached segment, the segment that was used last before it; `None` for the least recently
+    /// used one.
     older: Table<Piece, Option<Piece>>,
     is_held: Vec<bool>,
     newest: Option<Piece>,
@@ -47,7 +49,7 @@ pub struct MapLevel {
 }
 
 impl MapLevel {
-    /// Makes an empty level that can hold `held_max` of `pieces` segments.
+    /// Makes an empty level that can hold `held_max` of the map's `pieces` segments.
     ///
     /// # Panics
     ///

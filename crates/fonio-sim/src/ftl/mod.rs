@@ -1,8 +1,8 @@
 //! Flash translation layers: they map the host's data to flash and report the flash operations of each write.
 //!
 //! A layer keeps the map and has no clock. It reports the reads, programs, copies and erases of each die as
-//! [`Work`]; [`crate::device::flash`] computes their time. A merge of two blocks is one step with a count, so
-//! its simulation cost does not depend on the erase block size.
+//! [`Work`]; [`crate::device::flash`] computes their time. A merge of two blocks is one step with a count,
+//! so the cost of simulating it does not depend on the erase block size.
 //!
 //! Addresses are in *units*, the mapping unit of the layer: 4 KiB in a modern device, a page of all planes in
 //! a card. A [`LogicalUnit`] is the host's number of a unit, a [`PhysicalUnit`] its address in flash.
@@ -26,8 +26,8 @@ pub use address::{Die, EraseBlock, LogicalBlock, LogicalUnit, Offset, PhysicalPa
 pub struct Geometry {
     /// Units that the host sees.
     pub logical_units: u32,
-    /// Units in an erase block; in a page map, in a superblock (the erase blocks of all dies with the same
-    /// number).
+    /// Number of units in an erase block. For a page map, number of units in a superblock (the erase blocks
+    /// with the same number on all dies).
     pub units_per_block: u32,
     /// Units that are programmed together: one page of all planes.
     pub units_per_page: u32,
@@ -93,7 +93,7 @@ pub struct Work {
     pub steps: Vec<Step>,
     /// The number of steps until the host's data are in flash. Later steps are the layer's own housekeeping.
     pub durable_after: usize,
-    /// Sums since the device was made or its counters were reset.
+    /// Totals since the layer was made or its counters were last reset.
     pub totals: Totals,
 }
 
@@ -182,11 +182,11 @@ pub trait Ftl: Send {
     /// If `unit` is at or above [`Geometry::logical_units`].
     fn write(&mut self, unit: LogicalUnit, work: &mut Work);
 
-    /// Programs a partly filled page with padding, because its data must become durable. The default is for
-    /// layers in which every unit is a page.
+    /// If a page is partly filled, programs it with padding, because its data must become durable. The
+    /// default is for layers in which every unit is a page.
     fn close_page(&mut self, _work: &mut Work) {}
 
-    /// Discards `unit`. By default, the layer does not record discards, as in cards, and merges copy
+    /// Discards `unit`. By default, as in cards, the layer does not record discards, so merges also copy
     /// discarded units.
     fn discard(&mut self, _unit: LogicalUnit) {}
 
@@ -211,7 +211,7 @@ pub struct Census {
     pub free: u32,
     /// Data blocks; in a page map, superblocks that are full.
     pub data: u32,
-    /// Log blocks; in a page map, the superblocks being written or collected.
+    /// Log blocks. For a page map, the superblocks that are being written or collected.
     pub log: u32,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! The erase blocks with the same number on all dies form a superblock. It is filled page by page across the
 //! dies. Host data and the collector's copies go to different superblocks, which separates old data from new
-//! data. Collection is paced: while few superblocks are free, a number of copies follows each host page. This
-//! number empties the victim before the gained space is used up.
+//! data. Collection is paced: while few superblocks are free, each page that the host writes is followed by
+//! as many copies as are needed to empty the victim before the space that its collection gains is used up.
 //!
 //! Two rules can choose the victim. *Greedy* takes the superblock with the fewest valid units. *Cost-benefit*
 //! (Rosenblum, Ousterhout 1992) takes the one with the largest `(1 - u) × age / 2u`, where `u` is the share
@@ -27,11 +27,12 @@ pub enum Collection {
     CostBenefit,
 }
 
-/// Minimum number of spare superblocks: two open for writing, three reserved for the collector, and two that
-/// ensure that a closed superblock has space to gain.
+/// Minimum number of spare superblocks: two that are open for writing, three that are reserved for the
+/// collector, and two that ensure that at least one closed superblock has invalid units.
 pub const SPARE_BLOCKS_MIN: u32 = 7;
 
-/// Collection begins at this number of free superblocks: one for each stream and one spare.
+/// Collection begins when only this number of superblocks is free: one for each of the two streams, and one
+/// spare.
 const FREE_LOW: usize = 3;
 
 /// The page-mapping layer.
@@ -44,13 +45,13 @@ pub struct PageMap<W = Unwatched> {
     to_logical: Table<PhysicalUnit, LogicalUnit>,
     valid: BlockBits<EraseBlock>,
     valid_units: Table<EraseBlock, ValidUnits>,
-    /// The write count when each superblock was closed.
+    /// For each superblock, the number of writes to the layer when it was closed.
     closed_at: Vec<u64>,
     free: VecDeque<EraseBlock>,
     host: Stream,
     copies: Stream,
     victim: Option<Collecting>,
-    /// Pages read and programmed on each die by the current collection step.
+    /// The number of pages that the current collection step reads and programs on each die.
     copied: Vec<CopiedPages>,
     /// Shifts the offset of a page's first unit to the page's number in its superblock.
     page_shift: u32,
@@ -60,8 +61,8 @@ pub struct PageMap<W = Unwatched> {
     pub(crate) watch: W,
 }
 
-/// The number of valid units of a superblock, and whether it may be chosen as a victim. Superblocks that may
-/// be chosen compare as less than all others.
+/// The number of valid units of a superblock, and whether it may be chosen as a victim. The values of
+/// superblocks that may be chosen compare as less than all other values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ValidUnits(u32);
 
@@ -75,10 +76,11 @@ impl Number for ValidUnits {
 }
 
 impl ValidUnits {
-    /// A bit above any number of units; set while a superblock is free, open, or being collected.
+    /// A bit above the bits of the number of units. It is set while a superblock is free, open or being
+    /// collected.
     const IN_USE: u32 = 1 << 31;
 
-    /// No valid units, in a superblock that may not be chosen.
+    /// The value of a superblock that has no valid units and may not be chosen.
     const NONE_IN_USE: ValidUnits = ValidUnits(ValidUnits::IN_USE);
 
     fn plus(self, units: u32) -> ValidUnits {
@@ -89,13 +91,13 @@ impl ValidUnits {
         ValidUnits(self.0 - units)
     }
 
-    /// Returns the count, marked as selectable: the superblock is full.
+    /// Marks the value as selectable, because the superblock is full.
     fn closed(self) -> ValidUnits {
         assert!(self.of_closed().is_none(), "a superblock is closed once");
         ValidUnits(self.0 - ValidUnits::IN_USE)
     }
 
-    /// Returns the count, marked as in use: the superblock has been chosen.
+    /// Marks the value as in use, because the superblock has been chosen as a victim.
     fn chosen(self) -> ValidUnits {
         assert!(self.of_closed().is_some(), "only a closed superblock is collected");
         ValidUnits(self.0 + ValidUnits::IN_USE)
@@ -136,8 +138,8 @@ impl<W: Watch> PageMap<W> {
     ///
     /// # Panics
     ///
-    /// If there are fewer spare superblocks than [`SPARE_BLOCKS_MIN`] or at least 2³¹ units. If the number of
-    /// dies or the number of units per page is not a power of two.
+    /// If there are fewer spare superblocks than [`SPARE_BLOCKS_MIN`], or if there are 2³¹ units or more.
+    /// If the number of dies or the number of units per page is not a power of two.
     pub fn new(
         geometry: Geometry,
         spare_blocks: u32,
@@ -201,7 +203,8 @@ impl<W: Watch> PageMap<W> {
         physical
     }
 
-    /// Returns the stream with room for one more unit: in a new superblock if the current one is full.
+    /// Returns the stream with room for one more unit. If its superblock is full, the stream continues in a
+    /// new one.
     fn with_room(&mut self, stream: Stream, work: &mut Work) -> Stream {
         if stream.next < self.geometry.block_end() {
             return stream;
@@ -226,7 +229,7 @@ impl<W: Watch> PageMap<W> {
         (block, valid.expect("with spare superblocks, a closed one has space to gain"))
     }
 
-    /// Returns the closed superblock with the greatest benefit; the first on a tie.
+    /// Returns the closed superblock with the greatest benefit, or the first of several with equal benefit.
     fn most_beneficial(&self) -> Option<(EraseBlock, ValidUnits)> {
         let mut best = None;
         let mut most = f64::NEG_INFINITY;
@@ -317,7 +320,8 @@ impl<W: Watch> PageMap<W> {
             ValidUnits::NONE_IN_USE,
             "an erased superblock holds no valid unit"
         );
-        // A copy must be in flash before its original is erased: a power cut would lose a copy in RAM.
+        // A copy must be in flash before the original is erased, because a power cut would lose a copy that
+        // is only in RAM.
         if let Some(padding) = self.padding(self.copies.next) {
             let die = self.die_of_page(self.page_at(self.copies.next));
             self.copies.next = self.copies.next.plus(padding);

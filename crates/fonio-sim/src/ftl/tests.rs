@@ -158,8 +158,8 @@ fn large(logical_units: u32) -> Geometry {
     Geometry { logical_units, units_per_block: 128, units_per_page: 1, dies: 1 }
 }
 
-/// Writes the complete layer sequentially, then random units below `range`: `settle` writes and `counted`
-/// writes. Returns the totals of the counted writes.
+/// Writes all units sequentially, and then random units below `range`: first `settle` writes, then
+/// `counted` writes. Returns the totals of the counted writes.
 fn uniform(ftl: &mut impl Ftl, range: u32, settle: u64, counted: u64) -> Totals {
     let mut work = Work::default();
     let mut random = Random::new(5);
@@ -190,7 +190,7 @@ fn greedy_write_amplification_is_the_formula() {
         let mut ftl = PageMap::new(geometry, spare, Collection::Greedy, 1, Unwatched);
         let totals = uniform(&mut ftl, 1 << 18, 3 << 18, 1 << 19);
         let given = 1.0 + totals.copy_programs as f64 / totals.host_programs as f64;
-        // Three superblocks are free and two are half full, so four superblocks hold no data.
+        // Three superblocks are free and two are half full, so the space of four superblocks holds no data.
         let usable = f64::from(geometry.logical_blocks() + spare) - 4.0;
         let u = f64::from(geometry.logical_blocks()) / usable;
         let (mut low, mut high) = (1e-9, 1.0 - 1e-9);
@@ -215,7 +215,7 @@ fn the_miss_rate_of_bast_is_the_formula() {
         let given = merges as f64 / totals.host_programs as f64;
         let wanted = 1.0 - f64::from(logs) / f64::from(blocks);
         assert!((given / wanted - 1.0).abs() < 0.01, "{logs} logs, {blocks} blocks: {given}, not {wanted}");
-        // All merges except those that begin at the first unit copy a complete block.
+        // Merges copy a complete block, except those of log blocks that begin with the first unit.
         assert!(totals.full_merges as f64 > 0.95 * merges as f64);
         let copies = totals.copy_programs as f64 / merges as f64;
         assert!((copies / 128.0 - 1.0).abs() < 0.02, "{copies} copies per merge");
@@ -225,14 +225,14 @@ fn the_miss_rate_of_bast_is_the_formula() {
 #[test]
 fn the_merges_of_fast_are_the_formula() {
     // P writes fill a log block; they include a write to a given data block with probability p = 1 - (1 -
-    // 1/D)^P. After a merge, this data block is written again after 1/p log blocks. After N - 1 more, that
-    // log block is reclaimed and the data block is merged again. This gives D / (1/p + N - 1) merges per log
-    // block.
+    // 1/D)^P. After a merge, this data block is written again after 1/p log blocks. After N - 1 more log
+    // blocks, the log block with this write is reclaimed and the data block is merged again. This gives D /
+    // (1/p + N - 1) merges per log block.
     for (logs, blocks) in [(1u32, 64u32), (2, 256), (4, 512), (8, 16)] {
         let geometry = large(128 * 512);
         let mut ftl = Fast::new(geometry, logs, 1, Unwatched);
         let totals = uniform(&mut ftl, blocks * 128, 20_000, 200_000);
-        // One of P units is the first of its block and goes to the sequential log.
+        // One of P units is the first unit of its block and goes to the sequential log block.
         let log_blocks = totals.host_programs as f64 * 127.0 / 128.0 / 128.0;
         let given = totals.full_merges as f64 / log_blocks;
         let d = f64::from(blocks);

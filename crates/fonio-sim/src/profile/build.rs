@@ -14,8 +14,9 @@ use crate::ftl::{Ftl, Geometry, Unwatched};
 /// The minimum number of erase blocks of a device.
 const BLOCKS_MIN: u64 = 2;
 
-/// The minimum number of superblocks of a page-mapped device that is smaller than its profile's. With more
-/// superblocks, those reserved for garbage collection are a small part of the device.
+/// The minimum number of superblocks of a page-mapped device that is smaller than its profile says. With at
+/// least this number, the superblocks that are reserved for garbage collection are a small part of the
+/// device.
 const SUPERBLOCKS_MIN: u64 = 128;
 
 /// The design of a device, as described by a profile.
@@ -31,7 +32,7 @@ enum Layer {
     Fast { logs: u32 },
 }
 
-/// Returns the error that building the device would return, if any.
+/// If building the device would fail, returns the error.
 pub(super) fn check(profile: &Profile) -> Result<(), ProfileError> {
     design(profile, &limits(profile, None)?).map(drop)
 }
@@ -107,7 +108,7 @@ fn design(profile: &Profile, limits: &Limits) -> Result<Design, ProfileError> {
             _ if profile.required_word("ftl.victim")? == "fifo" => Layer::Bast { logs, victim: Victim::Fifo },
             _ => Layer::Bast { logs, victim: Victim::Lru },
         };
-        // Besides data and log blocks, both layers need one or two erase blocks.
+        // In addition to data and log blocks, each of the two layers needs one or two erase blocks.
         (layer, u64::from(logs) + 2, 1 << 32)
     };
     if (blocks + more_blocks) * u64::from(geometry.units_per_block) >= units_max {

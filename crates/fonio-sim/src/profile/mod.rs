@@ -31,7 +31,7 @@ use schema::{Key, Quantity};
 pub enum Source {
     /// Stated by the publication, specification or data sheet that `to` names.
     Published,
-    /// Fitted, so the model gives the published or measured number that `to` names.
+    /// Fitted, so that the model reproduces the published or measured number that `to` names.
     Fitted,
     /// Chosen among plausible values by an author who knew the published number that `to` names.
     Chosen,
@@ -88,8 +88,8 @@ pub struct Provenance {
     pub value: String,
     /// The kind of origin.
     pub source: Source,
-    /// The publication, the number that it was fitted to or chosen for, the measurement method, or the reason
-    /// for the assumption. May be empty.
+    /// Depending on the source: the publication, the number to which the value was fitted or for which it
+    /// was chosen, the method of measurement, or the reason for the assumption. May be empty.
     pub to: String,
 }
 
@@ -123,11 +123,11 @@ impl Profile {
         &self.about
     }
 
-    /// Builds the device with the given capacity, or else the profile's.
+    /// Builds the device with the given capacity or, if there is none, with the profile's capacity.
     ///
-    /// The same seed gives the same device: it determines the order in which erase blocks are used. If the
-    /// capacity is reduced, a page-mapped device with fewer than 128 superblocks gets smaller erase blocks;
-    /// all other numbers stay the same.
+    /// The seed determines the order in which erase blocks are used, so the same seed gives the same
+    /// device. If the capacity is reduced, a page-mapped device with fewer than 128 superblocks gets
+    /// smaller erase blocks; all other numbers stay the same.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ impl Profile {
         build::limits(self, capacity)
     }
 
-    /// Returns the origin of every number, in the order of [`schema::KEYS`].
+    /// Returns the origin of every value, in the order of [`schema::KEYS`].
     pub fn provenance(&self) -> Vec<Provenance> {
         self.in_order()
             .map(|(key, entry)| Provenance {
@@ -183,7 +183,7 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// If the key is unknown or is not numeric, or if the number is out of its range.
+    /// If the key is unknown or is not numeric, or if the number is out of the key's range.
     pub fn set(&mut self, key: &str, number: u64, source: Source, to: &str) -> Result<(), ProfileError> {
         let location = Location { profile: self.name.clone(), line: None };
         let Some(known) = schema::find(key) else {

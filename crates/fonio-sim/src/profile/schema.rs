@@ -148,8 +148,8 @@ pub(super) fn nearest(path: &str) -> String {
 }
 
 impl Quantity {
-    /// Returns the units for writing a value, with their factors to the storage unit. The first suitable unit
-    /// is used.
+    /// Returns the units in which a value can be written, each with its size in the unit in which the value
+    /// is stored. The first suitable unit is used.
     fn units(self) -> &'static [(&'static str, u64)] {
         match self {
             Quantity::Duration => &[("s", SECOND), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)],
@@ -189,7 +189,7 @@ impl Quantity {
     }
 
     /// Formats a value with its unit, exact for [`Quantity::read`]. A size is written in the largest unit
-    /// without a fraction; any other value in the largest unit in which it is at least 1.
+    /// in which it is an integer. Any other value is written in the largest unit in which it is at least 1.
     pub(super) fn written(self, value: u64) -> String {
         let suits = |worth: u64| match self {
             // 16 GB is clearer than 15 625 000 KiB.
@@ -204,7 +204,7 @@ impl Quantity {
     }
 }
 
-/// An `f64` is exact for every integer up to this one.
+/// The largest integer up to which an `f64` represents every integer exactly.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
 /// Formats `value / worth` in decimal, with at most nine digits after the point.

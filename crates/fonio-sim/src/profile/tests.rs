@@ -106,7 +106,7 @@ fn a_number_can_be_set_within_its_range() {
     assert!(matches!(profile.set("device.kind", 0, Source::Assumed, ""), Err(ProfileError::Form { .. })));
 }
 
-/// Generates a number in the range of a key that gives a device small enough for a test.
+/// Generates a number that is in the range of a key and keeps the device small enough for a test.
 fn modest(key: &Key) -> impl Strategy<Value = u64> + use<> {
     let max =
         if key.quantity == Quantity::Size { key.max.min(64 << 20) } else { key.max.min(key.min + 5_000) };
@@ -145,7 +145,7 @@ proptest! {
         let mut text = shipped::text("sandisk").unwrap().as_bytes().to_vec();
         let at = at % text.len();
         if cut { text.truncate(at) } else { text[at] = byte }
-        // The text is either still a profile or gives an error; the parser never panics.
+        // The changed text is still a profile, or the parser returns an error. It never panics.
         if let Err(error) = Profile::parse("damaged", &String::from_utf8_lossy(&text)) {
             let text = error.to_string();
             prop_assert!(text.starts_with("damaged: ") || text.starts_with("damaged, line "), "{text}");

@@ -11,8 +11,8 @@
 //! - *sequential*: one queue at a time. If the queue is empty, the device idles for a moment
 //!   ([`Tunables::slice_idle`]), because the process may continue its sequence.
 //! - *random*: queues of processes with random requests or with think times longer than the idle time. They
-//!   are served together: after an empty queue comes the next one. The device idles only after the last
-//!   queue.
+//!   are served together: when a queue is empty, the next queue follows. The device idles only after the
+//!   last queue.
 //! - *asynchronous*: dispatched only while no synchronous request is in flight, and only a few at a time.
 //!
 //! On flash, small requests count as random, because the time of a request depends on its size, not on its
@@ -38,11 +38,11 @@ pub struct Tunables {
     pub slice_sync: Nanos,
     /// The slice of an asynchronous queue at level 4.
     pub slice_async: Nanos,
-    /// The time that the device idles for the next request of a process. 0 disables idling.
+    /// The time for which the device idles to wait for the next request of a process. 0 disables idling.
     pub slice_idle: Nanos,
-    /// The maximum number of requests of a queue in flight while another queue waits.
+    /// The maximum number of in-flight requests of a queue while another queue waits.
     pub quantum: u32,
-    /// The maximum number of asynchronous requests of a queue in flight while another queue waits.
+    /// The maximum number of in-flight asynchronous requests of a queue while another queue waits.
     pub slice_async_rq: u32,
     /// On flash, smaller requests count as random. Zero for disks, where only the distance counts.
     pub random_below: ByteCount,
@@ -166,8 +166,8 @@ impl Queue {
         }
     }
 
-    /// Returns the slice: each level above 4 adds a fifth of the base, each level below 4 subtracts a fifth.
-    /// A base of 100 ms gives 180 to 40 ms.
+    /// Returns the length of the slice. Each level with a higher priority than 4 adds a fifth of the base;
+    /// each level with a lower priority subtracts a fifth. A base of 100 ms gives 180 to 40 ms.
     fn slice(&self, settings: &Tunables) -> Nanos {
         let base = if self.is_sync() { settings.slice_sync } else { settings.slice_async };
         Nanos(base.0 / 5 * (9 - u64::from(self.priority().level.min(Priority::LEVEL_MAX))))
@@ -275,15 +275,15 @@ impl Cfq {
         Some(GroupTurn { class, group, ends: now + Nanos(slices.sum()) })
     }
 
-    /// Returns the end of idling for the empty queue that has the device; other queues are held back until
-    /// then. `None` if the device does not idle.
+    /// Returns the time until which the device idles for the empty queue that has it; other queues are held
+    /// back until then. `None` if the device does not idle.
     fn idles_until(&self, turn: Turn, now: Timestamp) -> Option<Timestamp> {
         let queue = &self.queues[turn.queue];
         let class = queue.priority().class;
         let may_idle = self.settings.slice_idle.0 > 0 && queue.is_sync() && class != Class::Idle;
         let is_wanted = match self.group.filter(|of| of.class == class)?.group {
             Group::Sequential => queue.group(&self.settings) == Group::Sequential,
-            // Idle only after the last queue, so the random queues together keep their share.
+            // Idle only after the last queue, so that the random queues together keep their share.
             group @ Group::Random => self.busy[class as usize][group as usize].is_empty(),
             Group::Asynchronous => false,
         };

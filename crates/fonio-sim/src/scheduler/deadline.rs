@@ -1,9 +1,10 @@
 //! The deadline scheduler: batches of requests in sector order, with a deadline for each request.
 //!
-//! Reads and writes are kept separately, sorted by sector and by age. A batch consists of requests of one
-//! direction in ascending order. A new batch consists of reads, unless writes have waited for
-//! [`Tunables::writes_starved`] read batches. If the deadline of the oldest request has passed, the batch
-//! begins with it, else after the last request of its direction.
+//! Reads and writes are kept in separate lists, sorted by sector and by age. A batch consists of requests
+//! of one direction in ascending order. A new batch consists of reads, unless writes have waited for
+//! [`Tunables::writes_starved`] read batches. If the deadline of the oldest request of its direction has
+//! passed, the batch begins with this request. Otherwise, it continues after the last dispatched request of
+//! its direction.
 //!
 //! Source: the kernel's `Documentation/block/deadline-iosched`.
 
@@ -23,7 +24,8 @@ pub struct Tunables {
     pub write_expire: Nanos,
     /// Maximum requests per batch.
     pub fifo_batch: u32,
-    /// The number of read batches before a batch of waiting writes. With 0, reads wait for all writes.
+    /// The number of read batches that may precede a batch of waiting writes. With 0, reads wait for all
+    /// writes.
     pub writes_starved: u32,
 }
 
@@ -147,7 +149,8 @@ impl Lists {
     }
 }
 
-/// The batch in progress. Several lists can share it: a batch then continues with requests of another list.
+/// The batch in progress. Several lists can share a batch, which then continues with requests of another
+/// list.
 #[derive(Debug)]
 pub(super) struct Batches {
     settings: Tunables,

@@ -1,12 +1,13 @@
 //! The kyber scheduler: limits the reads, writes and other requests in flight, depending on their latencies.
 //!
 //! Requests of a kind are dispatched in the order of insertion; the kinds take turns, in batches. Each kind
-//! has a number of tokens. After each period, if one kind missed its latency target, the kinds that met their
-//! targets give up half of their tokens. If all kinds met their targets, tokens are restored.
+//! has a number of tokens. If a kind missed its latency target in a period, the kinds that met their
+//! targets give up half of their tokens after this period. If all kinds met their targets, tokens are
+//! restored.
 //!
-//! Sources: the kernel's `Documentation/block/kyber-iosched`; the message of the commit that introduced it
-//! (Linux 4.12); "Two new block I/O schedulers for 4.12" (LWN 2017). The speed of token changes is our
-//! choice. While the limits do not bind, decisions are checked against a running kernel
+//! Sources: the kernel's `Documentation/block/kyber-iosched`; the message of the commit that introduced
+//! kyber (Linux 4.12); "Two new block I/O schedulers for 4.12" (LWN 2017). The speed of token changes is
+//! our choice. The decisions made while no limit is reached are checked against a running kernel
 //! (`tests/vectors/observed`).
 
 use std::collections::VecDeque;

@@ -4,9 +4,9 @@
 //! may hold requests back while others are in flight, or until a time that it reports. It has no clock: the
 //! driver passes the time, which must not decrease.
 //!
-//! The models were written from papers and documentation; `docs/scheduler-models.md` lists them and each
-//! model's gaps. The models do not merge requests: recorded requests are already merged. Flushes bypass
-//! schedulers, as in the kernel.
+//! The models were written from papers and documentation; `docs/scheduler-models.md` lists these sources
+//! and the gaps of each model. The models do not merge requests: recorded requests are already merged.
+//! Flushes bypass schedulers, as in the kernel.
 
 pub mod bfq;
 pub mod cfq;
@@ -125,8 +125,8 @@ pub trait Scheduler: Send {
     /// Inserts a request.
     fn insert(&mut self, request: Request, now: Timestamp);
 
-    /// Removes and returns the next request to dispatch, given `in_flight` requests in the device. `None` if
-    /// no request waits, or if all are held back.
+    /// Removes and returns the next request to dispatch, given `in_flight` requests in the device. Returns
+    /// `None` if no request waits, or if all requests are held back.
     fn dispatch(&mut self, now: Timestamp, in_flight: u32) -> Option<Request>;
 
     /// Records the completion of a request that was dispatched at `issued`.
@@ -170,7 +170,7 @@ macro_rules! policies {
 policies! {
     /// Insertion order.
     Noop "noop" noop::Noop::default();
-    /// Deadlines and batches, for a single queue (up to Linux 5.0).
+    /// Deadlines and batches for the kernel's single-queue block layer (up to Linux 5.0).
     Deadline "deadline" deadline::Deadline::new(deadline::Tunables::DEFAULT);
     /// Time slices for processes (up to Linux 5.0).
     Cfq "cfq" cfq::Cfq::new(cfq::Tunables::DEFAULT);

@@ -1,12 +1,13 @@
-//! The mq-deadline scheduler: the lists of `deadline` per priority class, highest class first.
+//! The mq-deadline scheduler: each priority class has the lists of `deadline`, and the highest class goes
+//! first.
 //!
-//! Requests of a class wait until all requests of higher classes have completed, but at most
-//! [`Tunables::prio_aging_expire`]. The classes share one batch, which can continue with requests of another
-//! class. `writes_starved` counts the read batches of all classes.
+//! Requests of a class wait until all requests of higher classes have completed, but at most for
+//! [`Tunables::prio_aging_expire`]. The classes share one batch, which can continue with requests of
+//! another class. `writes_starved` counts the read batches of all classes.
 //!
 //! While requests of several classes are unfinished, the scheduler first looks for an aged request: it
-//! chooses the next request of each lower class. If this choice begins a new batch, the batch has begun even
-//! if the request is not dispatched. So waiting writes of a lower class get their batch earlier than
+//! chooses the next request of each lower class. If this choice begins a new batch, this batch has begun
+//! even if the request is not dispatched. So waiting writes of a lower class get their batch earlier than
 //! `writes_starved` says.
 //!
 //! Sources: the kernel's `Documentation/block/deadline-iosched`; the commit messages that added I/O
@@ -84,7 +85,8 @@ impl Scheduler for MqDeadline {
         let now = self.tick(now);
         let unfinished = (0..Class::ALL.len()).filter(|class| self.is_unfinished(*class));
         if unfinished.count() > 1 {
-            // The lowest class waits longest, so an aged request of a higher class goes first.
+            // Look for aged requests in the higher classes first, so that requests of the lowest class wait
+            // longest.
             for class in 1..Class::ALL.len() {
                 if let Some(aged) = self.take(class, now, self.settings.prio_aging_expire) {
                     return Some(aged);

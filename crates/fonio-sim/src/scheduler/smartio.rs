@@ -4,8 +4,8 @@
 //! and one for the idle class. For a time slice, Algorithm 6.1 moves requests of one queue to the dispatch
 //! queue, in the order of insertion, while Algorithm 6.2 allows it. The dispatch queue has a section for each
 //! class; in a section, reads precede writes (section 5, Figure 9). From the dispatch queue, requests go to
-//! the device. Each kind (sequential or random, read or write) has a limit of requests in flight: the device
-//! gains nothing from more (section 4.5).
+//! the device. For each kind (sequential or random, read or write), the number of requests in flight is
+//! limited, because more requests do not increase the device's throughput (section 4.5).
 //!
 //! Where the study leaves choices open, this model
 //!
@@ -21,7 +21,8 @@
 //! The study does not say whether its scheduler kept CFQ's idling. [`Tunables::hold`] holds writes back for a
 //! moment after a read has completed, because the reader may continue; it is 0 by default.
 //!
-//! `vectors` replays this policy from text, to test other implementations for the same decisions.
+//! `vectors` runs this policy on inputs given as text, to check that other implementations make the same
+//! decisions.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -45,7 +46,7 @@ pub struct Tunables {
 }
 
 impl Tunables {
-    /// Slice and quantum of sections 5 and 6, and the limits of the Samsung S5 (section 4.5).
+    /// The slice and quantum of sections 5 and 6, with the limits of the Samsung S5 (section 4.5).
     pub const SAMSUNG_S5: Tunables =
         Tunables { slice: Nanos(100_000_000), quantum: 8, limits: [2, 4, 4, 2], hold: Nanos(0) };
 
@@ -223,8 +224,8 @@ impl SmartIo {
         if may_write { self.oldest(section, Kind::WRITES, |_| true) } else { None }
     }
 
-    /// Returns the one of two kinds with the older first request. A kind counts only if its first request has
-    /// a `suitable` arrival time and is within the limit.
+    /// Returns the kind whose first request is older. A kind counts only if its first request has a
+    /// `suitable` arrival time and the kind's limit allows another request.
     fn oldest(
         &self,
         section: &Section,
@@ -240,7 +241,7 @@ impl SmartIo {
         kinds.min_by_key(|(id, ..)| *id).map(|(.., kind)| kind)
     }
 
-    /// Returns the time at which writes may follow the last read.
+    /// Returns the time from which writes may follow the last read.
     fn held_until(&self) -> Option<Timestamp> {
         self.last_read.map(|read| read + self.settings.hold)
     }

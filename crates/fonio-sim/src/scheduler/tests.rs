@@ -1,4 +1,4 @@
-//! Tests of properties of all policies, and of a few properties of single policies.
+//! Tests properties that all policies have, and a few properties of individual policies.
 
 use std::collections::BTreeMap;
 
@@ -226,8 +226,8 @@ proptest! {
         }
     }
 
-    /// mq-deadline dispatches a request only if no request of a higher class is unfinished, or if it has
-    /// aged, in kernel ticks.
+    /// mq-deadline dispatches a request only if no request of a higher class is unfinished or if the
+    /// request has aged. Ages are measured in kernel ticks.
     #[test]
     fn mq_deadline_serves_classes_in_order(seed in any::<u64>()) {
         let mut driver = Driver::new(Policy::MqDeadline.scheduler(), 0);
@@ -243,8 +243,8 @@ proptest! {
     }
 }
 
-/// Runs closed loops of one request each on a device that takes 1 ms per request. Returns how many requests
-/// of each loop completed within `seconds`.
+/// Runs closed loops, each with one request in flight, on a device that takes 1 ms per request. Returns how
+/// many requests of each loop completed within `seconds`.
 fn contend(policy: Policy, loops: &[Request], seconds: u64) -> Vec<u64> {
     let mut driver = Driver::new(policy.scheduler(), idle_max(policy));
     let mut completed = vec![0; loops.len()];
@@ -296,7 +296,7 @@ fn equal_processes_get_equal_shares() {
         for bytes in [4096, 128 << 10] {
             let shares = contend(policy, &[reader(0, bytes, 4), reader(1, bytes, 4)], 20);
             let apart = shares[0].abs_diff(shares[1]);
-            // A slice or a budget lasts for 100 to 124 requests.
+            // A slice or a budget is used up after 100 to 124 requests.
             assert!(apart <= 124, "{}: {shares:?}", policy.name());
         }
     }

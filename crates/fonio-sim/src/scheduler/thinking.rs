@@ -1,4 +1,5 @@
-//! Think times: the time between the completion of a process's last request and its next request.
+//! Think times. A think time is the time from the completion of a process's last request to its next
+//! request.
 
 use fonio_core::{Nanos, Timestamp};
 
@@ -9,7 +10,8 @@ pub(super) struct ThinkTime {
     completed: Option<Timestamp>,
 }
 
-/// A new think time moves the mean by its difference from the mean, divided by this number.
+/// The moving average changes by the difference between a new think time and the average, divided by this
+/// number.
 const SHARE: u64 = 8;
 
 impl ThinkTime {
@@ -31,8 +33,8 @@ impl ThinkTime {
         Nanos(self.mean)
     }
 
-    /// Returns the end of idling for the next request of a process with an empty queue, in a turn that ends
-    /// at `ends`; `None` if the device does not idle.
+    /// Returns the time until which the device idles to wait for the next request of a process with an
+    /// empty queue, in a turn that ends at `ends`; `None` if the device does not idle.
     pub(super) fn idles_until(
         &self,
         in_flight: u32,

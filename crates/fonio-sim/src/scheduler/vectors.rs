@@ -1,4 +1,4 @@
-//! Scheduler decisions as text, for tests that the same input gives the same decisions.
+//! Scheduler decisions as text, to test that the same input gives the same decisions.
 //!
 //! A vector is a list of inputs, one per line, with the scheduler's results after `->`:
 //!
@@ -15,7 +15,7 @@
 //! Times are in nanoseconds and must not decrease. The result of `dispatch` is a request ID or `none`; the
 //! result of `timer` is a time or `none`. Dispatched requests are in flight until their completion.
 //! [`answer`] fills in the results. To test an implementation in another language, give it the same inputs
-//! and compare.
+//! and compare the results.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -29,7 +29,8 @@ use super::mq_deadline::{self, MqDeadline};
 use super::smartio::{self, SmartIo};
 use super::{Class, Policy, Priority, ProcessId, Request, RequestId, Scheduler};
 
-/// Maximum value of a setting in milliseconds: one day, which fits into nanoseconds.
+/// Maximum value of a setting in milliseconds: one day, which does not overflow when converted to
+/// nanoseconds.
 const MILLIS_MAX: u64 = 86_400_000;
 
 /// A line that is not a valid input.

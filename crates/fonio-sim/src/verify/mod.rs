@@ -1,7 +1,7 @@
 //! Compares a profile with published numbers.
 //!
 //! Each check has an [`Origin`], the origin of its number. Only predicted numbers are scored as agreeing or
-//! differing. Numbers that a fit used, or that follow from such numbers, are shown with their deviation only.
+//! differing. For numbers that a fit used, or that follow from such numbers, only the deviation is shown.
 
 mod origin;
 
@@ -30,7 +30,7 @@ pub struct Check {
     pub published: String,
     /// The model's result.
     pub given: String,
-    /// The published number and the model's number, if both have the same unit.
+    /// The published number and the model's number; `None` if they do not have the same unit.
     pub numbers: Option<(f64, f64)>,
     /// The origin of the number.
     pub origin: Origin,
@@ -66,7 +66,8 @@ pub enum Outcome {
     Differs,
     /// The fit used the number.
     Fitted,
-    /// The number follows from others, or the profile's author knew it when choosing numbers.
+    /// The number follows from other numbers, or the profile's author knew it when choosing the profile's
+    /// numbers.
     Derived,
 }
 
@@ -110,7 +111,7 @@ const TOLERANCE: f64 = 0.05;
 /// The tolerance for a number that also depends on a scheduler.
 const SCHEDULER_TOLERANCE: f64 = 0.15;
 
-/// The cards' ratios of desktop to phone throughput differ by about this much.
+/// The ratio of desktop throughput to phone throughput varies between the cards by about this share.
 const HOST_TOLERANCE: f64 = 0.25;
 
 /// A published 0.01 can mean 0.005 to 0.015.
@@ -220,9 +221,10 @@ fn digits(number: f64) -> String {
     }
 }
 
-/// Checks the numbers on the desktop. A card's profile does not include the desktop's host. Its effect is
-/// estimated as the median of the published ratios of desktop to phone of the other seven cards. Since the
-/// phone's number was fitted, this ratio gives the desktop's number without the simulator.
+/// Checks the numbers on the desktop. A card's profile does not include the desktop as a host. The
+/// desktop's effect is estimated as the median over the other seven cards of the published ratio of desktop
+/// throughput to phone throughput. Since the phone's number was fitted, multiplying it by this ratio gives
+/// the desktop's number without the simulator.
 fn desktop(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), ProfileError> {
     let all = |four: Four| [four.seq_write, four.seq_read, four.rand_write, four.rand_read];
     let accesses = [Access::SeqWrite, Access::SeqRead, Access::RandWrite, Access::RandRead];
@@ -252,8 +254,8 @@ pub fn address_range(profile: &Profile, ranges: &[ByteCount]) -> Result<Vec<f64>
     ranges.iter().map(|range| Protocol::kim_random(Op::Write, *range).run(profile)).collect()
 }
 
-/// Returns the ranges for recognising a shape: powers of two from 1 MiB to 4 GiB. The study shows its ranges
-/// only in a figure.
+/// Returns the ranges over which a shape is determined: the powers of two from 1 MiB to 4 GiB. The study
+/// shows its ranges only in a figure.
 pub fn ranges() -> Vec<ByteCount> {
     (20..=32).map(|power| ByteCount(1 << power)).collect()
 }
@@ -407,7 +409,8 @@ fn under_cfq(
     Ok(())
 }
 
-/// A speedup of at least this share of the maximum counts as the best. The study's runs differ by about 3 %.
+/// A speedup of at least this share of the maximum speedup counts as the best speedup. The study's runs
+/// differ by about 3 %.
 const SAME_SPEEDUP: f64 = 0.99;
 
 /// Checks the best number of concurrent processes, in the order of [`Access::ALL`].
@@ -438,7 +441,7 @@ fn peaks(
             numbers: Some((f64::from(published), f64::from(given))),
             origin,
             what,
-            // Without any gain from concurrency, there is no best number of processes.
+            // If concurrency brings no gain, there is no best number of processes.
             within: given == published && best > 1.05,
             tolerance: "the smallest number within 1 % of the best".to_owned(),
         });

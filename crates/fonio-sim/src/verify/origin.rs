@@ -5,9 +5,11 @@ use crate::profile::{Profile, Source};
 /// The relation between a published number and the model before the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// No fit or choice used the published number, and it does not follow from numbers that were used.
+    /// Neither a fit nor a choice used the published number, and it does not follow from numbers that were
+    /// used.
     Predicted,
-    /// The profile was fitted to it, or a layer or a count was chosen to reproduce it.
+    /// The profile was fitted to the number, or a translation layer or a count was chosen to reproduce the
+    /// number.
     Fitted,
     /// It follows from published or fitted numbers, or the author knew it when choosing numbers of the
     /// profile.
@@ -17,12 +19,13 @@ pub enum Origin {
 /// The reason why a derived number is not a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Derivation {
-    /// It is another column of the same table multiplied by a ratio, without the simulator.
+    /// It is a number from another column of the same table, multiplied by a ratio; the simulator is not
+    /// needed.
     TableRatio,
     /// It follows from the shape of random-write throughput over the range, which has its own check.
     Shape,
-    /// It is the first point at which the speedup stops rising, because a fitted or assumed latency is
-    /// hidden.
+    /// It is the point from which the speedup no longer rises, because a fitted or assumed latency is then
+    /// completely hidden.
     Plateau,
     /// It restates another published number in another unit.
     Restated,

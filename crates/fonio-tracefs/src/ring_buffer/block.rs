@@ -8,8 +8,8 @@ use super::format::{EventFormat, FieldKind, until_nul};
 use super::page::Record;
 use super::{ByteOrder, Field};
 
-/// The supported tracepoints of the `block` system. `block_rq_error` is left out: `block_rq_complete`
-/// accompanies it and has the same error.
+/// The supported tracepoints of the `block` system. `block_rq_error` is left out, because
+/// `block_rq_complete` always accompanies it and contains the same error.
 pub const BLOCK_EVENTS: [&str; 20] = [
     "block_bio_queue",
     "block_bio_backmerge",
@@ -126,8 +126,8 @@ pub struct BlockDecoder {
 }
 
 impl BlockDecoder {
-    /// Creates a decoder for the `formats` that are [`BLOCK_EVENTS`]; others are skipped. `None` if there are
-    /// none.
+    /// Creates a decoder for those `formats` that describe [`BLOCK_EVENTS`]. Other formats are skipped.
+    /// `None` if there are none.
     pub fn new<'f>(
         formats: impl IntoIterator<Item = &'f EventFormat>,
         order: ByteOrder,
@@ -215,7 +215,7 @@ impl BlockDecoder {
         self.layout(record)?.comm.as_ref()?.text(record, self.order)
     }
 
-    /// Decodes one record; `None` if it is not a block event, or too short.
+    /// Decodes one record; `None` if the record is too short or is not a block event.
     pub fn decode(&self, record: Record<'_>, cpu: Option<u32>) -> Option<BlockEvent> {
         let (data, order) = (record.data, self.order);
         let layout = self.layout(data)?;

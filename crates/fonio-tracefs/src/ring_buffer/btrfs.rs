@@ -7,13 +7,14 @@ use fonio_core::DeviceId;
 pub struct Btrfs {
     /// Its id (`fsid`), which btrfs events contain.
     pub id: [u8; 16],
-    /// Its device number from the kernel, which events of the page cache and of direct I/O contain.
+    /// The device number that the kernel assigned to it. Events of the page cache and of direct I/O contain
+    /// this number.
     pub fs: DeviceId,
     /// The number of its write-back unit: 1 for `btrfs-1`.
     pub unit: u32,
-    /// The subvolume of all its mounts. Files of other subvolumes may have the same inode numbers, and
-    /// page-cache events do not distinguish them. So only files in this subvolume are followed, and none if
-    /// it is `None`.
+    /// The subvolume, if all mounts have the same one. Files of different subvolumes may have the same
+    /// inode numbers, and page-cache events do not distinguish them. So only files in this subvolume are
+    /// followed; if it is `None`, no files are followed.
     pub subvolume: Option<u64>,
     /// Its disks or partitions.
     pub devices: Vec<DeviceId>,

@@ -1,7 +1,7 @@
 //! Decodes the file-system, page-cache and write-back events that show whose data a bio carries.
 //!
-//! Kernels have different events. An event that is missing or lacks a needed field is left out, and its facts
-//! stay unknown.
+//! Kernels have different events. If a kernel lacks an event or a needed field of it, the event is left
+//! out, and the facts that it would show stay unknown.
 
 use std::str;
 
@@ -45,9 +45,10 @@ pub const FILE_EVENTS: [(&str, &str); 26] = [
     ("sched", "sched_process_exit"),
 ];
 
-/// Bits of `common_flags` (`include/linux/trace_events.h`) for events in a hard or soft interrupt.
+/// Bits of `common_flags` (`include/linux/trace_events.h`) that are set for events in a hard or soft
+/// interrupt.
 const FLAGS_INTERRUPT: u64 = 0x08 | 0x10;
-/// The page size of x86-64. On machines with larger pages, a smaller part of a read is attributed.
+/// The page size of x86-64. On machines with larger pages, only a part of each read is attributed.
 const PAGE_BYTES: u64 = 4096;
 /// The maximum order of a folio in any kernel (`MAX_PAGECACHE_ORDER`).
 const ORDER_MAX: u64 = 20;
@@ -57,7 +58,7 @@ const ORDER_MAX: u64 = 20;
 pub struct FileRecord<'r> {
     /// The thread that was running.
     pub tid: u32,
-    /// Whether the event came from an interrupt, which the running thread did not cause.
+    /// Whether the event happened in an interrupt; then the running thread did not cause it.
     pub in_interrupt: bool,
     /// The event itself.
     pub event: FileEvent<'r>,
@@ -66,7 +67,7 @@ pub struct FileRecord<'r> {
 /// A file by inode number. A later file can have the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Inode {
-    /// The device of the file system, as in `st_dev` of its files.
+    /// The device number of the file system, as in `st_dev` of its files.
     pub fs: DeviceId,
     /// The inode number.
     pub number: u64,
@@ -85,8 +86,8 @@ pub enum WritebackUnit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum FileEvent<'r> {
-    /// The thread made a folio of unknown size dirty. A file system's metadata in the page cache of its
-    /// device belongs to the inode with the number of that device.
+    /// The thread made a folio of unknown size dirty. The metadata of a file system are in the page cache
+    /// of its device; their inode number is the device's number.
     Dirtied {
         unit: WritebackUnit,
         number: u64,
@@ -104,8 +105,8 @@ pub enum FileEvent<'r> {
     WriteEnded {
         inode: Inode,
     },
-    /// The thread writes dirty pages of this file until it writes another file's. xfs and btrfs do not show
-    /// the end.
+    /// The thread writes dirty pages of this file until it begins to write pages of another file. xfs and
+    /// btrfs do not show the end.
     Writes {
         inode: Inode,
     },
@@ -205,8 +206,8 @@ impl Layout {
             "xfs_map_blocks_found" | "xfs_map_blocks_alloc" => of_inode(OfInode::Writes),
             "ext4_sync_file_enter" | "xfs_file_fsync" => of_inode(OfInode::SyncBegan),
             "ext4_sync_file_exit" => of_inode(OfInode::SyncEnded),
-            // xfs also does this when it evicts a file with blocks beyond its end. The next look-up finds
-            // that file again.
+            // xfs also emits this event when it evicts the inode of a file that has blocks beyond its end.
+            // The next look-up finds that file again.
             "ext4_free_inode" | "xfs_inode_inactivating" => of_inode(OfInode::Freed),
             "ext4_direct_IO_enter" | "iomap_dio_rw_begin" => of_inode(OfInode::DirectBegan),
             "ext4_direct_IO_exit" | "iomap_dio_rw_queued" | "iomap_dio_complete" => {
@@ -315,7 +316,7 @@ impl FileDecoder {
         self.names.iter().any(|known| known == name)
     }
 
-    /// Decodes one record; `None` if it is another event, or too short.
+    /// Decodes one record; `None` if the record is too short or is of another event.
     #[inline]
     pub fn decode<'r>(&self, record: &'r [u8]) -> Option<FileRecord<'r>> {
         let get = |number: Number| number.get(record, self.order);

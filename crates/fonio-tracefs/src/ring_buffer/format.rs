@@ -42,7 +42,7 @@ pub enum FieldKind {
     /// Four bytes with the offset (low half) and the length (high half) of an array later in the record:
     /// `__data_loc`.
     DataLoc,
-    /// The same, but the offset counts from the end of this field: `__rel_loc`.
+    /// As above, but the offset is relative to the end of this field: `__rel_loc`.
     RelLoc,
 }
 
@@ -102,8 +102,8 @@ impl EventFormat {
 }
 
 impl Field {
-    /// Returns the field's number; a signed one is extended to 64 bits. `None` if the record is too short, or
-    /// the field's size is not a number's.
+    /// Returns the number in the field. A signed number is sign-extended to 64 bits. Returns `None` if the
+    /// record is too short, or if the field does not have the size of a number.
     pub fn number(&self, record: &[u8], order: ByteOrder) -> Option<i64> {
         let raw = order.unsigned(record, self.offset, self.size)?;
         if !self.signed {
@@ -113,7 +113,8 @@ impl Field {
         Some((raw << unused) as i64 >> unused)
     }
 
-    /// Returns the bytes of an array, in or after the field. `None` if it reaches beyond the record.
+    /// Returns the bytes of an array that is in the field or to which the field points. `None` if it
+    /// reaches beyond the record.
     pub fn bytes<'r>(&self, record: &'r [u8], order: ByteOrder) -> Option<&'r [u8]> {
         let (begin, length) = match self.kind {
             FieldKind::Plain | FieldKind::Array => (self.offset, self.size),

@@ -9,7 +9,7 @@ use fonio_core::{Diagnostic, LostEvents, Severity, Timestamp};
 
 use super::page::{Cursor, Damage, PageLayout, Record};
 
-/// Number of damaged pages that are reported individually; others are only counted.
+/// Number of damaged pages that are reported individually; further damaged pages are only counted.
 const DAMAGE_REPORTED: u64 = 5;
 
 /// The pages of one processor, oldest first.
@@ -27,7 +27,8 @@ pub trait PageSource {
 pub struct Trouble {
     /// Gaps in which events were lost.
     pub lost: Vec<LostEvents>,
-    /// One diagnostic for each of the first damaged pages, and one for all others.
+    /// One diagnostic for each of the first damaged pages, and one diagnostic for all further damaged
+    /// pages.
     pub diagnostics: Vec<Diagnostic>,
 }
 
@@ -38,7 +39,7 @@ pub struct MergedRecords<S> {
     /// The streams that have a record, ordered by the record's time.
     waiting: BinaryHeap<Reverse<(Timestamp, u32)>>,
     started: bool,
-    /// Number of damaged pages so far, and the diagnostic for pages that are only counted.
+    /// Number of damaged pages so far, and the diagnostic for the pages that are not reported individually.
     damaged: u64,
     unreported: Option<Diagnostic>,
     trouble: Trouble,
@@ -52,17 +53,18 @@ struct Stream<S> {
     offset: u64,
     page_number: u64,
     cursor: Option<Cursor>,
-    /// The record whose time is in the heap, as a range of `page`.
+    /// The next record of this stream, as a range of `page`. Its time is in the heap.
     record: (usize, usize),
     last_time: Timestamp,
-    /// Whether a damaged page or part of one was skipped since the last record.
+    /// Whether a damaged page or a part of a damaged page was skipped since the last record.
     skipped: bool,
     name: String,
 }
 
 impl<S: PageSource> MergedRecords<S> {
-    /// Merges `streams`: the processor's number, its name in diagnostics, and its pages. `began` is the time
-    /// from which the trace is complete; a gap before a processor's first event begins there.
+    /// Merges `streams`. Each consists of the processor's number, the stream's name in diagnostics, and its
+    /// pages. `began` is the time from which the trace is complete. If a processor's first events were
+    /// lost, the gap begins at this time.
     pub fn new(
         layout: PageLayout,
         streams: impl IntoIterator<Item = (u32, String, S)>,

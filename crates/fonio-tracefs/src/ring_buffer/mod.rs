@@ -48,8 +48,8 @@ impl ByteOrder {
     pub const NATIVE: ByteOrder =
         if cfg!(target_endian = "big") { ByteOrder::Big } else { ByteOrder::Little };
 
-    /// Reads an unsigned number of 1, 2, 4 or 8 bytes at `offset`; `None` for another size, or beyond
-    /// `bytes`.
+    /// Reads an unsigned number of 1, 2, 4 or 8 bytes at `offset`; `None` if the size is different or if
+    /// the number extends beyond `bytes`.
     pub(crate) fn unsigned(self, bytes: &[u8], offset: usize, size: usize) -> Option<u64> {
         let field = bytes.get(offset..offset.checked_add(size)?)?;
         Some(match (self, size) {
@@ -64,7 +64,7 @@ impl ByteOrder {
         })
     }
 
-    /// Reads a `u32` at `offset`; `None` if it is beyond `bytes`.
+    /// Reads a `u32` at `offset`; `None` if it extends beyond `bytes`.
     pub(crate) fn u32(self, bytes: &[u8], offset: usize) -> Option<u32> {
         let field = bytes.get(offset..offset.checked_add(4)?)?.try_into().ok()?;
         Some(match self {

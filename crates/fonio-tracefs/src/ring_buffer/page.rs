@@ -25,7 +25,7 @@ const TYPE_TIME_EXTEND: u32 = 30;
 const TYPE_TIME_STAMP: u32 = 31;
 /// Bits of `time_delta`.
 const TIME_SHIFT: u32 = 27;
-/// The highest timestamp bits, which an absolute timestamp does not store (`TS_MSB`).
+/// The highest bits of a timestamp (`TS_MSB`), which an absolute timestamp does not store.
 const ABSOLUTE_LACKS: u64 = 0xf8 << 56;
 
 /// The layout of a page according to `events/header_page`.
@@ -45,8 +45,8 @@ pub struct PageLayout {
 pub struct PageHeader {
     /// The base of the first record's time delta.
     pub time: Timestamp,
-    /// Set if events were lost since the previous page: their number, or `None` if the kernel did not store
-    /// it.
+    /// `Some` if events were lost since the previous page. The value is the number of lost events, or
+    /// `None` if the kernel did not store this number.
     pub lost: Option<Option<u64>>,
     /// Used bytes of the page: header, records, and lost-event count.
     pub used_bytes: usize,
@@ -163,8 +163,8 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Returns the next record; `None` at the end of the page. `page` must be the cursor's page. Damage moves
-    /// the cursor to the end, because later records cannot be found.
+    /// Returns the next record; `None` at the end of the page. `page` must be the cursor's page. If a
+    /// record is damaged, moves the cursor to the end of the page, because later records cannot be found.
     pub fn next<'p>(&mut self, page: &'p [u8]) -> Option<Result<Record<'p>, Damage>> {
         // Guards against a caller that passes a shorter page by mistake.
         let end = self.end.min(page.len());
@@ -188,8 +188,8 @@ impl Cursor {
 
     fn step(&mut self, page: &[u8]) -> Option<Step> {
         let header = self.order.u32(page, self.offset)?;
-        // A C bit field: its first member has the lowest bits on little-endian machines, the highest on
-        // big-endian ones.
+        // A C bit field: its first member is in the lowest bits on little-endian machines and in the
+        // highest bits on big-endian machines.
         let (type_len, delta) = match self.order {
             ByteOrder::Little => (header & 0x1f, header >> 5),
             ByteOrder::Big => (header >> TIME_SHIFT, header & ((1 << TIME_SHIFT) - 1)),
@@ -229,8 +229,8 @@ impl Cursor {
             }
             _ => {
                 // Padding, or data whose length does not fit into type_len. The length includes its own 4
-                // bytes. On machines with 8-byte alignment, the data's length may not be a multiple of 4, but
-                // the next record's offset is.
+                // bytes. On machines with 8-byte alignment, the length of the data is not always a multiple
+                // of 4, but the offset of the next record is.
                 let length = word as usize;
                 if length < 4 {
                     return None;
@@ -358,7 +358,8 @@ pub(super) mod tests {
     }
 
     proptest! {
-        /// The decoder returns the written records for any byte order, word size, gaps and discarded records.
+        /// The decoder returns exactly the written records, for any byte order and word size, with any gaps
+        /// and discarded records.
         #[test]
         fn round_trip(
             big in any::<bool>(),

@@ -12,7 +12,7 @@ use super::page::{PageLayout, Record};
 
 /// Number of events in one batch.
 const BATCH_EVENTS: usize = 4096;
-/// Maximum number of records examined for one batch, if most are from other tracepoints.
+/// Maximum number of records examined for one batch, in case most of them are not block events.
 const BATCH_RECORDS: usize = 64 * 1024;
 
 /// Reads a complete trace from the pages of each processor. Keeps one page per processor.
@@ -25,8 +25,9 @@ pub struct RingBufferReader<S> {
 }
 
 impl<S: PageSource> RingBufferReader<S> {
-    /// Creates a reader of `streams`: the processor's number, its name in diagnostics, and its pages. `began`
-    /// is the time from which the trace is complete; a gap before a processor's first event begins there.
+    /// Creates a reader of `streams`. Each consists of the processor's number, the stream's name in
+    /// diagnostics, and its pages. `began` is the time from which the trace is complete. If a processor's
+    /// first events were lost, the gap begins at this time.
     pub fn new(
         layout: PageLayout,
         decoder: BlockDecoder,
@@ -43,8 +44,8 @@ impl<S: PageSource> RingBufferReader<S> {
         RingBufferReader { records, decoder, threads: SeenThreads::default(), source, clock }
     }
 
-    /// Does the same as [`next_batch`](TraceReader::next_batch), and passes each record to `look` in order of
-    /// time, with its block event if it is one.
+    /// Like [`next_batch`](TraceReader::next_batch), but also passes each record to `look` in order of
+    /// time, together with the decoded block event if the record contains one.
     ///
     /// # Errors
     /// Errors of a page source.

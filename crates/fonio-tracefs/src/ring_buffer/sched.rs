@@ -24,11 +24,11 @@ const FLAG_HARD_INTERRUPT: u64 = 0x08;
 const FLAG_SOFT_INTERRUPT: u64 = 0x10;
 /// The state bits of `prev_state`. Higher bits show that the thread was preempted, or how it can be woken.
 const STATES: u64 = 0xff;
-/// Dead or a zombie: these bits cover all kernels since 3.4.
+/// The bits for dead threads and zombies, in all kernels since 3.4.
 const STATES_ENDED: u64 = 0x10 | 0x20 | 0x40;
 const STATE_UNINTERRUPTIBLE: u64 = 0x02;
-/// A kernel thread without work. Linux before 4.14 shows it as uninterruptible with this bit, later versions
-/// show another state.
+/// A kernel thread without work. Linux before 4.14 shows its state as uninterruptible, with this additional
+/// bit. Later versions show a separate state.
 const STATE_IDLE: u64 = 0x400;
 
 /// A scheduler event with the fields common to all events.
@@ -69,13 +69,16 @@ pub enum SchedEvent<'r> {
     Switch { prev: u32, prev_comm: &'r [u8], left: Left, next: u32 },
     /// A blocked thread is being woken, by the current thread or in an interrupt.
     Waking { tid: u32 },
-    /// A blocked thread is now runnable. The event may be on another processor than the waker's. Unlike
-    /// `Waking`, it never precedes the event of the thread leaving its processor.
+    /// A blocked thread is now runnable. The event may happen on a different processor than the waker's
+    /// processor. Unlike `Waking`, it never precedes the event that shows that the thread left its
+    /// processor.
     Woken { tid: u32 },
-    /// The kernel address at which a woken thread was blocked uninterruptibly, and whether for I/O.
+    /// The kernel address at which a woken thread was blocked uninterruptibly, and whether it waited for
+    /// I/O.
     BlockedReason { tid: u32, caller: u64, is_io: bool },
     /// A thread on a processor, often the current one, ran for `ns` nanoseconds since it got the processor or
-    /// since the last `Ran` event. The kernel emits one at each timer tick and just before the thread leaves.
+    /// since the last `Ran` event. The kernel emits such an event at each timer tick and just before the
+    /// thread leaves the processor.
     Ran { tid: u32, ns: u64 },
     /// The current thread created another thread.
     Fork { parent: u32, child: u32 },
@@ -169,7 +172,8 @@ impl SchedDecoder {
                 }
                 STACK_EVENT => {
                     let caller = format.field("caller")?;
-                    // The format always declares eight addresses, regardless of the actual number.
+                    // The format file always declares an array of eight addresses, regardless of the actual
+                    // number of addresses.
                     let word = if caller.kind == FieldKind::Array { caller.size / 8 } else { 0 };
                     if word != 4 && word != 8 {
                         return None;
@@ -285,7 +289,8 @@ mod tests {
             (0x100, Left::Preempted),
             (1, Left::Blocked { uninterruptible: false }),
             (2, Left::Blocked { uninterruptible: true }),
-            // Uninterruptible except for a fatal signal, in the encoding of old kernels.
+            // The state of a thread that only a wake-up or a fatal signal ends, in the encoding of old
+            // kernels.
             (0x82, Left::Blocked { uninterruptible: true }),
             // A kernel thread without work, in the encodings of old and new kernels.
             (0x402, Left::Blocked { uninterruptible: false }),
@@ -316,7 +321,7 @@ mod tests {
         }
         let bytes = record(366, 0, &[(12, 7), (20, 8)]);
         assert_eq!(decoder.decode(&bytes).unwrap().event, SchedEvent::Fork { parent: 7, child: 8 });
-        // An interrupt reports 2 s and 5 ns for a thread other than the current one.
+        // An interrupt reports a run time of 2 s and 5 ns for a thread other than the current thread.
         let bytes = record(363, 0x08, &[(12, 9), (16, 2_000_000_005)]);
         let ran = decoder.decode(&bytes).unwrap();
         assert_eq!((ran.current, ran.event), (7, SchedEvent::Ran { tid: 9, ns: 2_000_000_005 }));

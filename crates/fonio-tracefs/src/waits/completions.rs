@@ -22,7 +22,7 @@ pub struct Completions {
 pub struct Completed {
     /// Its number in the recording.
     pub request_id: u64,
-    /// When its first bio was queued; if unknown, its first known time.
+    /// The time when its first bio was queued or, if unknown, the earliest known time of the request.
     pub queued: Timestamp,
     /// Its row in `files`.
     pub file_id: Option<u32>,

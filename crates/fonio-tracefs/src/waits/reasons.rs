@@ -1,8 +1,9 @@
 //! Finds why a thread waits, from the functions on its kernel stack.
 //!
 //! There are two tables: functions in which threads block, and functions that wake threads. The innermost
-//! function in the table decides; functions of an interrupted thread are further out and do not count. The
-//! names are from Linux 4.4 to 6.18. Names that a kernel lacks are ignored.
+//! function that is in the table decides. The functions of a thread that an interrupt interrupted are
+//! further out, so they do not count. The names are from Linux 4.4 to 6.18. Names that a kernel lacks are
+//! ignored.
 
 use std::collections::BTreeMap;
 
@@ -21,8 +22,8 @@ macro_rules! functions {
     };
 }
 
-/// Functions in which a thread blocks. `poll`, `select` and `epoll` are left out: only the waker shows why
-/// they wait.
+/// Functions in which a thread blocks. `poll`, `select` and `epoll` are left out, because only the waker
+/// shows for which event they waited.
 const BLOCKED_IN: Table = functions!(WaitReason {
     Storage:
         // The block layer and the page cache.
@@ -132,10 +133,11 @@ impl<T: Copy> Functions<T> {
         self.0.is_empty()
     }
 
-    /// Returns the meaning of the innermost known function on a stack, innermost address first.
+    /// Returns the meaning of the innermost known function on a stack. The innermost address comes first.
     pub fn innermost(&self, mut stack: impl Iterator<Item = u64>) -> Option<T> {
         stack.find_map(|address| {
-            // A return address follows the call, which may be a function's last instruction.
+            // Subtract 1: a return address is the address after the call, and the call may be the last
+            // instruction of a function.
             let inside = address.checked_sub(1)?;
             let at = self.0.partition_point(|(begin, ..)| *begin <= inside).checked_sub(1)?;
             let (_, end, meaning) = self.0[at];
@@ -165,7 +167,7 @@ impl Reasons {
         }
     }
 
-    /// Returns whether no function was found: the kernel hides its addresses (`kernel.kptr_restrict`) or
+    /// Returns whether a table is empty because the kernel hides its addresses (`kernel.kptr_restrict`) or
     /// lists no symbols.
     pub fn is_empty(&self) -> bool {
         self.blocked_in.is_empty() || self.woken_by.is_empty()
@@ -184,8 +186,8 @@ impl Reasons {
 }
 
 /// Parses a line such as `ffffffff81000000 T _stext`, which may end with a module's name. Parts that the
-/// compiler split off a function (`.isra.0`) count as that function. Data symbols get an empty name: they
-/// only end the preceding function.
+/// compiler split off from a function (`.isra.0`) get the name of this function. Data symbols get an empty
+/// name, because they only mark the end of the preceding function.
 fn parse_symbol(line: &str) -> Option<(u64, &str)> {
     let mut words = line.split_ascii_whitespace();
     let address = u64::from_str_radix(words.next()?, 16).ok().filter(|address| *address != 0)?;

@@ -1,8 +1,8 @@
 //! Finds the owners of bios on mapped devices: device mapper (LVM, LUKS) and RAID.
 //!
 //! A mapped device passes on a bio as a whole or in parts, at once or much later, and from any thread:
-//! dm-crypt's workers encrypt parts of 128 KiB on several processors. The event of each part has the sector
-//! on the upper device. So the last queued bio is stored for each sector of a mapped device.
+//! dm-crypt's workers encrypt parts of 128 KiB on several processors. The event of each part contains the
+//! sector on the upper device. So, for each sector of a mapped device, the last queued bio is stored.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +24,8 @@ pub(super) struct PassedOn {
     pub(super) whose: Option<BioOwner>,
 }
 
-/// Non-overlapping bios on mapped devices, by device and first sector, with the end sector (exclusive).
+/// Non-overlapping bios on mapped devices. The key is the device and first sector; the value contains the
+/// end sector (exclusive).
 type Pieces = BTreeMap<(DeviceId, u64), (u64, BioOwner)>;
 
 /// The last queued bio for each sector of the mapped devices.
@@ -32,7 +33,7 @@ type Pieces = BTreeMap<(DeviceId, u64), (u64, BioOwner)>;
 pub(super) struct Above {
     pub(super) mapped: FxHashSet<DeviceId>,
     young: Pieces,
-    /// The previous generation; it is dropped when the young one is full.
+    /// The previous generation. When the young generation is full, it replaces this one.
     old: Pieces,
 }
 
@@ -78,8 +79,8 @@ impl Above {
 }
 
 impl Attribution {
-    /// Returns the bio that a thread passes on. It may come through several devices, such as an LVM volume on
-    /// a partition.
+    /// Returns the bio that a thread passes on. The bio may pass through several devices, such as an LVM
+    /// volume on a partition.
     pub(super) fn pass_on(&mut self, tid: u32, event: &BlockEvent, from: (DeviceId, Sector)) -> PassedOn {
         let before = self.threads.get_mut(tid).and_then(|state| state.passed_on);
         let before = before.filter(|before| before.now == from);

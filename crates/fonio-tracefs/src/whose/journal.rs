@@ -8,7 +8,8 @@ use super::Contributors;
 
 /// A file system has one running and one committing transaction.
 const TRANSACTIONS_MAX: usize = 4;
-/// Maximum number of commits kept for the rows of their flushes, which come later than the events.
+/// Maximum number of stored commits. They are needed until the rows of their flushes arrive, which is later
+/// than the events.
 const COMMITS_MAX: usize = 4096;
 
 /// The journal of a file system.
@@ -20,7 +21,7 @@ pub(super) struct Journal {
     pub(super) transactions: Vec<(u32, Contributors)>,
     /// The cause of the current or last commit.
     pub(super) cause: Option<u32>,
-    /// The committing thread, and the begin time and cause of each of its last commits.
+    /// The thread that writes commits, and the begin time and cause of each of its last commits.
     pub(super) thread: u32,
     pub(super) commits: VecDeque<(Timestamp, Option<u32>)>,
 }

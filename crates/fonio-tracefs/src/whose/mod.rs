@@ -1,16 +1,17 @@
 //! Finds whose data each bio carries: the file, the kind of data, and the thread that caused it.
 //!
-//! The thread that queues a bio often works on behalf of another one. A kernel worker writes back pages that
-//! a program made dirty; ext4's journal thread writes metadata that programs changed. [`Attribution`] follows
-//! page-cache and file-system events, and attributes each bio when it is queued:
+//! The thread that queues a bio often works on behalf of another thread. A kernel worker writes back pages
+//! that a program made dirty; ext4's journal thread writes metadata that programs changed. [`Attribution`]
+//! follows page-cache and file-system events, and attributes each bio when it is queued:
 //!
-//! - A bio of a thread that writes dirty pages of a file is that file's data. On ext4 the thread does so from
-//!   `ext4_writepages` to its result, on xfs after `xfs_map_blocks_*`, on btrfs after `extent_writepage`. The
-//!   cause is the thread that recently made most of the file's pages dirty.
-//! - A bio of a thread that does direct I/O is data of that file; the cause is the thread itself.
+//! - A bio of a thread that writes dirty pages of a file is that file's data. On ext4, the thread writes
+//!   dirty pages from `ext4_writepages` to `ext4_writepages_result`; on xfs, after `xfs_map_blocks_*`; on
+//!   btrfs, after `extent_writepage`. The cause is the thread that recently made most of the file's pages
+//!   dirty.
+//! - A bio of a thread that does direct I/O on a file is data of that file. The cause is the thread itself.
 //! - Other bios of ext4's journal thread belong to the journal. The cause is the cause of the commit: the
-//!   thread that has been in fsync longest or, if there is none, the thread that changed most blocks in the
-//!   transaction.
+//!   thread that has been in fsync longest or, if no thread is in fsync, the thread that changed most
+//!   blocks in the transaction.
 //! - The first write after `xlog_iclog_write` belongs to xfs's log. The cause is the thread itself, if it has
 //!   called fsync.
 //! - A bio with the flag *meta* is metadata. The cause of a read is the thread itself. The cause of a write
@@ -18,13 +19,15 @@
 //!   has called fsync.
 //! - A read by a thread that has just added pages of a file to the page cache is data of that file; the cause is the
 //!   thread itself.
-//! - A flush by a thread in fsync belongs to the file that it syncs.
-//! - A bio in a swap area is swap. The cause is the thread itself: it needs the page, or the memory.
+//! - A flush by a thread in fsync belongs to the file that the thread syncs.
+//! - A bio in a swap area is swap. The cause is the thread itself, because it needs the page or free
+//!   memory.
 //! - A bio from an upper device (device mapper, RAID) gets the attribution of the upper bio, regardless of
-//!   the thread that passes it on: dm-crypt's workers do so after encrypting the data.
+//!   the thread that passes it on. For example, dm-crypt's workers pass bios on after they have encrypted
+//!   the data.
 //!
-//! Facts that the events do not show stay unknown. Tables have a fixed size and evict the least recently used
-//! entries; [`Attribution::forgotten`] counts these.
+//! Facts that the events do not show stay unknown. Tables have a fixed size and evict the least recently
+//! used entries; [`Attribution::forgotten`] counts the evicted entries.
 
 mod above;
 mod journal;
@@ -48,17 +51,19 @@ const FILES_MAX: usize = 32 * 1024;
 const PLACES_MAX: usize = 128 * 1024;
 /// Maximum number of threads per generation.
 const THREADS_MAX: usize = 16 * 1024;
-/// Maximum number of bios that wait for their row: the same as the assembler's maximum of open bios.
+/// Maximum number of bios that wait for their row. It equals the maximum number of open bios in the
+/// assembler.
 const BIOS_MAX: usize = 1 << 20;
 /// Maximum number of threads distinguished for one file or transaction.
 const WRITERS_MAX: usize = 8;
-/// Maximum number of file systems with a journal, and of threads simultaneously in fsync on one of them.
+/// Maximum number of file systems with a journal, and maximum number of threads simultaneously in fsync on
+/// one of them.
 const JOURNALS_MAX: usize = 256;
 const SYNCING_MAX: usize = 1024;
 /// The page-cache unit of a file system's metadata, in sectors.
 const PAGE_SECTORS: u64 = 8;
 
-/// The sector key of flushes without data that wait for their row.
+/// The key, instead of a sector, of flushes without data that wait for their row.
 const FLUSH: u64 = u64::MAX;
 
 /// A file: an inode number between two deletions.
@@ -66,7 +71,7 @@ const FLUSH: u64 = u64::MAX;
 pub struct FileKey {
     /// The inode.
     pub inode: Inode,
-    /// When an earlier file with this number was deleted; 0 if not seen.
+    /// The time when the last earlier file with this number was deleted; 0 if no deletion was seen.
     pub after: Timestamp,
 }
 
@@ -81,7 +86,7 @@ pub struct BioOwner {
     pub content: Content,
 }
 
-/// Threads with the amount that each contributed; the latest is last.
+/// Threads, each with the amount that it contributed. The thread that was added last is last.
 #[derive(Clone, Debug, Default)]
 struct Contributors(Vec<(u32, u64)>);
 
@@ -98,7 +103,7 @@ impl Contributors {
         self.0.push((tid, amount));
     }
 
-    /// Returns the thread that contributed most; the first one if several are equal.
+    /// Returns the thread that contributed most, or the first of several threads that contributed equally.
     fn first(&self) -> Option<u32> {
         let mut best: Option<(u32, u64)> = None;
         for &(tid, amount) in &self.0 {
@@ -125,8 +130,8 @@ struct Writers {
     by: Contributors,
     /// The file system on which the file was first written back.
     fs: Option<DeviceId>,
-    /// Files with this number were written back on several file systems of the disk, so their writers are
-    /// unknown.
+    /// Whether files with this number were written back on several file systems of the disk. Then their
+    /// writers are unknown.
     is_ambiguous: bool,
 }
 
@@ -135,15 +140,16 @@ struct Writers {
 struct ThreadState {
     /// The file whose dirty pages it writes.
     writes: Option<FileKey>,
-    /// The file whose dirty pages it wrote last, on a file system that does not show the end of writing.
+    /// The file whose dirty pages it wrote last, if the file system does not show when the writing ended.
     maps: Option<FileKey>,
-    /// The file system of the log to which its next write belongs.
+    /// The file system to whose log its next write belongs.
     log: Option<DeviceId>,
     /// The file on which it does direct I/O.
     direct: Option<FileKey>,
     /// The file that it syncs.
     syncs: Option<FileKey>,
-    /// The file whose pages it last added to the page cache, and how many of these bytes it has not read.
+    /// The file whose pages it last added to the page cache, and how many bytes of these pages it has not
+    /// yet read from the device.
     cached: Option<(FileKey, u64)>,
     /// The file system whose journal it writes.
     journal: Option<DeviceId>,
@@ -151,7 +157,7 @@ struct ThreadState {
     passed_on: Option<PassedOn>,
 }
 
-/// The bios of one device and sector that wait for their row, with their queue times.
+/// The bios of one device and sector that wait for their row, each with the time at which it was queued.
 type WaitingBios = Vec<(Timestamp, BioOwner)>;
 
 /// Finds whose data each bio carries.
@@ -159,11 +165,12 @@ type WaitingBios = Vec<(Timestamp, BioOwner)>;
 pub struct Attribution {
     /// The disk of each partition.
     disks: FxHashMap<DeviceId, DeviceId>,
-    /// The write-back unit of each btrfs, by the number in its events.
+    /// The write-back unit of each btrfs, by the device number in its events.
     units: FxHashMap<DeviceId, WritebackUnit>,
     /// The swap areas of each disk, in order.
     swap: FxHashMap<DeviceId, Vec<Range<u64>>>,
-    /// The file system on a device, if its events show another number than the device's.
+    /// The device number that the events of a file system show, by the number of its device, if the two
+    /// numbers differ.
     file_systems: FxHashMap<DeviceId, DeviceId>,
     threads: Recent<u32, ThreadState>,
     writers: Recent<(WritebackUnit, u64), Writers>,
@@ -215,7 +222,7 @@ impl Attribution {
         self
     }
 
-    /// Recognises bios in these disk sectors as swap; the trace does not mark them.
+    /// Treats bios in these sectors of disks as swap, because the trace does not mark them.
     #[must_use]
     pub fn with_swap(mut self, areas: impl IntoIterator<Item = (DeviceId, Range<u64>)>) -> Attribution {
         for (disk, sectors) in areas {
@@ -233,7 +240,8 @@ impl Attribution {
         let tid = record.tid;
         match record.event {
             FileEvent::Dirtied { unit, number, index } => self.dirtied(tid, unit, number, index),
-            // An interrupt completes the direct I/O of any thread, not necessarily the running one.
+            // Ignore events in interrupts: an interrupt can complete the direct I/O of a thread that is not
+            // running.
             _ if record.in_interrupt => {}
             FileEvent::Cached { inode, bytes } => {
                 let file = self.key(inode);
@@ -295,7 +303,8 @@ impl Attribution {
                     journal.commit(time, tid, transaction);
                 }
             }
-            // Its remaining bios, such as for the journal's superblock, also belong to the journal.
+            // Do not clear the state: the thread's remaining bios, such as the journal's superblock, also
+            // belong to the journal.
             FileEvent::CommitEnded { .. } => {}
             FileEvent::Changed { fs, transaction, blocks } => {
                 let cause = self.behind(tid);
@@ -339,7 +348,8 @@ impl Attribution {
         }
     }
 
-    /// Processes a gap: activities in it are unknown, and activities begun before it may have ended.
+    /// Processes a gap in the trace. Activities during the gap are unknown, and activities that began
+    /// before it may have ended.
     pub fn lost(&mut self, _gap: &LostEvents) {
         self.threads.clear();
         self.above.clear();
@@ -351,7 +361,8 @@ impl Attribution {
         let key = (device, sector.map_or(FLUSH, |sector| sector.0));
         let Some(waiting) = self.bios.get_mut(&key) else { return BioOwner::default() };
         let exact = waiting.iter().position(|(time, _)| *time == queued);
-        // Old kernels queue the rest of a split bio again; its row has the time of the whole bio.
+        // Old kernels queue the rest of a split bio again, but the row of the rest has the queue time of
+        // the complete bio.
         let at = exact.or_else(|| waiting.iter().position(|(time, _)| *time > queued));
         let Some(at) = at else { return BioOwner::default() };
         let (_, whose) = waiting.remove(at);
@@ -362,8 +373,8 @@ impl Attribution {
         whose
     }
 
-    /// Returns the owner of a flush that `thread` needed at `time`: the journal, if the thread was writing a
-    /// commit.
+    /// Returns the owner of a flush that `thread` needed at `time`. If the thread was writing a commit, the
+    /// owner is the journal.
     pub fn flush_of(&self, thread: u32, time: Timestamp) -> Option<BioOwner> {
         let journal = self.journals.values().find(|journal| journal.thread == thread)?;
         let at = journal.commits.partition_point(|(began, _)| *began <= time).checked_sub(1)?;
@@ -398,8 +409,8 @@ impl Attribution {
         Some(self.journals.entry(fs).or_default())
     }
 
-    /// Returns the thread on whose behalf this one works: itself, unless it writes back others' pages or
-    /// writes the journal.
+    /// Returns the thread on whose behalf this thread works. It is the thread itself, unless it writes back
+    /// pages of other threads or writes the journal.
     fn behind(&mut self, tid: u32) -> Option<u32> {
         let state = self.threads.get_mut(tid).copied().unwrap_or_default();
         if let Some(file) = state.writes {
@@ -520,8 +531,8 @@ impl Attribution {
         BioOwner { file: Some(*file), cause: Some(tid), content: Content::Data }
     }
 
-    /// Returns the device and page-cache page of the beginning of the bio's data; the partition's, if the bio
-    /// came from one.
+    /// Returns the device and the page-cache page where the bio's data begin. If the bio came from a
+    /// partition, these are the partition and the page in the partition's page cache.
     fn origin(&self, event: &BlockEvent, state: &ThreadState) -> (DeviceId, u64) {
         let here = (event.device, event.sector);
         let passed_on = state.passed_on.filter(|passed_on| passed_on.now == here);

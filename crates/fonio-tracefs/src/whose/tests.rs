@@ -94,7 +94,7 @@ fn write_back_belongs_to_the_thread_that_made_the_pages_dirty() {
     trace.dirty(2, 13, 1);
     trace.at(WORKER, FileEvent::WriteBegan { inode: inode(12) });
     assert_eq!(trace.bio(WORKER, "W", 8), (Some(12), Some(1), Content::Data));
-    // A metadata read in between, such as of an extent tree.
+    // In between, the thread reads metadata, such as an extent tree.
     assert_eq!(trace.bio(WORKER, "RSM", 800), (None, Some(1), Content::FsMetadata));
     trace.at(WORKER, FileEvent::WriteEnded { inode: inode(12) });
     trace.at(WORKER, FileEvent::WriteBegan { inode: inode(13) });
@@ -204,7 +204,7 @@ fn reads_belong_to_the_pages_just_added() {
 fn direct_io_and_fsync() {
     let mut trace = Trace::new();
     trace.at(1, FileEvent::DirectBegan { inode: inode(12) });
-    // The completion of an earlier request of the same file interrupts the thread.
+    // While the thread runs, an interrupt completes an earlier request of the same file.
     trace.in_interrupt(1, FileEvent::DirectEnded { inode: inode(12) });
     assert_eq!(trace.bio(1, "WS", 8), (Some(12), Some(1), Content::Data));
     assert_eq!(trace.bio(1, "R", 16), (Some(12), Some(1), Content::Data));
@@ -258,7 +258,8 @@ fn a_bio_below_a_mapped_device_is_that_above() {
         trace.block_on(device, tid, kind, rwbs, sector, if rwbs == "F" { 0 } else { 4096 })
     };
     let from = |from_device, sector| EventKind::Remap { from_device, from_sector: Sector(sector) };
-    // Workers pass on the data of two files in another order; a partition maps to the lower disk.
+    // Workers pass on the data of two files in a different order. The lower device is a partition of a
+    // disk.
     for (tid, file, sector) in [(1, 12, 8), (2, 13, 16)] {
         trace.at(tid, FileEvent::DirectBegan { inode: Inode { fs: MAPPED, number: file } });
         queue(&mut trace, MAPPED, tid, "WS", (EventKind::BioQueue, sector));
@@ -269,7 +270,7 @@ fn a_bio_below_a_mapped_device_is_that_above() {
         let expected = (Some(file), Some(cause), Content::Data);
         assert_eq!(trace.bio(WORKER, "WS", 8192 + sector), expected);
     }
-    // A flush of the journal thread, passed on by a worker.
+    // A worker passes on a flush of the journal thread.
     trace.at(JOURNAL, FileEvent::CommitBegan { fs: MAPPED, transaction: 1 });
     queue(&mut trace, MAPPED, JOURNAL, "F", (EventKind::BioQueue, 0));
     queue(&mut trace, DISK, WORKER, "F", (from(MAPPED, 0), 0));

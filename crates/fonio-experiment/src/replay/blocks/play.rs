@@ -18,7 +18,7 @@ use rustix::io::ReadWriteFlags;
 use super::super::{Replayed, Shared};
 use super::{Access, Kind, Sequence};
 
-/// Maximum number of accesses in flight that no thread waits for.
+/// Maximum number of in-flight accesses for which no thread waits.
 const POOL: usize = 32;
 const STACK_BYTES: usize = 256 << 10;
 

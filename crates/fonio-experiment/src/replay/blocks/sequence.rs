@@ -1,4 +1,4 @@
-//! The sequence of a replay: a recording's I/O by thread, with the event that each access waits for.
+//! The sequence of a replay: the I/O of each recorded thread, and the event for which each access waits.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -66,7 +66,8 @@ impl Waits for Access {
 /// The accesses of a recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sequence {
-    /// Lists of accesses ordered by time; each holds a thread, or several threads that did not overlap.
+    /// Lists of accesses ordered by time; each list holds the accesses of one thread, or of several threads
+    /// that did not overlap.
     pub threads: Vec<Vec<Access>>,
     /// The number of signals.
     pub signals: u32,
@@ -143,7 +144,7 @@ impl RowSink for Collected {
     }
 
     fn bio(&mut self, row: &Bio) -> io::Result<()> {
-        // A bio of a partition or a stacked device continues as a bio of the device below.
+        // Skip bios of partitions and stacked devices: each continues as a bio of the device below.
         if row.request_id.is_some() {
             self.bios.push(Row {
                 device: row.device,
@@ -184,8 +185,8 @@ impl RowSink for Collected {
 impl Collected {
     /// Makes the sequence for the device with the most accesses.
     pub(in crate::replay) fn sequence(mut self) -> Sequence {
-        // Another device merges and flushes differently, so bios are better than requests, but not every
-        // source shows bios.
+        // Replay bios rather than requests, because another device merges and flushes differently. Not
+        // every source records bios.
         let mut rows = if self.bios.is_empty() {
             std::mem::take(&mut self.requests)
         } else {
@@ -243,7 +244,7 @@ impl Collected {
                     is_sync,
                     took: None,
                 });
-                // A flush precedes the data, and the parts of a large access follow one another.
+                // The data follow the flush, and each part of a large access follows the previous part.
                 begins = Begins::AfterEnd(Nanos(0));
             }
             if let (Some(last), Some(completed)) = (own.accesses.last_mut(), row.completed) {
@@ -252,7 +253,8 @@ impl Collected {
             }
         }
         sequence.signals = link(&mut threads, self.causes, &may_wait);
-        // Write-back keeps its times even if it follows a thread that is late.
+        // Do not combine write-back threads with other threads, so that they keep their times even if the
+        // other threads are late.
         let (workers, others): (Vec<_>, Vec<_>) =
             threads.into_iter().partition(|(tid, _)| self.background.contains(tid));
         sequence.threads = lanes(others.into_iter().map(|(_, own)| own).collect());
@@ -261,7 +263,7 @@ impl Collected {
     }
 }
 
-/// Returns when a thread's access begins, relative to its previous access.
+/// Returns the start condition of a thread's access, relative to the thread's previous access.
 fn after(previous: &Row, row: &Row) -> Begins {
     match previous.completed {
         Some(completed) if completed <= row.queued => Begins::AfterEnd(since(row.queued, completed)),
@@ -300,7 +302,8 @@ fn blocks(sector: Sector, bytes: u64) -> (u64, u64) {
     (from / BLOCK * BLOCK, (from + bytes).div_ceil(BLOCK) * BLOCK)
 }
 
-/// The accessed chunks of the device, moved together in address order. Offsets within a chunk stay the same.
+/// The accessed chunks of the device, placed next to each other in the file in address order. Offsets
+/// within a chunk stay the same.
 #[derive(Debug)]
 struct Places(BTreeMap<u64, u64>);
 

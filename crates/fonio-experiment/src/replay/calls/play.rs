@@ -54,7 +54,8 @@ pub(in crate::replay) fn play(sequence: &Sequence, folder: &Path, fast: bool) ->
     stage.shared.into_failure().map_or(Ok(done), Err)
 }
 
-/// Many threads can have many files open. If the limit cannot be raised, the call that reaches it fails.
+/// Many threads can have many files open. If the limit cannot be raised, the first call that exceeds it
+/// fails.
 fn raise_open_files() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
@@ -64,7 +65,7 @@ fn raise_open_files() {
 /// The state of a file that all threads share.
 #[derive(Debug, Default)]
 struct Shown {
-    /// Increases when the file is created again; later calls then open the new file.
+    /// A counter that increases each time the file is created again, so that later calls open the new file.
     generation: AtomicU64,
     is_renamed: AtomicBool,
 }
@@ -138,7 +139,8 @@ impl Player<'_> {
             Act::SyncFilesystem => Ok(syncfs(File::open(self.stage.folder)?)?),
             Act::Allocate { offset, bytes } => {
                 let file = self.file(call)?;
-                // The mode is unknown. Within the file, the call makes a hole or changes nothing.
+                // The mode is unknown. If the range lies within the file, the call makes a hole or changes
+                // nothing, so it is skipped.
                 if bytes == 0 || offset.saturating_add(bytes) <= file.metadata()?.len() {
                     return Ok(());
                 }

@@ -1,13 +1,13 @@
-//! B-WF2Q+ for the queues of a class: chooses the queue with the next turn.
+//! B-WF2Q+ for the queues of a class: chooses the queue that gets the next turn.
 //!
-//! A queue's turn has a virtual start and a virtual finish. The virtual time of the class advances by its
-//! service divided by the total weight of its queues. Among the queues whose start has been reached, the one
-//! with the earliest finish is next.
+//! A queue's turn has a virtual start time and a virtual finish time. The virtual time of the class
+//! advances by the service that the class receives, divided by the total weight of its queues. Among the
+//! queues whose start time has been reached, the queue with the earliest finish time gets the next turn.
 
 use super::queue::{Queue, State};
 
 /// The virtual time of a sector at weight 1. Observed: rounding errors of the divisions by weights decide
-/// ties, and with 1 << 20 the load `equal-weights` differs.
+/// ties. With 1 << 20, the model's decisions differ from the kernel's for the load `equal-weights`.
 const SECTOR_VIRTUAL: u64 = 1 << 22;
 
 /// Converts `sectors` of service to virtual time at a `weight`.
@@ -21,10 +21,11 @@ pub(super) struct ClassQueues {
     now: u64,
     /// The queues that wait for their turn.
     busy: Vec<usize>,
-    /// Empty queues whose last turn has not finished in virtual time; their weights still count.
+    /// Empty queues whose last turn has not yet finished in virtual time. Their weights still count in the
+    /// total.
     retained: Vec<usize>,
-    /// The next queue. It is chosen when a queue begins or loses its turn or becomes busy. A queue whose
-    /// virtual start is reached later does not replace it.
+    /// The next queue. It is chosen whenever a queue becomes busy, begins its turn or loses it. A queue
+    /// whose virtual start time is reached later does not replace it.
     next: Option<usize>,
 }
 
@@ -100,8 +101,9 @@ impl ClassQueues {
         queues[at].used += sectors;
     }
 
-    /// Returns the started queue with the earliest finish. If no queue has started, virtual time jumps to the
-    /// first start: for this choice only, or permanently if `is_for_good`.
+    /// Returns the started queue with the earliest finish. If virtual time has not reached the start time
+    /// of any queue, it jumps to the earliest start time: permanently if `is_for_good`, otherwise only for
+    /// this choice.
     fn choose(&mut self, queues: &[Queue], is_for_good: bool) -> Option<usize> {
         let first = self.busy.iter().map(|busy| queues[*busy].start).min()?;
         let now = self.now.max(first);

@@ -4,15 +4,15 @@
 //!   start within a short time share a queue (a *burst*). Asynchronous requests share a queue for each
 //!   priority.
 //! - *Order in a queue* (`queue.rs`). The request closest to the end of the last request is next; requests
-//!   ahead are preferred.
+//!   at higher sectors are preferred.
 //! - *Turns.* One queue at a time has the device. Its turn ends when its budget of sectors or its time is
 //!   used up, or when it is empty. If a synchronous queue is empty, the device may idle for a moment, because
-//!   the process may continue. Otherwise, the turn ends when another queue gets its first request, and the
-//!   next queue is chosen again.
+//!   the process may continue. If the device does not idle, the turn ends when another queue gets its first
+//!   request; then the next queue is chosen.
 //! - *Order of queues* (`class.rs`). B-WF2Q+, with weights derived from priority levels.
 //! - *Budgets.* The first budget is two thirds of [`Tunables::max_budget`]. If a queue used up its budget,
-//!   the next one is four times larger, up to `max_budget`. If it became empty, the next budget is the number
-//!   of sectors that it used, but at least a share of `max_budget`.
+//!   its next budget is four times larger, but at most `max_budget`. If the queue became empty, its next
+//!   budget is the number of sectors that it used, but at least a share of `max_budget`.
 //! - *Asynchronous requests* are charged with a multiple of their size.
 //!
 //! Sources: P. Valente and A. Avanzini, "Evolution of the BFQ storage-I/O scheduler" (MST 2015); P. Valente
@@ -35,17 +35,17 @@ use super::{Class, Priority, Request, Scheduler};
 /// The tunables, under the kernel's names, and properties of the device.
 #[derive(Clone, Copy, Debug)]
 pub struct Tunables {
-    /// The maximum budget of a queue in sectors, after it has used up its first. The kernel's value 0
-    /// (measure the device) is not modelled.
+    /// The maximum budget of a queue in sectors, once the queue has used up its first budget. The kernel's
+    /// value 0 (measure the device) is not modelled.
     pub max_budget: u64,
     /// The maximum duration of a turn.
     pub timeout_sync: Nanos,
-    /// The time that the device idles for the next request of a process. 0 disables idling.
+    /// The time for which the device idles to wait for the next request of a process. 0 disables idling.
     pub slice_idle: Nanos,
     /// Whether requests are dispatched one at a time, with idling after every queue.
     pub strict_guarantees: bool,
-    /// Whether the device has a command queue. If so, it idles only while processes with different weights
-    /// use it.
+    /// Whether the device has a command queue. Such a device idles only while processes with different
+    /// weights use it.
     pub device_queues: bool,
 }
 
@@ -60,7 +60,8 @@ impl Tunables {
     };
 }
 
-/// The kernel's budget before it has measured the device, in sectors. Observed: first budgets are two thirds of it.
+/// The kernel's maximum budget in sectors before it has measured the device. Observed: first budgets are
+/// two thirds of it.
 const BUDGET_DEFAULT: u64 = 16 * 1024;
 /// The number of turns with the default maximum budget before [`Tunables::max_budget`] applies. Observed: 9
 /// to 20 fit.
@@ -69,11 +70,11 @@ const TURNS_BEFORE_MAX_BUDGET: u64 = 9;
 const BUDGET_MIN_PART: u64 = 32;
 /// The factor by which asynchronous requests are charged. Observed: at least 3.
 const ASYNC_CHARGE: u64 = 3;
-/// Processes that start within this time share a queue. Observed: between 1 ms and 300 ms; this value is our
-/// choice.
+/// Processes that start within this time share a queue. Observed: the kernel's value is between 1 ms and
+/// 300 ms; we chose this one.
 const BURST: Nanos = Nanos(100_000_000);
-/// A request that has waited for this time begins its queue's next turn (`fifo_expire_sync`,
-/// `fifo_expire_async`).
+/// A request that has waited for this time is dispatched first in its queue's next turn
+/// (`fifo_expire_sync`, `fifo_expire_async`).
 const EXPIRE_SYNC: Nanos = Nanos(125_000_000);
 const EXPIRE_ASYNC: Nanos = Nanos(250_000_000);
 
@@ -159,7 +160,7 @@ impl Bfq {
     }
 
     /// Ends the current queue's turn and sets its next budget. A queue that ran out of time is charged its
-    /// complete budget, so it gets a share of the time instead of the sectors.
+    /// complete budget, so it gets its share of the time instead of its share of the sectors.
     fn end_turn(&mut self, end: End) {
         let Some((index, _)) = self.turn.take() else { return };
         let max = self.settings.max_budget;
@@ -226,7 +227,8 @@ impl Bfq {
         queue.is_sync() && priority.class != Class::Idle && !thinks_long && is_wanted
     }
 
-    /// Returns the end of idling for the empty queue that has the device. `None` if the device does not idle.
+    /// Returns the time until which the device idles for the empty queue that has it. `None` if the device
+    /// does not idle.
     fn idles_until(&self, index: usize, ends: Timestamp, now: Timestamp) -> Option<Timestamp> {
         if !self.may_idle(index) {
             return None;

@@ -8,7 +8,8 @@ use fonio_core::{Nanos, SECTOR_BYTES, Sector, Timestamp};
 use super::super::thinking::ThinkTime;
 use super::super::{Position, Priority, ProcessId, Request};
 
-/// The maximum distance of a request behind the head that can precede one ahead: `back_seek_max`.
+/// `back_seek_max`: the maximum distance at which a request behind the head can precede a request ahead of
+/// it.
 const BACK_SECTORS_MAX: u64 = (16 << 20) / SECTOR_BYTES;
 /// Distances behind the head are multiplied by this number: `back_seek_penalty`.
 const BACK_PENALTY: u64 = 2;
@@ -55,12 +56,14 @@ pub(super) struct Queue {
     /// Virtual start and finish of the turn.
     pub(super) start: u64,
     pub(super) finish: u64,
-    /// The budget that the queue has earned, and the budget of its turn (at least one request), in sectors.
+    /// The budget in sectors that the queue has earned, and the budget in sectors of its turn, which is
+    /// enough for at least one request.
     pub(super) earned: u64,
     pub(super) budget: u64,
     pub(super) used: u64,
     waiting: BTreeMap<Position, Request>,
-    /// Positions in the order of insertion; positions of dispatched requests are skipped at the front.
+    /// Positions in the order of insertion. Positions of requests that were already dispatched are removed
+    /// when they reach the front.
     by_age: VecDeque<(Timestamp, Position)>,
     next: Option<Position>,
 }
@@ -105,8 +108,8 @@ impl Queue {
         self.waiting.get(&self.next?)
     }
 
-    /// Adds a request. It becomes the next one if it is closer to `head`, the end of the device's last
-    /// request, than the current next one.
+    /// Adds a request. It becomes the next request if it is closer to `head`, the end of the device's last
+    /// request, than the current next request is.
     pub(super) fn insert(&mut self, request: Request, now: Timestamp, head: Sector) {
         let position = (request.sector.0, request.id);
         self.waiting.insert(position, request);
@@ -114,7 +117,7 @@ impl Queue {
         self.next = closer(head, self.next, Some(position));
     }
 
-    /// Makes the oldest request the next one if it has waited for `expire`.
+    /// If the oldest request has waited for `expire`, makes it the next request.
     pub(super) fn prefer_expired(&mut self, now: Timestamp, expire: Nanos) {
         if let Some((inserted, oldest)) = self.by_age.front()
             && *inserted + expire <= now
@@ -123,7 +126,8 @@ impl Queue {
         }
     }
 
-    /// Removes the next request. The closest request before or after it becomes the next one.
+    /// Removes and returns the next request. The closest request before or after it becomes the next
+    /// request.
     pub(super) fn take(&mut self) -> Option<Request> {
         let position = self.next?;
         let request = self.waiting.remove(&position)?;
@@ -147,8 +151,8 @@ impl Queue {
     }
 }
 
-/// Returns the position with the lower cost. Positions ahead and a little behind cost their distance; if
-/// there are none, the lowest position is next.
+/// Returns the position with the lower cost. The cost of a position ahead or a little behind is its
+/// distance. If both positions are too far behind, the lower one is next.
 fn closer(head: Sector, one: Option<Position>, other: Option<Position>) -> Option<Position> {
     let cost = |position: &Position| {
         let (sector, _) = *position;
@@ -175,7 +179,8 @@ mod tests {
             (1000, 1100, 1200, 1100),
             (1000, 1100, 960, 960),
             (1000, 1100, 940, 1100),
-            // Positions too far behind come after all positions ahead, lowest first.
+            // Positions that are too far behind come after all positions ahead. The lowest of them is
+            // first.
             (100_000, 900_000, 10, 900_000),
             (100_000, 20, 10, 10),
         ] {

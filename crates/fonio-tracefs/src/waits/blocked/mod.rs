@@ -1,12 +1,13 @@
 //! Finds the uninterruptible waits of all threads from `sched_switch`, `sched_waking` and `sched_wakeup`.
 //!
 //! The recorder reads the processors' buffers one after the other, so events of different processors arrive
-//! out of order. Events are kept until [`BlockedThreads::until`] gives the time up to which all have arrived;
-//! then they are handled in order of time.
+//! out of order. So events are stored until [`BlockedThreads::until`] is called with the time up to which
+//! all events have arrived; then they are handled in order of time.
 //!
-//! A wait begins with the `sched_switch` of the thread leaving its processor, and ends with the next
-//! `sched_wakeup`. The preceding `sched_waking` shows the waker. It may even precede the `sched_switch`, if
-//! another processor wakes the thread while it is leaving. So it alone does not show that a wait ended.
+//! A wait begins with the `sched_switch` at which the thread leaves its processor, and ends with the
+//! thread's next `sched_wakeup`. The `sched_waking` before this `sched_wakeup` shows the waker. If another
+//! processor wakes the thread while it is leaving, `sched_waking` may even precede `sched_switch`. So
+//! `sched_waking` alone does not show that a wait ended.
 
 use fonio_core::Timestamp;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -15,9 +16,10 @@ use crate::ring_buffer::{Interrupt, Left, SchedEvent, SchedRecord};
 
 /// Maximum number of waits that can be open at once.
 const OPEN_MAX: usize = 1 << 16;
-/// Maximum number of unhandled events: 24 MiB at 24 bytes each, without stacks.
+/// Maximum number of unhandled events. At 24 bytes each, they take 24 MiB without their stacks.
 const EVENTS_MAX: usize = 1 << 20;
-/// How long before the beginning of a wait the thread may have been woken, while it was leaving.
+/// Maximum time by which a wake-up can precede the beginning of the wait, if the thread was woken while it
+/// was leaving its processor.
 const WOKEN_WHILE_LEAVING_NS: u64 = 1_000_000;
 
 /// The cause of a wake-up.
@@ -54,7 +56,7 @@ pub struct BlockedThread {
     pub is_io: Option<bool>,
 }
 
-/// An unhandled event. The order of variants is the order of handling events of the same time.
+/// An unhandled event. Events of the same time are handled in the order of the variants.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     /// Events before this time are missing.
@@ -108,7 +110,8 @@ impl Kind {
 pub struct BlockedThreads {
     /// The events, and when they happened.
     events: Vec<(u64, Kind)>,
-    /// The last thread that left each processor blocked: its stack may follow.
+    /// For each processor, the event of the last thread that left it blocked. The thread's stack may still
+    /// follow.
     leaving: FxHashMap<u32, (u64, Kind)>,
     open: FxHashMap<u32, BlockedThread>,
     /// The last wake-ups of threads that were not blocked.
@@ -116,7 +119,8 @@ pub struct BlockedThreads {
     stacks: u64,
     end_missed: u64,
     missing: u64,
-    /// The last event that did not fit since events were last handled.
+    /// The time of the last event that did not fit; `None` if all events fitted since events were last
+    /// handled.
     missing_until: Option<u64>,
 }
 
@@ -177,7 +181,8 @@ impl BlockedThreads {
         }
     }
 
-    /// Completes the event of the thread that left this processor: its stack has arrived, or there is none.
+    /// Completes the event of the last thread that left this processor, because its stack has arrived or
+    /// does not exist.
     fn leaves(&mut self, cpu: u32) {
         if let Some((time, left)) = self.leaving.remove(&cpu) {
             self.note(time, left);
@@ -273,7 +278,7 @@ impl BlockedThreads {
         self.open.values()
     }
 
-    /// Takes the threads that are blocked after the handled events, sorted by number.
+    /// Removes and returns the threads that are blocked after the handled events, sorted by thread ID.
     pub fn take_open(&mut self) -> Vec<BlockedThread> {
         let mut open: Vec<BlockedThread> = std::mem::take(&mut self.open).into_values().collect();
         open.sort_unstable_by_key(|open| open.tid);

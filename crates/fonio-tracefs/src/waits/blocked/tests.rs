@@ -6,8 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Notes events such as `10 cpu0 left 7`, `20 cpu1 waking 7 by 9`, `20 cpu1 waking 7 by 9 irq`, `21 cpu0 woken 7`,
-/// `15 cpu0 gap`, `19 cpu0 reason 7 io`, and handles them up to a time: `until 30`.
+/// Adds events such as `10 cpu0 left 7`, `20 cpu1 waking 7 by 9`, `20 cpu1 waking 7 by 9 irq`, `21 cpu0
+/// woken 7`, `15 cpu0 gap`, `19 cpu0 reason 7 io`, and handles them up to a time: `until 30`.
 fn run(script: &str) -> String {
     let mut threads = BlockedThreads::default();
     let mut shown = String::new();
@@ -106,7 +106,7 @@ fn a_stack_belongs_to_the_last_switch_of_its_processor() {
 }
 
 proptest! {
-    /// The waits do not depend on how the events are divided between rounds of reading.
+    /// The waits do not depend on the division of the events into rounds of reading.
     #[test]
     fn rounds_change_nothing(
         events in prop::collection::vec((0_u8..3, 1_u32..4, 0_u32..3), 0..60),

@@ -1,9 +1,9 @@
 //! Tracks the states of a command's threads.
 //!
 //! A thread runs, is ready, is blocked, or has ended. Each state change closes an interval; the intervals in
-//! which the thread did not run become rows. Events come in order of time. A kernel stack follows its event
-//! on the same processor, so a closed interval may get its reason later. So rows are written at the end, in
-//! order of their beginnings.
+//! which the thread did not run become rows. Events come in order of time. A kernel stack comes after its
+//! event, as the next record of the same processor, so an interval may get its reason only after it was
+//! closed. Therefore, rows are written at the end, in the order in which their intervals began.
 
 use std::io;
 
@@ -15,10 +15,10 @@ use super::{Completions, Reasons};
 use crate::ring_buffer::{Interrupt, Left, SchedEvent, SchedRecord};
 
 /// The clocks of two processors can differ by some microseconds, so a thread may seem to run on one processor
-/// before it was woken or created on the other. An event that is later by at most this much still counts as
-/// the cause.
+/// before it was woken or created on the other. A wake-up or creation that seems to be later by at most
+/// this much still counts as the cause.
 const SKEW_NS: u64 = 1_000_000;
-/// Maximum number of threads that ran before their creation was seen.
+/// Maximum number of stored threads that ran before the event of their creation was processed.
 const EARLY_MAX: usize = 4096;
 /// Maximum number of stored intervals; later ones are only counted.
 const INTERVALS_MAX: usize = 4_000_000;
@@ -46,7 +46,7 @@ pub struct WaitTree {
     span: CommandSpan,
     /// When each unknown thread last got a processor.
     early: FxHashMap<u32, u64>,
-    /// When each processor last switched threads, if the trace shows it.
+    /// The time when each processor last switched threads, if the trace shows this.
     switched: FxHashMap<u32, u64>,
     /// Whether the trace contains run times of threads.
     has_runtimes: bool,
@@ -57,7 +57,8 @@ enum State {
     Running {
         /// A wake-up before the thread left its processor.
         woken: Option<Woken>,
-        /// If no wake-up was seen: the interval that ended when the thread began to run, and when that was.
+        /// If no wake-up was seen, the index of the interval that ended when the thread began to run, and
+        /// the time at which the thread began to run.
         unexplained: Option<(usize, u64)>,
     },
     Ready {
@@ -114,8 +115,8 @@ impl Woken {
     }
 
     /// Returns the kind of wait that it ended. Kernels that do not trace a processor's idle thread also
-    /// record no stack in its interrupts. Then a hard interrupt counts as the timer's, and a soft one as the
-    /// network's.
+    /// record no stack in interrupts of this thread. A hard interrupt without a stack counts as a timer
+    /// interrupt, and a soft interrupt without a stack as a network interrupt.
     fn reason(&self) -> Option<WaitReason> {
         match self.by {
             Waker::Interrupt(Interrupt::Hard) if !self.has_stack => Some(WaitReason::Timer),
@@ -138,7 +139,7 @@ struct Interval {
 
 impl Interval {
     /// Returns why the thread waited. Its own stack decides, with two exceptions. If a timer ended a wait
-    /// that was not for storage, the reason is the timer. If the stack shows no reason, as in `poll`, the
+    /// that was not for storage, the reason is the timer. If its stack shows no reason, as in `poll`, the
     /// wake-up decides.
     fn reason(&self) -> WaitReason {
         let waker_stack = self.woken.and_then(|woken| woken.reason);
@@ -179,8 +180,8 @@ impl WaitTree {
         }
     }
 
-    /// Processes the next event, from `time` and processor `cpu`. If it has a new thread name, appends the
-    /// thread to `named`.
+    /// Processes the next event, from `time` and processor `cpu`. If the event contains a new name of a
+    /// thread, appends the thread to `named`.
     pub fn event(&mut self, time: u64, cpu: u32, record: &SchedRecord<'_>, named: &mut Vec<Thread>) {
         if let SchedEvent::Stack(stack) = record.event {
             if let Some(of) = self.stack_of.remove(&cpu) {
@@ -275,8 +276,9 @@ impl WaitTree {
 
     fn leaves(&mut self, tid: u32, time: u64, cpu: u32, left: Left) {
         let Some(state) = self.threads.get(&tid).copied() else { return };
-        // The thread must have run, but the trace does not show when or how long: the kernel does not trace
-        // it, or events were lost. An idle processor runs a woken thread at once.
+        // The thread must have run before it left, but the trace does not show when or for how long,
+        // because the kernel does not trace it or because events were lost. An idle processor runs a woken
+        // thread at once.
         match state {
             State::Ready { at, left: None } if !self.has_runtimes => {
                 let ready = at.map_or(time, |at| self.intervals[at].began);
@@ -309,9 +311,9 @@ impl WaitTree {
         self.threads.insert(tid, next);
     }
 
-    /// Notes that a thread has run for `ns`. If the trace does not show when it got its processor, that was
-    /// `ns` ago. Some kernels do not trace a processor's idle thread (seen in Linux 6.18, on all processors
-    /// of a virtual machine except the first).
+    /// Notes that a thread has run for `ns`. If the trace does not show when the thread got its processor,
+    /// assumes that it did so `ns` ago. This happens because some kernels do not trace a processor's idle
+    /// thread (seen in Linux 6.18, on all processors of a virtual machine except the first).
     fn ran(&mut self, tid: u32, time: u64, cpu: u32, ns: u64) {
         self.has_runtimes = true;
         let (at, left) = match self.threads.get(&tid) {
@@ -321,7 +323,8 @@ impl WaitTree {
         };
         let came = time.saturating_sub(ns);
         let off_since = at.map_or(came, |at| self.intervals[at].began);
-        // Another processor with a different clock reports run time from before the thread left.
+        // A processor with a slightly different clock reports run time from before the thread left another
+        // processor.
         if came < off_since && left.is_some_and(|left| left != cpu) {
             return;
         }

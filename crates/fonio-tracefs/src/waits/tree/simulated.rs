@@ -18,8 +18,8 @@ const PROCESSORS: usize = 2;
 enum Step {
     /// The thread on the processor creates another thread, which is ready.
     Fork { cpu: usize },
-    /// The processor switches to a ready thread, to the stranger, or to idle; the previous thread blocks, stays ready,
-    /// or ends.
+    /// The processor switches to a ready thread, to the stranger, or to idle; the previous thread blocks,
+    /// stays ready or ends.
     Switch { cpu: usize, left: Left, next: Next },
     /// An interrupt on the processor wakes one of the blocked threads.
     Wake { cpu: usize, which: usize },
@@ -37,15 +37,16 @@ enum Next {
 #[derive(Debug, Default)]
 struct Simulation {
     now: u64,
-    /// The thread on each processor (0 for the idle thread), and the time up to which its run time was
-    /// reported.
+    /// The current thread of each processor (0 for the idle thread), and the time up to which the thread's
+    /// run time was reported.
     on: [(u32, u64); PROCESSORS],
     ready: BTreeSet<u32>,
     blocked: BTreeSet<u32>,
     made: u32,
     /// Time, processor, current thread, whether in an interrupt, and event.
     events: Vec<(u64, usize, u32, bool, SchedEvent<'static>)>,
-    /// Each thread's open interval, and the ended ones: thread, beginning, end, whether it was ready.
+    /// The open interval of each thread, and the ended intervals: thread, beginning, end, and whether the
+    /// thread was ready.
     open: FxHashMap<u32, (u64, bool)>,
     truth: Vec<(u32, u64, Option<u64>, bool)>,
 }
@@ -76,7 +77,7 @@ impl Simulation {
         self.open.insert(child, (self.now, true));
     }
 
-    /// Emits the run time since the last event of this kind, unless it is zero, like the kernel.
+    /// Like the kernel, emits the run time since the last event of this kind, unless this time is zero.
     fn update(&mut self, on: usize, by: usize) {
         let (tid, since) = self.on[on];
         if tid != 0 && self.now > since {
@@ -207,8 +208,8 @@ proptest! {
         prop_assert_eq!(&simulation.intervals(|cpu, event| !idle_untraced(cpu, event)), &simulation.truth);
     }
 
-    /// Without run times and switches from idle threads, intervals have wrong limits, but intervals of one
-    /// thread do not overlap.
+    /// Without run times and switches from idle threads, the limits of intervals are wrong, but intervals
+    /// of the same thread still do not overlap.
     #[test]
     fn without_runtimes_intervals_do_not_overlap(steps in steps()) {
         let simulation = Simulation::of(&steps);

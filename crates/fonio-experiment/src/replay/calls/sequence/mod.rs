@@ -1,4 +1,4 @@
-//! The sequence of a replay of calls: a recording's calls by thread, and the files that they use.
+//! The sequence of a replay of calls: the calls of each recorded thread, and the files that they use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -95,11 +95,11 @@ pub struct Before {
     pub is_there: bool,
     /// Whether it is a folder; the replay uses its own folder instead.
     pub is_folder: bool,
-    /// Its length before.
+    /// Its length before the recording.
     pub bytes: u64,
     /// The numbers of its accessed chunks; the other chunks are holes.
     pub chunks: BTreeSet<u64>,
-    /// The end of the last byte that is accessed or existed already.
+    /// The end of the data: the offset after the last byte that existed before or is accessed.
     pub end: u64,
     /// Bytes allocated by `fallocate`.
     pub allocated: u64,
@@ -110,7 +110,7 @@ pub struct Before {
 pub enum LeftOut {
     /// They failed.
     Failed,
-    /// Calls on kernel files, or on other file systems than most writes and syncs.
+    /// Calls on files of the kernel, or on a file system other than the one with most writes and syncs.
     Elsewhere,
     /// Calls for which the recording does not show the file or the offset.
     Unknown,
@@ -123,7 +123,8 @@ pub enum LeftOut {
 pub struct Sequence {
     /// The files.
     pub files: Vec<Before>,
-    /// Lists of calls ordered by time; each holds a thread, or several threads that did not overlap.
+    /// Lists of calls ordered by time; each list holds the calls of one thread, or of several threads that
+    /// did not overlap.
     pub threads: Vec<Vec<Call>>,
     /// The number of signals.
     pub signals: u32,
@@ -142,7 +143,7 @@ impl Sequence {
         self.len() == 0
     }
 
-    /// Returns the space that the files take if none is removed.
+    /// Returns the space that the files occupy if no file is removed.
     pub(in crate::replay) fn room(&self) -> ByteCount {
         let of_file = |file: &Before| -> u64 {
             let chunks = file.chunks.iter().map(|chunk| CHUNK.min(file.end.saturating_sub(chunk * CHUNK)));
@@ -251,7 +252,8 @@ impl Collected {
         counts.into_iter().max_by_key(|(_, count)| *count).map(|(device, _)| device)
     }
 
-    /// Returns how to replay a row: the action, and its file, `None` for a call on the complete file system.
+    /// Returns how to replay a row: the action and its file, which is `None` for a call on the complete
+    /// file system.
     fn replayed(
         &self,
         row: &fonio_core::Call,
@@ -337,8 +339,8 @@ impl Following {
     fn add(&mut self, act: Act) {
         let before = &mut self.before;
         match act {
-            // The first open shows whether the file existed. A program that used it before had opened it
-            // before the recording.
+            // The first open shows whether the file existed. A program that used the file before this open
+            // must have opened it before the recording.
             Act::Open { made: true, .. } => self.is_settled = true,
             Act::Open { made: false, length } if !self.is_settled => {
                 before.is_there = true;
@@ -357,7 +359,8 @@ impl Following {
                 touch(before, offset, bytes);
             }
             Act::Write { offset, bytes } if bytes > 0 => {
-                // The data before a write existed already, unless the file was created here.
+                // Data at lower offsets than the write already existed, unless the file was created during
+                // the recording.
                 if !self.is_settled && offset > self.written {
                     before.is_there = true;
                     before.bytes = before.bytes.max(offset);

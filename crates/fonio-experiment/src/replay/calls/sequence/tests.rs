@@ -105,7 +105,7 @@ fn a_thread_goes_on_after_what_it_had_waited_for() {
         row(1, "write", 0, 0, 10, 100),
         // At the same time.
         row(2, "write", 1, 0, 10, 50),
-        // It follows both, but the recording shows no wait for them.
+        // This write follows both others, but the recording shows no wait for them.
         row(3, "write", 2, 0, 10, 200),
     ]);
     let us = |us: u64| Nanos(us * 1000);

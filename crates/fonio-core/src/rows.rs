@@ -55,7 +55,7 @@ pub struct Request {
     pub completed: Option<Timestamp>,
     /// Number of requeues by the driver; `None` if the source does not show them.
     pub requeues: Option<u32>,
-    /// The processor that issued it, else the one that queued it.
+    /// The processor that issued the request; if unknown, the processor that queued it.
     pub cpu: Option<u32>,
     /// The thread that queued its first bio; if unknown, the thread that inserted or else issued the request.
     pub tid: Option<u32>,
@@ -98,7 +98,7 @@ impl Request {
         }
     }
 
-    /// The timestamp that orders the table: issued, else queued, else inserted, else completed.
+    /// The timestamp by which the table is sorted: the first known of issued, queued, inserted and completed.
     pub fn order_time(&self) -> Timestamp {
         self.issued.or(self.queued).or(self.inserted).or(self.completed).unwrap_or_default()
     }
@@ -136,7 +136,7 @@ pub struct Bio {
     pub sector: Option<Sector>,
     pub bytes: ByteCount,
     pub queued: Timestamp,
-    /// Known for bio-based devices only; other bios complete with their request.
+    /// Known only on bio-based devices. On other devices, a bio completes with its request.
     pub completed: Option<Timestamp>,
     /// The thread that queued it.
     pub tid: Option<u32>,
@@ -298,7 +298,7 @@ named! {
 
 impl BlockedIn {
     /// Whether waits in this operation are for storage. The kernel does not count waits for a journal commit
-    /// as I/O, so their [`WaitReason`] can be another one.
+    /// as I/O, so such a wait can have a different [`WaitReason`].
     pub fn is_for_storage(self, reason: WaitReason) -> bool {
         reason == WaitReason::Storage
             || matches!(self, BlockedIn::Fsync | BlockedIn::DirtyLimit | BlockedIn::Journal)
@@ -316,7 +316,7 @@ pub struct Wait {
     /// The request whose completion ended the wait, if any.
     pub request_id: Option<u64>,
     /// The thread that ended it; `None` for an interrupt. In a thread's first interval (reason
-    /// [`Cpu`](WaitReason::Cpu)), this is its creator.
+    /// [`Cpu`](WaitReason::Cpu)), this is the thread that created it.
     pub waker_tid: Option<u32>,
     /// The operation in which the thread was blocked; `None` for waits of a launch, where it is unknown.
     pub blocked_in: Option<BlockedIn>,
@@ -358,8 +358,8 @@ pub struct File {
     pub content: Content,
 }
 
-/// `threads.parquet`: a thread's identity from a given time on. The last row with that `tid` and `from` at or
-/// before a time applies.
+/// `threads.parquet`: a thread's identity from a given time on. At a given time, the last row with the `tid`
+/// and with `from` at or before this time applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Thread {
@@ -368,7 +368,7 @@ pub struct Thread {
     /// The process: the thread group (the kernel's `tgid`).
     pub pid: Option<u32>,
     pub comm: Option<String>,
-    /// Path below the cgroup mount; a systemd unit can be read from it.
+    /// Path below the cgroup mount. It can contain the name of a systemd unit.
     pub cgroup: Option<String>,
     pub uid: Option<u32>,
     /// The parent process.

@@ -53,14 +53,14 @@ impl Hooked {
     ///
     /// # Safety
     ///
-    /// `file` was opened by a VFS, is not hooked yet, and no other thread uses it.
+    /// `file` was opened by a VFS and is not hooked yet, and no other thread uses it.
     pub unsafe fn put(
         file: *mut sqlite3_file,
         role: Role,
         counted: Option<PathBuf>,
         replace: fn(&mut sqlite3_io_methods, &Role),
     ) {
-        // SAFETY: the VFS has opened it, so it has a table.
+        // SAFETY: the VFS has opened the file, so the file has a table.
         let original = unsafe { (*file).methods };
         // SAFETY: the table has at least the functions of its version.
         let mut methods = unsafe { copy(original) };
@@ -87,8 +87,8 @@ impl Hooked {
 
     /// The functions of the VFS.
     pub fn original(&self) -> &sqlite3_io_methods {
-        // SAFETY: the VFS's table is valid while the file is open. Only functions of its version are used:
-        // all functions that we replace exist since version 1.
+        // SAFETY: the VFS's table is valid while the file is open. Every version of the table has the
+        // functions that are used: all functions that we replace exist since version 1.
         unsafe { &*self.original }
     }
 

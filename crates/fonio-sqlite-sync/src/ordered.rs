@@ -2,8 +2,9 @@
 //!
 //! With NORMAL, SQLite does not sync the log at each commit. It syncs the log before it copies pages to the
 //! database, and the database before it reuses the log. So after a power cut, the database has the state of
-//! an earlier commit. This holds only in write-ahead mode: in other modes, the program's level stays.
-//! Attached databases also keep their level, because SQLite does not signal when an attachment is complete.
+//! an earlier commit. This is true only in write-ahead mode. In other modes, the program's synchronous level
+//! stays unchanged. Attached databases also keep their level, because SQLite does not signal when an
+//! attachment is complete.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::Ordering;
@@ -78,8 +79,8 @@ enum Mode {
 }
 
 /// Reads the journal mode from the header (<https://www.sqlite.org/fileformat.html>, 1.3). `None` for a new
-/// or encrypted database. The program may still set a page size or a key, so nothing may be read or written
-/// before.
+/// or encrypted database. The program may still set a page size or a key. Nothing may be read or written
+/// through SQLite before that.
 unsafe fn mode(methods: &sqlite3_io_methods, file: *mut sqlite3_file) -> Option<Mode> {
     let mut header = [0u8; 20];
     let read = methods.read?;
@@ -107,8 +108,8 @@ pub unsafe extern "C" fn file_control(file: *mut sqlite3_file, code: c_int, argu
 }
 
 /// Corrects the value of a PRAGMA that would change the mode or the level. SQLite then executes the corrected
-/// PRAGMA and returns its usual result; a result from us would be a row where programs expect none. Returns
-/// false if the value does not fit.
+/// PRAGMA and returns its usual result; if we returned the result, it would be a row, and programs expect no
+/// row. Returns false if the value does not fit.
 unsafe fn correct(arguments: *mut *mut c_char) -> bool {
     // SAFETY: the caller guarantees that the three strings are valid; the value can be null.
     let (name, value) = unsafe {

@@ -175,7 +175,7 @@ fn peek(mut input: Input) -> io::Result<(Vec<u8>, Input)> {
     Ok((head, Input { name: input.name, bytes }))
 }
 
-/// The code and message of a diagnostic, once decompression has failed.
+/// The code and message of the diagnostic; set when decompression has failed.
 type Damage = Arc<Mutex<Option<(&'static str, String)>>>;
 
 /// A gzip stream that ends at the first damage and keeps the data before it.
@@ -230,7 +230,7 @@ impl<R: Read> Read for Gunzip<R> {
     }
 }
 
-/// A reader of compressed files, which finally reports where the compression was damaged.
+/// A reader of compressed files. After the last event, it reports where the compressed data was damaged.
 struct Compressed {
     inner: Box<dyn TraceReader>,
     damage: Vec<(String, Damage)>,
@@ -344,7 +344,8 @@ fn foreign(head: &[u8]) -> (String, &'static str) {
     }
 }
 
-/// A `Trace` message is a sequence of length-delimited fields 1; two in a row are hardly accidental.
+/// A `Trace` message consists of length-delimited fields with the number 1. Two such fields in a row are
+/// hardly accidental.
 fn looks_like_perfetto(head: &[u8]) -> bool {
     let mut at = 0;
     for packets in 0..4 {

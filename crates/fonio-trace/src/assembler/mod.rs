@@ -34,8 +34,8 @@
 //!   a waiting entry. The waiting entry is a bio if the device or the source shows no issues, else a request
 //!   whose issue was not recorded. Else nothing.
 //! - *Issue*: a returned request of equal size; else a waiting entry of equal size, inserted entries first;
-//!   else the newest smaller one, which grew by merges; else the newest larger bio, which must have been
-//!   split; else a smaller returned request; else a new request without earlier events.
+//!   else the newest smaller waiting entry, which grew by merges; else the newest larger waiting bio, which
+//!   must have been split; else a smaller returned request; else a new request without earlier events.
 //! - *Requeue*: a request in flight of equal size; else a request in flight of any size.
 //! - *G, io_start, I*: the newest waiting entry without an event of this kind. An entry of equal size is
 //!   preferred; for I, a smaller entry is next, then a larger bio, which must have been split.
@@ -77,9 +77,10 @@
 //! (`FF`, `FN`, in old kernels `FWS`, all without data) takes every waiting flush bio of its device; its
 //! thread is the thread that queued the first of these bios. Its parents in `links` are data requests that
 //! wait for their preflush, or that completed and need a flush because they were issued without the requested
-//! FUA. Their thread is its `cause_tid`. The completion without data that ends this sequence (`WS 0 + 0`)
-//! belongs to no request and is only counted. Some kernels show only this completion and not the completion
-//! of the flush request itself. It then replaces the missing completion, and this is counted too.
+//! FUA. The `cause_tid` of the flush request is the thread of these data requests. The completion without
+//! data that ends this sequence (`WS 0 + 0`) belongs to no request and is only counted. Some kernels show
+//! only this completion and not the completion of the flush request itself. It then replaces the missing
+//! completion, and this is counted too.
 //!
 //! # Queue time
 //!

@@ -56,7 +56,8 @@ pub(crate) fn disksim_unit(head: &[u8]) -> TimeUnit {
     if time.contains(&b'.') { TimeUnit::Milliseconds } else { TimeUnit::Nanoseconds }
 }
 
-/// Returns whether all complete lines of the examined ones satisfy `row`, with at least one.
+/// Returns whether `row` accepts all complete lines among the examined lines, and whether there is at least
+/// one such line.
 fn rows(head: &[u8], delimiter: Delimiter, row: fn(&[&[u8]]) -> bool) -> bool {
     let mut splitter = Splitter::new(delimiter);
     let mut seen = 0;

@@ -12,7 +12,7 @@ use memchr::{memchr, memrchr};
 use super::keyed;
 use super::line::number;
 
-/// The contents of an event's text, without the columns before it.
+/// The contents of the text of an event, which follows the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block<'a> {
     pub kind: EventKind,
@@ -151,7 +151,7 @@ fn fields(layout: Layout, kind: EventKind, payload: &[u8]) -> Option<Block<'_>> 
     } else {
         text.literal(b" + ")?;
         let sectors = text.number()?;
-        // Old kernels print 0 bytes for all requests except passthrough commands.
+        // Old kernels print a size of 0 bytes for all requests except passthrough commands.
         block.bytes = if bytes > 0 { ByteCount(bytes) } else { ByteCount::from_sectors(sectors) };
     }
     match layout {

@@ -14,7 +14,8 @@ use super::line::number;
 /// Maximum number of open spans per thread; deeper spans are dropped.
 const DEPTH_MAX: usize = 64;
 
-/// Maximum number of threads with open spans, and of open spans between threads; more are dropped.
+/// Maximum number of threads with open spans, and maximum number of open spans that may change threads;
+/// further spans are dropped.
 const OPEN_MAX: usize = 4096;
 
 /// Maximum length of a stored name in bytes.
@@ -30,7 +31,7 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// Handles a text from thread `tid`; returns a mark if it is an instant or ends a span.
+    /// Handles a text from thread `tid`; returns a mark if the text is an instant or ends a span.
     pub fn wrote(&mut self, text: &[u8], tid: u32, at: Timestamp) -> Option<Mark> {
         let text = text.trim_ascii();
         if text.is_empty() || text.starts_with(b"trace_event_clock_sync:") {

@@ -1,7 +1,7 @@
 //! Reads ftrace text from tracefs files `trace` and `trace_pipe`, kernels 3.4 to 6.18, with or without header.
 //!
 //! `trace-cmd report` and Perfetto's `traceconv systrace` write the same columns. `line.rs` reads the
-//! columns, `block.rs` the block tracepoints. Other events are skipped, except for thread names, marks and
+//! columns, `block.rs` the block tracepoints. Of other events, the reader uses only thread names, marks and
 //! samples of a quantity.
 
 mod block;
@@ -144,7 +144,7 @@ impl<R: Read> FtraceText<R> {
     }
 
     pub(crate) fn clock(&self) -> Clock {
-        // The text does not show which kernel clock was used, only whether it measured time.
+        // The text does not show which trace clock was used, only whether this clock measured time.
         let name = if self.state.counter { "counter" } else { "unknown" };
         Clock { name: name.into(), unix_ns_at_zero: self.state.unix_ns_at_zero }
     }

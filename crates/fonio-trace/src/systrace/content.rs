@@ -18,8 +18,8 @@ const INFLATE_BYTES: usize = 32 * 1024;
 /// One part, unpacked as its bytes arrive.
 pub(super) struct Content {
     state: State,
-    /// Whether base64 and compression were unpacked. Each is unpacked once, base64 first, because a crafted
-    /// file can unpack to itself, or grow a thousandfold at each level.
+    /// Whether base64 and compression were unpacked. Each of them is unpacked only once, base64 first,
+    /// because a crafted file can unpack to itself or grow a thousandfold at each level.
     was_base64: bool,
     was_compressed: bool,
 }

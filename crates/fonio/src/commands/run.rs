@@ -100,8 +100,8 @@ pub(super) struct Tried<'a> {
 }
 
 impl Tried<'_> {
-    /// Returns each setup, without and with each fix that can be tested on it. Prints the fixes that are left
-    /// out.
+    /// Returns each setup without a fix, and with each fix that can be tested on it. Prints the fixes that
+    /// are left out.
     pub fn arms(
         &self,
         setups: &[(String, Setup)],
@@ -224,7 +224,7 @@ fn publish(
     let text = summarise(series, out)?;
     let page = page(arguments, out);
     let explained = first.document();
-    // The terminal shows only the findings and the fixes; the HTML page also has the other sections.
+    // The terminal shows only the findings and the fixes; the HTML page also contains the other sections.
     let short = Document { sections: Vec::new(), provenance: Vec::new(), ..explained.clone() };
     output::write_html(&document(series, Some(explained)), Some(&page))?;
     if arguments.json {

@@ -57,7 +57,8 @@ pub struct Request {
     pub requeues: Option<u32>,
     /// The processor that issued the request; if unknown, the processor that queued it.
     pub cpu: Option<u32>,
-    /// The thread that queued its first bio; if unknown, the thread that inserted or else issued the request.
+    /// The thread that queued the first bio of the request; if unknown, the thread that inserted the request,
+    /// or else the thread that issued it.
     pub tid: Option<u32>,
     /// The thread that dirtied the page, if it is known and can differ from `tid`.
     pub cause_tid: Option<u32>,
@@ -156,9 +157,10 @@ named! {
         Split = "split",
         /// A bio (parent) on a stacked device or partition became a bio (child) on the device below.
         Remap = "remap",
-        /// The driver requeued a request (parent); it was issued again under another id (child).
+        /// The driver requeued a request (parent), which was issued again as a request with another id
+        /// (child).
         Requeue = "requeue",
-        /// A request with data and preflush or FUA (parent) needed this flush request (child).
+        /// A data request with preflush or FUA (parent) needed this flush request (child).
         Flush = "flush",
         /// The child has another cause.
         Cause = "cause",
@@ -194,7 +196,7 @@ named! {
         JournalEnd = "journal_end",
         /// The header of a WAL.
         WalHeader = "wal_header",
-        /// A frame in a WAL, before the last one of its transaction.
+        /// A frame in a WAL, except the last frame of a transaction.
         WalFrame = "wal_frame",
         /// The last frame of a transaction in a WAL.
         WalCommit = "wal_commit",
@@ -233,14 +235,14 @@ pub struct Statement {
     pub connection: Option<u32>,
     /// When the first step began …
     pub entered: Timestamp,
-    /// … and the last one ended; `None` if it had not ended.
+    /// … and when the last step ended; `None` if it had not ended when the recording ended.
     pub exited: Option<Timestamp>,
     /// The number of steps. A query takes one step for each row.
     pub steps: u64,
     /// The sum of their durations.
     pub stepping: Nanos,
-    /// The statement with `?` instead of its values ([`sql::normalised`](crate::sql::normalised)); `None` if it could not be
-    /// read, or if the recording has too many different ones.
+    /// The statement with `?` instead of its values ([`sql::normalised`](crate::sql::normalised)); `None` if
+    /// it could not be read, or if the recording has too many different statements.
     pub text: Option<String>,
 }
 
@@ -255,7 +257,7 @@ named! {
         Timer = "timer",
         /// It waited for a lock in the kernel or in the program (futex).
         Lock = "lock",
-        /// It waited for another thread or process: a pipe, a local socket, a child's exit.
+        /// It waited for another thread or process, through a pipe, a local socket or the exit of a child.
         Thread = "thread",
         /// It was ready to run and waited for a processor.
         Cpu = "cpu",
@@ -380,10 +382,11 @@ pub struct Thread {
 
 named! {
     /// A quantity that the monitor samples; the unit is part of the name. Ticks, bytes, busy time and stall
-    /// time are counters with an arbitrary start (use differences); the others are gauges.
+    /// time are counters with an arbitrary start, of which only differences are meaningful; the other
+    /// quantities are gauges.
     #[allow(missing_docs)]
     Metric {
-        /// Counter over all processors, in `USER_HZ` ticks (100 a second each).
+        /// Counter over all processors, in `USER_HZ` ticks (100 per second for each processor).
         CpuActiveTicks = "cpu_active_ticks",
         CpuIdleTicks = "cpu_idle_ticks",
         CpuIowaitTicks = "cpu_iowait_ticks",
@@ -412,7 +415,8 @@ named! {
         CpuFrequencyMaxKhz = "cpu_frequency_max_khz",
         /// Counter of one processor, in `USER_HZ` ticks (100 a second). Subject: the processor (`cpu0`).
         ProcessorActiveTicks = "processor_active_ticks",
-        /// Link speed of an interface in one direction, if the driver reports it. Subject: the interface.
+        /// Link speed of a network interface in one direction, if the driver reports it. Subject: the
+        /// interface.
         NetLinkBytesPerS = "net_link_bytes_per_s",
     }
 }

@@ -36,7 +36,8 @@ const SAMPLES_PID: u32 = 9_000_001;
 /// The thread numbers of a device's tracks: first requests in flight, then queued requests.
 const QUEUED_TIDS: u32 = 100_000;
 
-/// Nanoseconds in an hour, and the time beyond which doubles of microseconds lose nanoseconds.
+/// Nanoseconds in an hour, and the time beyond which microseconds in a double are no longer exact to the
+/// nanosecond.
 const HOUR: u64 = 3_600_000_000_000;
 const EXACT_UNTIL: u64 = 1 << 53;
 

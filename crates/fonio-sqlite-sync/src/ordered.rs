@@ -92,7 +92,7 @@ unsafe fn mode(methods: &sqlite3_io_methods, file: *mut sqlite3_file) -> Option<
     Some(if header[18] == 2 { Mode::WriteAhead } else { Mode::Rollback })
 }
 
-/// `xFileControl` of a main database: stops the program from changing the settings of [`relax`].
+/// `xFileControl` of a main database: prevents the program from changing the settings that [`relax`] made.
 pub unsafe extern "C" fn file_control(file: *mut sqlite3_file, code: c_int, argument: *mut c_void) -> c_int {
     // SAFETY: SQLite calls this for a file that we hooked.
     let Some(hooked) = (unsafe { Hooked::of(file) }) else { return SQLITE_ERROR };

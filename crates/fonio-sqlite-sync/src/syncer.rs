@@ -40,7 +40,7 @@ impl Syncer {
     /// Removes a database; the thread ends after the last one.
     pub fn leave(&self) {
         let mut state = self.state();
-        // A child of fork(2) can close databases that its parent opened.
+        // A child process of fork(2) can close databases that its parent opened.
         state.users = state.users.saturating_sub(1);
         drop(state);
         self.changed.notify_all();

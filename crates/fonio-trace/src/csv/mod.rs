@@ -103,8 +103,8 @@ struct Rows {
 }
 
 impl CsvReader {
-    /// Creates a reader of `input` whose columns are given by `mapping`; `format` is its name in
-    /// [`Source::format`](fonio_core::meta::Source::format). Reads the header.
+    /// Creates a reader of `input` whose columns are given by `mapping`; `format` is the name of the format
+    /// in [`Source::format`](fonio_core::meta::Source::format). Reads the header.
     ///
     /// # Errors
     /// If the header cannot be read, or lacks a column of the mapping.

@@ -48,7 +48,8 @@ pub(crate) fn own(head: &[u8]) -> Option<Mapping> {
     mapping.columns().into_iter().all(|(_, column)| has(column)).then_some(mapping)
 }
 
-/// Returns the unit of times: MQSim has integer nanoseconds, DiskSim milliseconds with a fraction.
+/// Returns the unit of times. MQSim writes integer nanoseconds, and DiskSim writes milliseconds with a
+/// fraction.
 pub(crate) fn disksim_unit(head: &[u8]) -> TimeUnit {
     let line =
         head.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty()).unwrap_or_default();

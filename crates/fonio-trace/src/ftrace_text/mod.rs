@@ -70,15 +70,16 @@ pub(crate) struct FtraceText<R> {
     state: State,
 }
 
-/// All state except the stream, so the reader can process a line borrowed from the stream.
+/// All state except the stream. It is separate so that the reader can process a line that is borrowed from
+/// the stream.
 struct State {
     file: Option<String>,
-    /// Whether lines end in `\n\` before their real end, as in a JavaScript string.
+    /// Whether lines have the text `\n\` before their line end, as in a JavaScript string.
     escaped: bool,
     shows: KindSet,
     counter: bool,
     unix_ns_at_zero: Option<i64>,
-    /// Number of lines that are neither events nor comments, and the first of them.
+    /// Number of lines that are neither events nor comments, and the position of the first such line.
     strange: u64,
     first_strange: Option<(u64, u64)>,
     latest: Timestamp,
@@ -188,7 +189,7 @@ impl State {
                            `uptime`); they are treated as nanoseconds, so all durations are in its units.";
             self.report(line, "counter-clock", || message.into());
         }
-        // Tools write this event at the end of their HTML, without a thread and at time 0.
+        // Tools write this event at the end of the HTML file, without a thread and with time 0.
         let real = head.time.0 > 0 || head.comm != b"dummy";
         if real {
             self.latest = self.latest.max(head.time);

@@ -5,7 +5,7 @@ use std::io;
 use crate::event::Batch;
 use crate::meta::{Clock, Source};
 
-/// A reader of one format. Its memory is bounded for any input, and no input makes it panic.
+/// A reader of one format. A reader needs only bounded memory for any input, and no input makes it panic.
 pub trait TraceReader {
     /// Clears `batch`, fills it with the next few thousand events, and returns whether the input may have
     /// more events.

@@ -68,7 +68,7 @@ pub struct Request {
     pub content: Content,
     /// The kernel's `ioprio`.
     pub ioprio: Option<u16>,
-    /// 0 or a negative errno; `None` if it did not complete or the source does not show it.
+    /// 0 or a negative errno; `None` if the request did not complete or the source does not show errors.
     pub error: Option<i32>,
 }
 

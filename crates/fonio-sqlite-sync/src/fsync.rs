@@ -71,7 +71,8 @@ fn is_dropped(fd: c_int) -> bool {
 
 fn policy() -> std::sync::Arc<Policy> {
     static LAST: Mutex<Option<(Instant, std::sync::Arc<Policy>)>> = Mutex::new(None);
-    // If another thread of the parent held this lock at a fork(2), it stays locked forever in the child.
+    // If another thread of the parent held this lock at a fork(2), the lock stays locked forever in the
+    // child.
     let Ok(mut last) = LAST.try_lock() else { return World::get().policy() };
     match &*last {
         Some((when, policy)) if when.elapsed() < LOOK => policy.clone(),

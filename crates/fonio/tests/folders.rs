@@ -191,7 +191,7 @@ fn a_write_out_that_is_killed_leaves_each_file_whole() {
     );
 }
 
-/// If fonio is killed at any moment of applying or undoing, `fonio fix undo` restores the folder.
+/// If fonio is killed at any moment while it applies or undoes the fix, `fonio fix undo` restores the folder.
 #[test]
 fn a_killed_process_leaves_what_can_be_undone() {
     says(
@@ -391,8 +391,8 @@ fn a_folder_gets_a_range_of_its_device() {
     says(&format!("CARD=$DIR/card; {CARD}; {script}"), &expected);
 }
 
-/// If fonio is killed at any moment of applying or undoing, the folder keeps its content, and no loop device
-/// remains.
+/// If fonio is killed at any moment while it applies or undoes the fix, the folder keeps its content, and no
+/// loop device remains.
 #[test]
 fn a_killed_process_loses_nothing_of_a_range() {
     if !has(&[Need::Root, Need::Loop, Need::Mkfs]) {

@@ -238,7 +238,8 @@ fn file_systems_and_schedulers_form_a_matrix() {
     ];
     assert_eq!(recorded(&json(&run)), expected);
 
-    // Every run formats a blank block device again, and its former scheduler is restored afterwards.
+    // Every run formats the blank block device again. The former scheduler of the device is restored
+    // afterwards.
     let mut ledger = Ledger::open(&dir.path().join("state")).unwrap();
     let backing = dir.path().join("image");
     fs::File::create(&backing).unwrap().set_len(64 << 20).unwrap();
@@ -284,7 +285,8 @@ fn a_workload_on_an_emulated_card_with_and_without_a_fix() {
             let recording = run["recording"].as_str().unwrap();
             let report = fonio(&["report", recording, "--json"]);
             assert!(report.status.success(), "{}", text(&report.stderr));
-            // The recording has the workload's phase and one page; this scale keeps one page of fifty.
+            // The recording has a mark for the phase of the workload and one for a page: at this scale, one
+            // page of fifty remains.
             let recording = Recording::open(Path::new(recording)).unwrap();
             let mut marks = Marks::default();
             recording.replay(&mut marks, Tables::ALL).unwrap();

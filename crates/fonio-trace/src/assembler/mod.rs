@@ -14,7 +14,8 @@
 //!                                           returned
 //! ```
 //!
-//! A request that was issued again without a recorded requeue is *held* between its completion and its row.
+//! A request that was issued again without a recorded requeue is *held* between its completion and the
+//! emission of its row.
 //!
 //! When a bio is issued, its entry becomes its request's entry. The other bios of a request are not merged at M or F,
 //! but when the request is issued: the request then takes all waiting bios that tile its range. This gives the same
@@ -67,9 +68,10 @@
 //!
 //! # Requests that are never issued
 //!
-//! They are emitted when the trace ends, with the size at insertion and the bios merged into them (M, F).
-//! They are counted separately from requests in flight. A third counter is for requests that were in flight
-//! longer than any other request and longer than one second: their completion was not recorded.
+//! Such requests are emitted when the trace ends, with their size at insertion and the bios that were merged
+//! into them (M, F). They are counted separately from requests in flight. A third counter is for requests
+//! that were in flight longer than any other request and longer than one second: their completion was not
+//! recorded.
 //!
 //! # Flushes
 //!
@@ -91,9 +93,9 @@
 //!
 //! # Stacked devices
 //!
-//! A remapped bio stays open until it completes; its parts below are separate bios. Bios of a partition have
-//! no Q, so the remap gives the queue time. A remapped request (multipath) keeps its identity on the device
-//! below: only the lowest device has requests.
+//! A remapped bio stays open until it completes; its parts on the devices below are separate bios. Bios of a
+//! partition have no Q, so the remap gives the queue time. A remapped request (multipath) keeps its identity
+//! on the device below: only the lowest device has requests.
 //!
 //! # Gaps
 //!

@@ -57,7 +57,7 @@ pub(super) mod seen {
     pub const INSERT: u16 = 1 << 4;
     /// If an entry has one of these events, it is a request and not only a bio.
     pub const REQUEST: u16 = GET | START | INSERT;
-    /// A completion or issue that fitted this entry was paired with a newer one.
+    /// A completion or issue that fitted this entry was paired with a newer entry.
     pub const PASSED_OVER: u16 = 1 << 5;
     /// It requested FUA but was issued without it, so the kernel flushes afterwards.
     pub const FUA_BY_FLUSH: u16 = 1 << 6;

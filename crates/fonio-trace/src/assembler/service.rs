@@ -223,7 +223,7 @@ impl Assembler {
         let mut sector = step.key.sector.after(self.open.at(head).bytes);
         // The bio that began the request needs no link, because it was queued first.
         let mut first_bio = self.open.at(head).bio_id;
-        // An end past the last sector would equal the key of flushes.
+        // Stop at the largest sector number, which is the key of flushes.
         while left > ByteCount(0) && sector != FLUSH_SECTOR {
             let tile = Step { key: Key { sector, ..step.key }, ..*step };
             let found = self.newest(&tile, |entry| {

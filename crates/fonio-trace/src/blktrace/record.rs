@@ -91,7 +91,7 @@ const PLAIN_ACTIONS: u32 = 0b0101_0011_1111_1110;
 /// Actions with an error field: requeue and complete.
 const WITH_ERROR: u32 = 1 << 6 | 1 << 8;
 
-/// One of the four formats of a record, which the first word distinguishes.
+/// One of the four formats of a record. The first word of a record shows its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub big_endian: bool,

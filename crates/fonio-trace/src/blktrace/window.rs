@@ -177,7 +177,7 @@ mod tests {
             (buffer / 2 * 10_000 + within) * 2 + buffer % 2
         });
         assert!(through(piped) == (sorted.clone(), 0), "piped");
-        // Disorder after a long ordered part: near disorder is still corrected.
+        // Swaps of neighbours after a long ordered part are still corrected.
         let late_swap = (0..n).map(|i| if i >= 200_000 { i ^ 1 } else { i });
         assert!(through(late_swap) == (sorted, 0), "late swaps");
     }

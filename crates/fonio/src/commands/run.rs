@@ -83,7 +83,8 @@ pub(super) fn run_and_publish(
         estimate.announce(measurement, measurement.name);
     });
     let (series, first) = series.inspect_err(|_| {
-        // Removes the folder if no run ended; fails if it contains a recording.
+        // Removes the folder if no run ended. If the folder contains a recording, the removal fails, and the
+        // folder stays.
         let _ = fs::remove_dir(&out);
     })?;
     publish(&series, &first, at, &out, colour)
@@ -200,7 +201,8 @@ pub(super) fn measure(
         }
     }
     let (series, first) = run(&arms, rounds, &out).inspect_err(|_| {
-        // Removes the folder if no run began; fails if it contains a recording.
+        // Removes the folder if no run began. If the folder contains a recording, the removal fails, and the
+        // folder stays.
         let _ = fs::remove_dir(&out);
     })?;
     publish(&series, &first, arguments, &out, colour)

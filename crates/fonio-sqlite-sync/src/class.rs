@@ -114,7 +114,7 @@ fn decide_with(database: &Path, not_stale: impl FnOnce(&Boots) -> Result<(), c_i
     }
 }
 
-/// Prepares the treatment of an open database. If this fails, prints the reason; the database then stays
+/// Prepares the treatment of an open database. If this fails, prints the reason, and the database stays
 /// durable.
 pub fn is_possible(database: &Path, treatment: &Treatment) -> bool {
     let world = World::get();

@@ -18,8 +18,8 @@
 //!
 //! # Invariants
 //!
-//! - An unknown file, an error or a panic in this library leads to SQLite's own behaviour: more syncs, never
-//!   fewer.
+//! - If a file is unknown, or an error or a panic occurs in this library, SQLite's own behaviour applies:
+//!   there are more syncs, never fewer.
 //! - No panic crosses the C interface: `guarded` wraps each function that C calls.
 //! - Closing any descriptor of a file drops this process's locks on it (fcntl(2)). So this library never
 //!   opens a database that may be in use, or the shared memory of its write-ahead log.

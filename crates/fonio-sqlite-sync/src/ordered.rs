@@ -32,8 +32,8 @@ pub unsafe extern "C" fn opened(db: *mut sqlite3, _: *mut *mut c_char, routines:
     SQLITE_OK
 }
 
-/// Stops SQLite from syncing commits of the main database if its class is `ordered` and it is in write-ahead
-/// mode.
+/// Stops SQLite from syncing commits of the main database if the class of the database is `ordered` and the
+/// database is in write-ahead mode.
 ///
 /// # Safety
 ///
@@ -57,7 +57,8 @@ pub unsafe fn relax(api: &Api, db: *mut sqlite3) {
             let (code, _) = api.run(db, c"PRAGMA main.synchronous=NORMAL");
             is_relaxed.store(code == SQLITE_OK, Ordering::Release);
         }
-        // Errors of a locked or damaged database are left for the program's first statement.
+        // Clears the error of a locked or damaged database; the program gets the error from its own first
+        // statement.
         api.run(db, c"");
     }
 }
@@ -128,7 +129,8 @@ unsafe fn correct(arguments: *mut *mut c_char) -> bool {
     };
     let keeps = keeps.to_bytes_with_nul();
     if value.len() + 1 < keeps.len() {
-        // No mode has such a short name, so SQLite keeps its mode. An empty level would mean OFF.
+        // No journal mode has such a short name, so SQLite keeps the current mode. An empty level would mean
+        // OFF.
         return keeps.len() > 2;
     }
     // SAFETY: this is SQLite's own copy of the value, with the same length.
@@ -136,7 +138,7 @@ unsafe fn correct(arguments: *mut *mut c_char) -> bool {
     true
 }
 
-/// Returns the log of a file that is hooked as a log.
+/// Returns the data and the log of a file that is hooked as a log.
 unsafe fn wal_of<'a>(file: *mut sqlite3_file) -> (&'a Hooked, &'a crate::wal::Wal) {
     // SAFETY: SQLite calls our functions only for hooked files.
     match unsafe { Hooked::of(file) } {

@@ -56,8 +56,8 @@ impl Wal {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time of the next sync: after half of the window, to leave the other half for the sync. `None` if
-    /// all writes are synced.
+    /// The time of the next sync. It is after half of the window, so that the other half remains for the sync
+    /// itself. `None` if all writes are synced.
     pub fn due(&self) -> Option<Instant> {
         let state = self.state();
         state.dirty_since.filter(|_| !state.has_failed).map(|since| since + self.window / 2)
@@ -136,7 +136,7 @@ impl Wal {
         if state.has_failed { SQLITE_IOERR_FSYNC } else { SQLITE_OK }
     }
 
-    /// Syncs at the end of the process, unless another thread is syncing.
+    /// Syncs at the end of the process, unless another thread holds the lock.
     pub fn sync_at_exit(&self) {
         if self.state.try_lock().is_ok() {
             self.sync();

@@ -4,7 +4,8 @@ use std::io::{self, Read};
 
 use memchr::memchr;
 
-/// Longer lines are cut. The kernel's longest line is a page, and a table with thousands of columns is not a trace.
+/// Longer lines are cut. The kernel's lines have at most the size of a page, and a table with thousands of
+/// columns is not a trace.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// The size is several times the length of the longest line, so that a line in the buffer is usually
@@ -99,7 +100,8 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Skips line ends: empty lines have no meaning in any format, and there may be billions of them.
+    /// Skips line ends, because empty lines have no meaning in any format, and a file may have billions of
+    /// them.
     #[inline]
     fn pass_over_empty(&mut self) -> io::Result<()> {
         loop {

@@ -227,7 +227,7 @@ fn end(mut child: Child, signal: &str) -> Option<i32> {
     child.wait().expect("it ends").code()
 }
 
-/// Returns whether block I/O can be recorded here; `said` is fonio's output.
+/// Returns whether block I/O can be recorded on this machine; `said` is the output of fonio.
 fn can_record(files: &Files) -> bool {
     if !has(&[Need::Root]) {
         return false;

@@ -13,8 +13,8 @@ fn a_dry_run_says_the_bytes_and_writes_none() {
     let words = ["--set", "four", "--range", "8MiB", "--runs", "2", "--dry-run", "--json"];
     let said = fonio(&[&["bench", "device", at][..], &words].concat());
     let volume = answer(&said);
-    // The file is laid out once. Then each of two runs writes 8 MiB sequentially, and prepares 16 MiB before
-    // its 2048 random writes of 4 KiB.
+    // The file is written completely once. Then each of two runs writes 8 MiB sequentially, and prepares 16
+    // MiB before its 2048 random writes of 4 KiB.
     assert_eq!(volume["writes_max_bytes"], (8 + 2 * (8 + 16 + 8)) << 20);
     assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
 }

@@ -166,8 +166,8 @@ fn folders_that_cannot_be_in_memory_are_refused_with_the_reason() {
     );
 }
 
-/// At any moment of a write-out, each file on the disk is complete, in its old or its new version. The next
-/// write-out completes the rest.
+/// At any moment of a write-out, each file on the disk is complete, in either its old or its new version. The
+/// next write-out writes the remaining files.
 #[test]
 fn a_write_out_that_is_killed_leaves_each_file_whole() {
     says(

@@ -154,7 +154,7 @@ fn what_does_not_exist_is_named() {
     ] {
         let arguments = split(line);
         let out = fonio(&arguments);
-        // Unlike for the other verbs, the arguments of `run` are not a command.
+        // With `run`, the words after `--` are not a command, as they are with the other verbs.
         let code = if arguments.contains(&"--") && arguments[0] != "run" { 125 } else { 2 };
         assert_eq!(out.status.code(), Some(code), "{line}");
         assert!(text(&out.stderr).contains(says), "{line}: {}", text(&out.stderr));

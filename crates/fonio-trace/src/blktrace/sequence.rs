@@ -73,7 +73,7 @@ impl Sequences {
         self.see_any(device, cpu, sequence, time)
     }
 
-    /// Returns whether this is the next number of that device and processor.
+    /// Returns whether this is the next number expected for the device and the processor.
     pub fn expects(&self, device: u32, cpu: u32, sequence: u32) -> bool {
         self.index.get(&(device, cpu)).is_some_and(|at| self.keys[*at].expected == sequence)
     }

@@ -49,7 +49,7 @@ struct Head {
     len: usize,
 }
 
-/// A note whose time can be checked only after the next event.
+/// A note whose time can be checked only when the next event is known.
 struct HeldNote {
     tid: u32,
     time: Timestamp,
@@ -266,7 +266,8 @@ impl Stream {
         }
     }
 
-    /// [`advance`](Stream::advance) for the remaining cases: notes, the end of the buffer, damage.
+    /// Does the work of [`advance`](Stream::advance) in the rare cases: notes, the end of the buffer, and
+    /// damage.
     #[cold]
     fn advance_carefully(&mut self, others: &mut OtherOutput) -> io::Result<u64> {
         self.head = None;

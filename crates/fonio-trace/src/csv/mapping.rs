@@ -164,7 +164,7 @@ impl OpWords {
 /// The separator between two columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delimiter {
-    /// A single byte of this value; columns may be quoted with `"`.
+    /// A single byte with this value; fields may be quoted with `"`.
     Byte(u8),
     /// Any number of spaces and tabs; quotes have no meaning.
     Blanks,

@@ -1,4 +1,4 @@
-//! `fonio sync-policy`: checks a policy, and runs for fonio-sync-policy.service at each boot and shutdown.
+//! `fonio sync-policy`: checks a policy. fonio-sync-policy.service also runs it at each boot and shutdown.
 
 use std::fmt::Display;
 use std::fs;

@@ -1,4 +1,4 @@
-//! `fonio fix apply NAME --pid PID` and `-- CMD`: a fix for one process.
+//! `fonio fix apply NAME --pid PID` and `fonio fix apply NAME -- CMD`: apply a fix to a single process.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;

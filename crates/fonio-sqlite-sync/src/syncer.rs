@@ -57,7 +57,7 @@ impl Syncer {
 
     /// Wakes the thread to look for a dirty log.
     pub fn wake(&self) {
-        // Takes the lock, so that the thread is not between its check and its sleep, where it would miss the
+        // Take the lock, so that the thread is not between its check and its sleep, where it would miss the
         // notification.
         drop(self.state());
         self.changed.notify_all();

@@ -2,8 +2,8 @@
 //!
 //! An event begins with its letter and its time. The values that differ from the defaults follow in any
 //! order: `8:0` is the device, `W` the letters of rwbs, `0+8` the first sector and the number of sectors,
-//! `t7` the thread, `e-5` the error, `/4` the new sector of a split, and `<8:1,64` the source of a remap. `L
-//! 50-60` is a gap. A blank line ends a batch.
+//! `t7` the thread, `e-5` the error, `/4` the new sector of a split, and `<8:1,64` the source of a remap.
+//! `L 50-60` is a gap. A blank line ends a batch.
 
 use std::fmt::{self, Write as _};
 use std::io;

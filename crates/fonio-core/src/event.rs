@@ -28,9 +28,10 @@ pub struct BlockEvent {
     pub flags_known: Flags,
     /// The processor it was traced on.
     pub cpu: Option<u32>,
-    /// The thread that was running. A completion interrupts an unrelated thread.
+    /// The thread that was running. For a completion, this is the thread that the interrupt found running,
+    /// usually an unrelated one.
     pub tid: Option<u32>,
-    /// The kernel's `ioprio`: class in the top 3 bits of 16.
+    /// The kernel's 16-bit `ioprio`, with the class in the top 3 bits.
     pub ioprio: Option<u16>,
     /// For a completion or requeue: 0 or a negative errno. `None` if the source does not show it.
     pub error: Option<i32>,
@@ -70,7 +71,8 @@ pub enum EventKind {
     RequestMerge,
     /// B: the bio was bounced to lower memory.
     Bounce,
-    /// C of a bio-based device (`block_bio_complete`); blktrace does not distinguish it from [`EventKind::Complete`].
+    /// C: a bio completed on a bio-based device (`block_bio_complete`). blktrace does not distinguish this
+    /// from [`EventKind::Complete`].
     BioComplete,
     /// G: a request was allocated for the bio (`block_getrq`).
     GetRequest,
@@ -88,7 +90,7 @@ pub enum EventKind {
     Complete,
     /// `block_io_done`: accounting ended for a request.
     IoDone,
-    /// X: the bio was split at the start of the remainder.
+    /// X: the bio was split; its remainder begins at `new_sector`.
     Split {
         /// First sector of the remainder.
         new_sector: Sector,
@@ -205,7 +207,7 @@ impl Run {
 }
 
 impl Instants {
-    /// Thirty days. Our choice: a block device in use is never silent for this long.
+    /// Thirty days. This value is our choice: a block device in use never goes this long without an event.
     pub const FAR: Nanos = Nanos(30 * 24 * 3600 * 1_000_000_000);
     /// Maximum number of runs. If a source has more, the rest form one run.
     const RUNS_MAX: usize = 64;
@@ -216,7 +218,7 @@ impl Instants {
         self.add(Run { first: time, last: time, count: 1 });
     }
 
-    /// Adds timestamps. They are nearly always close together, so they are added as one run.
+    /// Adds timestamps. The times are nearly always close together, so they are added as one run.
     pub fn see_all(&mut self, times: impl Iterator<Item = Timestamp> + Clone) {
         let start = Run { first: Timestamp(u64::MAX), last: Timestamp(0), count: 0 };
         let all = times.clone().fold(start, |run, time| Run {
@@ -274,8 +276,8 @@ impl Instants {
     }
 }
 
-/// The result of one step of a reader. Events are in time order, also across batches, unless the source is
-/// out of order. The assembler must handle that.
+/// The result of one step of a reader. Events are in time order within and across batches, unless the source
+/// itself is not in time order. The assembler must handle such sources.
 #[derive(Debug, Default)]
 pub struct Batch {
     /// Block events.
@@ -291,8 +293,8 @@ pub struct Batch {
     pub samples: Vec<Sample>,
     /// Gaps in the source.
     pub lost: Vec<LostEvents>,
-    /// The timestamps of all parsed events, including events without a row. They define the span of a trace.
-    /// Times of the rows above can be omitted.
+    /// The timestamps of all parsed events, including events that produce no row. They define the span of a
+    /// trace. Times of the rows above can be omitted.
     pub instants: Instants,
     /// Errors in the input.
     pub diagnostics: Vec<Diagnostic>,

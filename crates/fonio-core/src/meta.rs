@@ -21,8 +21,8 @@ pub struct Meta {
     pub source: Source,
     /// The clock of every timestamp.
     pub clock: Clock,
-    /// Start and end of the capture. If unknown, the first and last event of the source, including events of
-    /// other tracepoints.
+    /// Start and end of the capture. If these are unknown, the times of the first and the last event of the
+    /// source, including events of other tracepoints.
     pub began: Option<Timestamp>,
     /// See `began`.
     pub ended: Option<Timestamp>,
@@ -38,8 +38,8 @@ pub struct Meta {
     /// Its exit code; `None` if unknown or if a signal killed the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_exit: Option<i32>,
-    /// User CPU time of the command and of the children it waited for, in nanoseconds. It is the kernel's
-    /// count; many machines sample it at each timer tick.
+    /// User CPU time of the command and of the children it waited for, in nanoseconds. The kernel counts this
+    /// time; on many machines, it does so by sampling at each timer tick.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_user_ns: Option<u64>,
     /// System CPU time, likewise.
@@ -54,7 +54,7 @@ pub struct Meta {
     /// Gaps and the number of lost events.
     #[serde(default)]
     pub lost: Lost,
-    /// The assembler's counters by name: ambiguous pairs, completions without issue, and others.
+    /// The assembler's counters by name, such as ambiguous pairs and completions without an issue.
     #[serde(default)]
     pub assembly: BTreeMap<String, u64>,
     /// The number of rows in each table.

@@ -82,7 +82,7 @@ impl Flags {
     pub const FUA: Flags = Flags(1 << 2);
     /// The device flushes its cache first (`REQ_PREFLUSH`).
     pub const PREFLUSH: Flags = Flags(1 << 3);
-    /// It is readahead: no program has asked for the data yet (`REQ_RAHEAD`).
+    /// Readahead: no program has asked for the data yet (`REQ_RAHEAD`).
     pub const READAHEAD: Flags = Flags(1 << 4);
     /// The scheduler prefers it (`REQ_PRIO`).
     pub const PRIO: Flags = Flags(1 << 5);
@@ -133,9 +133,9 @@ impl BitOrAssign for Flags {
 
 /// Reads the `rwbs` letters of blkparse and of the block tracepoints, for example `WSM` or `FFWFS`.
 ///
-/// Kernel source: `blk_fill_rwbs` in `kernel/trace/blktrace.c`. An `F` before the op letter is a preflush, one after it
-/// is FUA; `F` alone (or `FF`, `FN`) is a flush request without data. Android's older kernels write the same letters.
-/// Unknown letters are skipped, because new kernels add some.
+/// Kernel source: `blk_fill_rwbs` in `kernel/trace/blktrace.c`. An `F` before the op letter means preflush,
+/// and an `F` after it means FUA; `F` alone (or `FF`, `FN`) is a flush request without data. Android's older
+/// kernels write the same letters. Unknown letters are skipped, because new kernels add some.
 pub fn parse_rwbs(rwbs: &[u8]) -> (Op, Flags) {
     let mut flags = Flags::NONE;
     let mut op = None;

@@ -59,7 +59,7 @@ impl Metric<'_> {
     }
 
     /// Adds the rows of a histogram. `buckets` holds ascending upper bounds, each with the number of values
-    /// up to it.
+    /// that are at most this bound.
     pub fn histogram(
         &mut self,
         labels: &Labels<'_>,

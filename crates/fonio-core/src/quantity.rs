@@ -119,8 +119,8 @@ impl fmt::Display for Expected {
     }
 }
 
-/// The spelling of each unit, and its factor to the base unit. kB is 1000, KiB is 1024. A single letter is
-/// binary, as in fio, truncate, losetup and mount: `2G`.
+/// The spelling of each unit, and its factor to the base unit. kB is 1000, KiB is 1024. A single-letter
+/// suffix, as in `2G`, is a power of 1024, as in fio, truncate, losetup and mount.
 const SUFFIXES: &[(&str, Unit, f64)] = &[
     ("ns", Unit::Ns, 1.0),
     ("us", Unit::Ns, 1e3),
@@ -236,8 +236,8 @@ fn whole(text: &str, unit: Unit, bare: Option<f64>, expected: Expected) -> Resul
 impl FromStr for ByteCount {
     type Err = QuantityError;
 
-    /// Reads `256MiB`, `1GB`, `2G`, `4096`. A number alone is bytes, as in fio, dd and truncate. Parts of a byte are
-    /// rounded.
+    /// Reads `256MiB`, `1GB`, `2G`, `4096`. A number without a unit is a number of bytes, as in fio, dd and
+    /// truncate. Parts of a byte are rounded.
     fn from_str(text: &str) -> Result<ByteCount, QuantityError> {
         whole(text, Unit::Bytes, Some(1.0), Expected::Size).map(ByteCount)
     }
@@ -347,7 +347,7 @@ fn plain(value: f64) -> String {
     significant(value)
 }
 
-/// `value` in `0.0..1000.0` with three significant digits, at most four decimals.
+/// Formats a `value` in `0.0..1000.0` with three significant digits, but at most four decimals.
 fn significant(value: f64) -> String {
     let decimals = if value >= 99.95 {
         0

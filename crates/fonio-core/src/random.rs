@@ -9,8 +9,8 @@ pub struct Random {
     state: u64,
 }
 
-/// Turns numbers that differ in a few bits into numbers that differ in about half of them. Different numbers stay
-/// different.
+/// Mixes the bits of a number: inputs that differ in a few bits give outputs that differ in about half of
+/// their bits. Different inputs give different outputs.
 #[inline]
 pub fn mix(number: u64) -> u64 {
     let mut mixed = number;
@@ -32,7 +32,7 @@ impl Random {
         Random { state: seed }
     }
 
-    /// An independent sequence for each label: drawing from one does not change the others.
+    /// Returns an independent sequence for each label: drawing from one sequence does not change the others.
     pub fn labelled(seed: u64, label: &str) -> Random {
         // FNV-1a.
         let hash = label.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -43,7 +43,7 @@ impl Random {
         random
     }
 
-    /// The sequence after the next `count` numbers, which are skipped without being computed.
+    /// Returns the sequence without its next `count` numbers. The skipped numbers are not computed.
     #[inline]
     pub fn skip(self, count: u64) -> Random {
         Random { state: self.state.wrapping_add(count.wrapping_mul(STEP)) }
@@ -56,7 +56,7 @@ impl Random {
         mix(self.state)
     }
 
-    /// A number below `end`. All are equally likely, to within one part in 2⁶⁴ / `end`.
+    /// A number below `end`. All numbers are equally likely, to within one part in 2⁶⁴ / `end`.
     ///
     /// # Panics
     ///

@@ -5,12 +5,13 @@ use std::io;
 use crate::event::Batch;
 use crate::meta::{Clock, Source};
 
-/// A reader of one format. Its memory is bounded for any input, and no input makes it panic.
+/// A reader of one format. A reader needs only bounded memory for any input, and no input makes it panic.
 pub trait TraceReader {
-    /// Clears `batch`, fills it with the next few thousand events, and returns whether there may be more.
+    /// Clears `batch`, fills it with the next few thousand events, and returns whether the input may have
+    /// more events.
     ///
-    /// Damage in the input is not an error: the reader skips unreadable parts, reports that in `batch.diagnostics`,
-    /// and goes on.
+    /// Damage in the input is not an error: the reader skips the unreadable parts, reports them in
+    /// `batch.diagnostics`, and continues.
     ///
     /// # Errors
     /// Only errors of the underlying stream.

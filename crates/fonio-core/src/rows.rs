@@ -55,9 +55,10 @@ pub struct Request {
     pub completed: Option<Timestamp>,
     /// Number of requeues by the driver; `None` if the source does not show them.
     pub requeues: Option<u32>,
-    /// The processor that issued it, else the one that queued it.
+    /// The processor that issued the request; if unknown, the processor that queued it.
     pub cpu: Option<u32>,
-    /// The thread that queued its first bio; if unknown, the thread that inserted or else issued the request.
+    /// The thread that queued the first bio of the request; if unknown, the thread that inserted the request,
+    /// or else the thread that issued it.
     pub tid: Option<u32>,
     /// The thread that dirtied the page, if it is known and can differ from `tid`.
     pub cause_tid: Option<u32>,
@@ -67,7 +68,7 @@ pub struct Request {
     pub content: Content,
     /// The kernel's `ioprio`.
     pub ioprio: Option<u16>,
-    /// 0 or a negative errno; `None` if it did not complete or the source does not show it.
+    /// 0 or a negative errno; `None` if the request did not complete or the source does not show errors.
     pub error: Option<i32>,
 }
 
@@ -98,7 +99,7 @@ impl Request {
         }
     }
 
-    /// The timestamp that orders the table: issued, else queued, else inserted, else completed.
+    /// The timestamp by which the table is sorted: the first known of issued, queued, inserted and completed.
     pub fn order_time(&self) -> Timestamp {
         self.issued.or(self.queued).or(self.inserted).or(self.completed).unwrap_or_default()
     }
@@ -136,7 +137,7 @@ pub struct Bio {
     pub sector: Option<Sector>,
     pub bytes: ByteCount,
     pub queued: Timestamp,
-    /// Known for bio-based devices only; other bios complete with their request.
+    /// Known only on bio-based devices. On other devices, a bio completes with its request.
     pub completed: Option<Timestamp>,
     /// The thread that queued it.
     pub tid: Option<u32>,
@@ -156,9 +157,10 @@ named! {
         Split = "split",
         /// A bio (parent) on a stacked device or partition became a bio (child) on the device below.
         Remap = "remap",
-        /// The driver requeued a request (parent); it was issued again under another id (child).
+        /// The driver requeued a request (parent), which was issued again as a request with another id
+        /// (child).
         Requeue = "requeue",
-        /// A request with data and preflush or FUA (parent) needed this flush request (child).
+        /// A data request with preflush or FUA (parent) needed this flush request (child).
         Flush = "flush",
         /// The child has another cause.
         Cause = "cause",
@@ -194,7 +196,7 @@ named! {
         JournalEnd = "journal_end",
         /// The header of a WAL.
         WalHeader = "wal_header",
-        /// A frame in a WAL, before the last one of its transaction.
+        /// A frame in a WAL, except the last frame of a transaction.
         WalFrame = "wal_frame",
         /// The last frame of a transaction in a WAL.
         WalCommit = "wal_commit",
@@ -233,14 +235,14 @@ pub struct Statement {
     pub connection: Option<u32>,
     /// When the first step began …
     pub entered: Timestamp,
-    /// … and the last one ended; `None` if it had not ended.
+    /// … and when the last step ended; `None` if it had not ended when the recording ended.
     pub exited: Option<Timestamp>,
     /// The number of steps. A query takes one step for each row.
     pub steps: u64,
     /// The sum of their durations.
     pub stepping: Nanos,
-    /// The statement with `?` instead of its values ([`sql::normalised`](crate::sql::normalised)); `None` if it could not be
-    /// read, or if the recording has too many different ones.
+    /// The statement with `?` instead of its values ([`sql::normalised`](crate::sql::normalised)); `None` if
+    /// it could not be read, or if the recording has too many different statements.
     pub text: Option<String>,
 }
 
@@ -255,7 +257,7 @@ named! {
         Timer = "timer",
         /// It waited for a lock in the kernel or in the program (futex).
         Lock = "lock",
-        /// It waited for another thread or process: a pipe, a local socket, a child's exit.
+        /// It waited for another thread or process, through a pipe, a local socket or the exit of a child.
         Thread = "thread",
         /// It was ready to run and waited for a processor.
         Cpu = "cpu",
@@ -298,7 +300,7 @@ named! {
 
 impl BlockedIn {
     /// Whether waits in this operation are for storage. The kernel does not count waits for a journal commit
-    /// as I/O, so their [`WaitReason`] can be another one.
+    /// as I/O, so such a wait can have a different [`WaitReason`].
     pub fn is_for_storage(self, reason: WaitReason) -> bool {
         reason == WaitReason::Storage
             || matches!(self, BlockedIn::Fsync | BlockedIn::DirtyLimit | BlockedIn::Journal)
@@ -316,7 +318,7 @@ pub struct Wait {
     /// The request whose completion ended the wait, if any.
     pub request_id: Option<u64>,
     /// The thread that ended it; `None` for an interrupt. In a thread's first interval (reason
-    /// [`Cpu`](WaitReason::Cpu)), this is its creator.
+    /// [`Cpu`](WaitReason::Cpu)), this is the thread that created it.
     pub waker_tid: Option<u32>,
     /// The operation in which the thread was blocked; `None` for waits of a launch, where it is unknown.
     pub blocked_in: Option<BlockedIn>,
@@ -358,8 +360,8 @@ pub struct File {
     pub content: Content,
 }
 
-/// `threads.parquet`: a thread's identity from a given time on. The last row with that `tid` and `from` at or
-/// before a time applies.
+/// `threads.parquet`: a thread's identity from a given time on. At a given time, the last row with the `tid`
+/// and with `from` at or before this time applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Thread {
@@ -368,7 +370,7 @@ pub struct Thread {
     /// The process: the thread group (the kernel's `tgid`).
     pub pid: Option<u32>,
     pub comm: Option<String>,
-    /// Path below the cgroup mount; a systemd unit can be read from it.
+    /// Path below the cgroup mount. It can contain the name of a systemd unit.
     pub cgroup: Option<String>,
     pub uid: Option<u32>,
     /// The parent process.
@@ -380,10 +382,11 @@ pub struct Thread {
 
 named! {
     /// A quantity that the monitor samples; the unit is part of the name. Ticks, bytes, busy time and stall
-    /// time are counters with an arbitrary start (use differences); the others are gauges.
+    /// time are counters with an arbitrary start, of which only differences are meaningful; the other
+    /// quantities are gauges.
     #[allow(missing_docs)]
     Metric {
-        /// Counter over all processors, in `USER_HZ` ticks (100 a second each).
+        /// Counter over all processors, in `USER_HZ` ticks (100 per second for each processor).
         CpuActiveTicks = "cpu_active_ticks",
         CpuIdleTicks = "cpu_idle_ticks",
         CpuIowaitTicks = "cpu_iowait_ticks",
@@ -412,7 +415,8 @@ named! {
         CpuFrequencyMaxKhz = "cpu_frequency_max_khz",
         /// Counter of one processor, in `USER_HZ` ticks (100 a second). Subject: the processor (`cpu0`).
         ProcessorActiveTicks = "processor_active_ticks",
-        /// Link speed of an interface in one direction, if the driver reports it. Subject: the interface.
+        /// Link speed of a network interface in one direction, if the driver reports it. Subject: the
+        /// interface.
         NetLinkBytesPerS = "net_link_bytes_per_s",
     }
 }

@@ -48,10 +48,11 @@ pub trait RowSink {
     fn sample(&mut self, row: &Sample) -> io::Result<()>;
     fn mark(&mut self, row: &Mark) -> io::Result<()>;
     fn diagnostic(&mut self, row: &Diagnostic) -> io::Result<()>;
-    /// Promises that no more requests or bios ordered before `before` will come. Producers with unordered
-    /// rows call this, so a sorting sink can release the earlier rows.
+    /// Promises that every later request or bio has its place in the table at or after `before`. Producers
+    /// with unordered rows call this, so that a sorting sink can release the earlier rows.
     fn settled(&mut self, before: Timestamp) -> io::Result<()>;
-    /// Takes a wait of a thread outside the filter, for filtered threads that waited for this thread.
+    /// Takes a wait of a thread that the filter excludes. The sink may need it, because a thread that passed
+    /// the filter can have waited for this thread.
     fn wait_left_out(&mut self, _: &Wait) -> io::Result<()> {
         Ok(())
     }
@@ -71,9 +72,9 @@ macro_rules! ignore_rows {
     )+};
 }
 
-/// Implements the named methods of a [`RowSink`] by forwarding to another sink: in a field,
-/// `forward_rows!(inner: bio, link);`, returned by a method, `forward_rows!(sink(): bio, link);`, or behind a
-/// reference, `forward_rows!(*: bio, link);`.
+/// Implements the named methods of a [`RowSink`] by forwarding to another sink. The other sink can be a field
+/// (`forward_rows!(inner: bio, link);`), the result of a method (`forward_rows!(sink(): bio, link);`), or the
+/// target of a reference (`forward_rows!(*: bio, link);`).
 #[macro_export]
 macro_rules! forward_rows {
     (*: $($method:ident),+ $(,)?) => {$(

@@ -23,8 +23,8 @@ struct Known {
 /// The origin of a thread's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameOrigin {
-    /// The columns in front of the event. They show the name that the kernel saved last. It can be older than
-    /// the event or, in a `trace` file, newer. So this name never replaces a name from an event.
+    /// The columns in front of the event. They show the name that the kernel saved last. This name can be
+    /// older than the event or, in a `trace` file, newer. So this name never replaces a name from an event.
     Columns,
     /// The event itself, with the thread's name at that time.
     Event,
@@ -48,7 +48,7 @@ impl SeenThreads {
         origin: NameOrigin,
         at: Timestamp,
     ) -> Option<Thread> {
-        // Each processor has an idle thread with this id and a different name.
+        // Each processor has its own idle thread. All of them have this id, but different names.
         let comm = if tid == 0 { Some(b"<idle>".as_slice()) } else { comm.filter(|comm| *comm != b"<...>") };
         let comm = comm.map(|comm| &comm[..comm.len().min(NAME_BYTES_MAX)]);
         let pid = pid.filter(|_| tid != 0);

@@ -73,7 +73,7 @@ impl<'c> CgroupUnit<'c> {
             let above = at.checked_sub(1).map_or("", |above| parts[above]);
             Some((at, container(above, parts[at])?))
         });
-        // Only the outer one of nested containers is known to the host.
+        // Of nested containers, the host knows only the outermost one.
         if let Some((at, (engine, id))) = containers.min_by_key(|(at, _)| *at) {
             let inside = innermost_unit(&parts[at + 1..]).filter(|inside| inside != "init.scope");
             return Some(CgroupUnit::Container { engine, id, inside });
@@ -135,7 +135,7 @@ fn container<'c>(above: &str, part: &'c str) -> Option<(Engine, &'c str)> {
         "docker" if is_id(part) => Some((Engine::Docker, part)),
         "lxc" => Some((Engine::Lxc, part)),
         pod if pod.starts_with("pod") && is_id(part) => Some((Engine::Unknown, part)),
-        // Podman, nerdctl and others with the `cgroupfs` driver: the id below any folder.
+        // With the `cgroupfs` driver, Podman, nerdctl and others put the id below an arbitrary folder.
         _ => is_id(part).then_some((Engine::Unknown, part)),
     }
 }

@@ -1,5 +1,6 @@
 //! `requests.parquet` as CSV with a header: times in nanoseconds, flags joined with `|`, empty cells for
-//! unknown values, and the thread's name at the time. `Mapping::fonio` of `fonio-trace` reads it back.
+//! unknown values, and the name that the thread had at that time. `Mapping::fonio` of `fonio-trace` reads it
+//! back.
 
 use std::fmt::Display;
 use std::io::{self, Write};

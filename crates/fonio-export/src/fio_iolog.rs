@@ -4,9 +4,9 @@
 //!   fio replays it as fast as its depth allows. (Its `wait` is documented in microseconds, but fio 3.33
 //!   reads milliseconds since its start.)
 //! - fio ignores the delay after a line with time 0, so times begin at 1.
-//! - A flush is a `datasync`. fio can set neither PREFLUSH nor FUA, so a `datasync` before or after the write
-//!   replaces them. Durability is the same; on a device with FUA, there are more flushes than in the
-//!   original.
+//! - A flush is a `datasync`. fio can set neither PREFLUSH nor FUA, so a `datasync` before the write replaces
+//!   PREFLUSH, and one after it replaces FUA. The replay has the same durability, but on a device with FUA,
+//!   it has more flushes than the recording.
 //! - A discard is a `trim`, as in fio's manual. fio 3.33 skips these lines with `bad ddir: 2`; later versions
 //!   replay them. fio allocates a buffer as long as the longest line, so long requests become several lines.
 //! - Operations that fio lacks (write zeroes, secure erase, zones, passthrough) are omitted and counted.

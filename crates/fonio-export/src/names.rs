@@ -15,7 +15,7 @@ impl Names {
         rows.insert(place, row.clone());
     }
 
-    /// The row that applies at `at`; the first row if `at` is before it.
+    /// The row that applies at `at`; if `at` is before all rows, the first row.
     pub fn at(&self, tid: u32, at: Timestamp) -> Option<&Thread> {
         let rows = self.0.get(&tid)?;
         rows.get(rows.partition_point(|row| row.from <= at).saturating_sub(1))

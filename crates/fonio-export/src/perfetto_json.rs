@@ -9,9 +9,9 @@
 //!
 //! The file also contains calls and waits on the tracks of their threads, marks, and samples as counters.
 //!
-//! Times are microseconds with three decimals. Perfetto reads them as doubles, which keep nanoseconds up to
-//! about 100 days. For later times (wall clock), the export subtracts the full hour before the trace's start,
-//! given in `otherData`.
+//! Times are microseconds with three decimals. Perfetto reads times as doubles, which are exact to the
+//! nanosecond up to about 100 days. For later times (wall clock), the export subtracts the start of the
+//! trace, rounded down to a full hour; `otherData` contains the subtracted time.
 //!
 //! Format: "Trace Event Format" by N. Duca and D. Sinclair; Perfetto's `json_trace_parser.cc`.
 
@@ -36,7 +36,8 @@ const SAMPLES_PID: u32 = 9_000_001;
 /// The thread numbers of a device's tracks: first requests in flight, then queued requests.
 const QUEUED_TIDS: u32 = 100_000;
 
-/// Nanoseconds in an hour, and the time beyond which doubles of microseconds lose nanoseconds.
+/// Nanoseconds in an hour, and the time beyond which microseconds in a double are no longer exact to the
+/// nanosecond.
 const HOUR: u64 = 3_600_000_000_000;
 const EXACT_UNTIL: u64 = 1 << 53;
 
@@ -48,7 +49,7 @@ struct Lanes {
 }
 
 impl Lanes {
-    /// Takes the first track that is free at `begin` until `end`; also returns whether the track is new.
+    /// Occupies the first track that is free at `begin`, until `end`; also returns whether the track is new.
     fn take(&mut self, begin: u64, end: u64) -> (u32, bool) {
         let found = self.free_from.iter().position(|free| *free <= begin);
         let lane = found.unwrap_or(self.free_from.len());
@@ -160,7 +161,7 @@ impl<W: Write> PerfettoJson<W> {
         )
     }
 
-    /// Writes a slice (with an end) or an instant event (without), up to its arguments.
+    /// Writes the part of an event before its arguments: a slice if it has an end, else an instant event.
     fn begin(
         &mut self,
         pid: u32,
@@ -187,7 +188,7 @@ impl<W: Write> PerfettoJson<W> {
         }
     }
 
-    /// The device's process; the first call writes the names of its tracks.
+    /// Returns the process number of the device; the first call writes the names of its tracks.
     fn device(&mut self, id: DeviceId) -> io::Result<u32> {
         if let Some(tracks) = self.devices.get(&id) {
             return Ok(tracks.pid);
@@ -235,7 +236,7 @@ impl<W: Write> PerfettoJson<W> {
         to.write_all(b"}}")
     }
 
-    /// The process of a thread; also writes the name of the thread's track.
+    /// Returns the process of a thread; also writes the name of the thread's track.
     fn thread_track(&mut self, tid: u32, at: Timestamp) -> io::Result<u32> {
         // Track names must also follow the header.
         self.micros(at)?;

@@ -81,8 +81,8 @@ fn csv() {
         5,179:0,write_zeroes,,,0,4096,2700000,,,,,,1,7,later,,,unknown,,
     "#]].assert_eq(&text);
 
-    // The reader is detected from the content. It returns the same requests, except for values without a
-    // column.
+    // The reader is detected from the content. The CSV reader returns the same requests, except for values
+    // that have no column.
     let input = Input { name: "fonio.csv".into(), bytes: Box::new(io::Cursor::new(text.into_bytes())) };
     let mut reader = open(vec![input], &ReadOptions::default()).expect("it is recognised");
     let mut batch = Batch::default();
@@ -317,7 +317,8 @@ fn slices(trace: &Value) -> Vec<((u64, u64), u64, u64)> {
 }
 
 proptest! {
-    /// Perfetto's requirements for slices on one track, at any depth, in order of issue or not.
+    /// Slices on one track meet Perfetto's requirements at any queue depth, whether or not they come in order
+    /// of issue.
     #[test]
     fn slices_of_a_track_never_overlap(
         times in proptest::collection::vec((0_u64..2000, 0_u64..100, 0_u64..500), 1..80),
@@ -342,9 +343,10 @@ proptest! {
             let free = ends.insert(*track, *end).unwrap_or(0);
             prop_assert!(free <= *begin, "a slice of {track:?} begins at {begin} before {free}");
         }
-        // In order of issue, the tracks in flight do not outnumber the requests in flight.
+        // If the requests come in order of issue, there are no more `in flight` tracks than requests in
+        // flight.
         if sorted {
-            // A request counts at its issue, even if it completes at the same time.
+            // A request counts as in flight at its time of issue, even if it completes at the same time.
             let depth_at = |row: &Request| {
                 let in_flight = |other: &&Request| {
                     other.issued <= row.issued && (other.completed > row.issued || std::ptr::eq(*other, row))

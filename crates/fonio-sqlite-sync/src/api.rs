@@ -49,7 +49,8 @@ impl Api {
         if routines.is_null() {
             return None;
         }
-        // SAFETY: the caller guarantees this; every version that loads extensions has this function.
+        // SAFETY: the caller guarantees that the pointer is valid. Every SQLite version that loads extensions
+        // has this function.
         let version = unsafe {
             let version = *routines.add(place::LIBVERSION_NUMBER);
             transmute::<*mut c_void, unsafe extern "C" fn() -> c_int>(version)()
@@ -101,7 +102,7 @@ impl Api {
 
     /// Makes SQLite call `called` after each opening of a connection. A second registration has no effect.
     pub fn call_when_opened(&self, called: Opened) -> c_int {
-        // SAFETY: SQLite calls it as an extension's entry point, and it has this type.
+        // SAFETY: SQLite calls `called` as the entry point of an extension, and `called` has the type of one.
         unsafe { (self.auto_extension)(transmute::<Opened, unsafe extern "C" fn()>(called)) }
     }
 

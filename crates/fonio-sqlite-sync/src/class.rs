@@ -16,7 +16,7 @@ pub enum Decision {
     Durable,
     /// Some functions of the file are replaced.
     Treated(Treatment),
-    /// The database must not be opened; the value is SQLite's code.
+    /// The database must not be opened; the value is the SQLite error code to return.
     Refused(c_int),
 }
 
@@ -69,7 +69,8 @@ impl Decision {
     }
 }
 
-/// Decides by the policy. `not_stale` handles a cache, which can be from an earlier boot.
+/// Decides by the policy. `not_stale` checks a database of the class `cache`, which can be from an earlier
+/// boot.
 fn decide_with(database: &Path, not_stale: impl FnOnce(&Boots) -> Result<(), c_int>) -> Decision {
     let world = World::get();
     if let Some(treatment) = world.databases.treatment(database) {
@@ -113,7 +114,7 @@ fn decide_with(database: &Path, not_stale: impl FnOnce(&Boots) -> Result<(), c_i
     }
 }
 
-/// Prepares the treatment of an open database. If this fails, prints the reason; the database then stays
+/// Prepares the treatment of an open database. If this fails, prints the reason, and the database stays
 /// durable.
 pub fn is_possible(database: &Path, treatment: &Treatment) -> bool {
     let world = World::get();

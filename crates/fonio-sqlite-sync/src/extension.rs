@@ -9,8 +9,8 @@ use crate::sqlite::*;
 use crate::world::World;
 use crate::{guarded, library, ordered, vfs};
 
-/// The entry point for `sqlite3_load_extension` and `.load`. It also treats the connection's main database,
-/// which is already open.
+/// The entry point for `sqlite3_load_extension` and `.load`. It also applies the policy to the connection's
+/// main database, which is already open.
 ///
 /// # Safety
 ///
@@ -36,7 +36,7 @@ pub unsafe extern "C" fn sqlite3_foniosqlitesync_init(
     )
 }
 
-/// Treats a connection that was opened before the library was loaded.
+/// Applies the policy to a connection that was opened before the library was loaded.
 unsafe fn adopt(api: &Api, db: *mut sqlite3) {
     // SAFETY: the caller guarantees that `db` is valid.
     unsafe {

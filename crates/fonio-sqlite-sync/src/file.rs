@@ -24,18 +24,18 @@ pub enum Role {
     Unsynced,
     /// A database whose write-ahead log this library syncs.
     Ordered {
-        /// Whether SQLite no longer syncs its commits.
+        /// Whether SQLite no longer syncs the commits of the database.
         is_relaxed: AtomicBool,
-        /// Whether to change it to write-ahead mode.
+        /// Whether to change the database to write-ahead mode.
         to_wal: bool,
     },
-    /// Its write-ahead log.
+    /// The write-ahead log of such a database.
     Wal(Arc<Wal>),
     /// A file whose syncs are counted.
     Watched(Part, Arc<Seen>),
 }
 
-/// A function table with some replaced functions, and this library's data for the file.
+/// A function table in which some functions are replaced, and this library's data about the file.
 #[repr(C)]
 pub struct Hooked {
     /// Must be the first field: SQLite's pointer to it is also the pointer to this structure.
@@ -53,16 +53,16 @@ impl Hooked {
     ///
     /// # Safety
     ///
-    /// `file` was opened by a VFS, is not hooked yet, and no other thread uses it.
+    /// `file` was opened by a VFS and is not hooked yet, and no other thread uses it.
     pub unsafe fn put(
         file: *mut sqlite3_file,
         role: Role,
         counted: Option<PathBuf>,
         replace: fn(&mut sqlite3_io_methods, &Role),
     ) {
-        // SAFETY: the VFS has opened it, so it has a table.
+        // SAFETY: the VFS has opened the file, so the file has a table.
         let original = unsafe { (*file).methods };
-        // SAFETY: the table has at least the functions of its version.
+        // SAFETY: the table contains at least the functions of the version that it states.
         let mut methods = unsafe { copy(original) };
         methods.close = Some(close);
         replace(&mut methods, &role);
@@ -87,8 +87,8 @@ impl Hooked {
 
     /// The functions of the VFS.
     pub fn original(&self) -> &sqlite3_io_methods {
-        // SAFETY: the VFS's table is valid while the file is open. Only functions of its version are used:
-        // all functions that we replace exist since version 1.
+        // SAFETY: the VFS's table is valid while the file is open. Every version of the table has the
+        // functions that are used: all functions that we replace exist since version 1.
         unsafe { &*self.original }
     }
 
@@ -119,7 +119,7 @@ impl Hooked {
     }
 }
 
-/// Copies the functions that a table's version provides.
+/// Copies the functions that exist in the version of the table.
 unsafe fn copy(from: *const sqlite3_io_methods) -> sqlite3_io_methods {
     // SAFETY: zero is a valid number, and a null function is `None`.
     let mut to: sqlite3_io_methods = unsafe { std::mem::zeroed() };

@@ -1,8 +1,9 @@
-//! Drops fsync calls of programs that contain SQLite itself, where its functions cannot be found.
+//! Drops the fsync calls of programs that are linked statically with SQLite, so that this library cannot find
+//! SQLite's functions.
 //!
-//! Only for databases of rules with `drop-fsync`: a commit's sync looks like a checkpoint's, so either all
-//! syncs are dropped or none. Before programs start, the systemd unit (`fonio sync-policy boot`) removes
-//! stale databases.
+//! This applies only to databases of rules with `drop-fsync`. The sync of a commit looks like the sync of a
+//! checkpoint, so either all syncs of a database are dropped or none. Before programs start, the systemd unit
+//! (`fonio sync-policy boot`) removes stale databases.
 
 use std::ffi::c_int;
 use std::os::fd::BorrowedFd;
@@ -70,7 +71,8 @@ fn is_dropped(fd: c_int) -> bool {
 
 fn policy() -> std::sync::Arc<Policy> {
     static LAST: Mutex<Option<(Instant, std::sync::Arc<Policy>)>> = Mutex::new(None);
-    // If another thread of the parent held this lock at a fork(2), it stays locked forever in the child.
+    // If another thread of the parent held this lock at a fork(2), the lock stays locked forever in the
+    // child.
     let Ok(mut last) = LAST.try_lock() else { return World::get().policy() };
     match &*last {
         Some((when, policy)) if when.elapsed() < LOOK => policy.clone(),

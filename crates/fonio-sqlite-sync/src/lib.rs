@@ -2,7 +2,7 @@
 //! ([`fonio_sync_policy`]), regardless of the program's own settings. `docs/sync-policy.md` is the user
 //! documentation.
 //!
-//! It contains no SQLite, but works on the SQLite library that the program uses; `library.rs` finds it. A
+//! It does not contain SQLite, but uses the SQLite library of the program, which `library.rs` finds. A
 //! program loads it in one of three ways: as an extension or as `SQLITE_EXTRA_INIT` (`extension.rs`), or by
 //! LD_PRELOAD (`preload.rs`).
 //!
@@ -10,15 +10,16 @@
 //!
 //! SQLite accesses files through two function tables: a VFS has a table to open files, and each open file has
 //! its own table. `vfs.rs` replaces `xOpen` in place, in the tables of SQLite's own Unix VFSes. This also
-//! covers VFSes looked up by name or found earlier, and application VFSes on top of them. If the policy
-//! affects an open file, `file.rs` gives it a copy of its table and replaces the few functions that matter
-//! for its class. SQLite's file object keeps its size and contents. All other functions, such as those for
-//! locks and shared memory, are called directly. Databases of the class `durable` are not modified at all.
+//! covers VFSes that the program looks up by name or has looked up before, and the application's own VFSes on
+//! top of these. If the policy affects an open file, `file.rs` gives the file a copy of its table, and
+//! replaces in this copy the few functions that matter for the file's class. SQLite's file object keeps its
+//! size and contents. All other functions, such as those for locks and shared memory, are called directly.
+//! Databases of the class `durable` are not modified at all.
 //!
 //! # Invariants
 //!
-//! - An unknown file, an error or a panic in this library leads to SQLite's own behaviour: more syncs, never
-//!   fewer.
+//! - If a file is unknown, or an error or a panic occurs in this library, SQLite's own behaviour applies:
+//!   there are more syncs, never fewer.
 //! - No panic crosses the C interface: `guarded` wraps each function that C calls.
 //! - Closing any descriptor of a file drops this process's locks on it (fcntl(2)). So this library never
 //!   opens a database that may be in use, or the shared memory of its write-ahead log.

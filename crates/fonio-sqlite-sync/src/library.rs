@@ -1,14 +1,14 @@
 //! Finds the SQLite library that a program uses.
 //!
 //! `RTLD_NEXT` is not enough. SQLite can be a dependency of a module loaded with `RTLD_LOCAL`, as in Python,
-//! and a process can load several SQLite libraries. The right one is the library that the caller would have
-//! called without ours.
+//! and a process can load several SQLite libraries. The right library is the one that the caller would have
+//! called without our library.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::ptr;
 
-/// Returns the function `name` that the code at `caller` would call without this library. Null if there is
-/// none, or if `caller` is null and several libraries provide it.
+/// Returns the function `name` that the code at `caller` would call without this library. Returns null if no
+/// library provides the function, or if `caller` is null and several libraries provide it.
 pub fn function(name: &CStr, caller: *const c_void) -> *mut c_void {
     if !caller.is_null()
         && let Some(found) = in_module(module_at(caller), name)

@@ -44,7 +44,7 @@ impl OpenDatabases {
         Some(entry.0.clone())
     }
 
-    /// Counts one open file less; returns the treatment if it was the last one.
+    /// Counts one open file less of a database; returns the treatment if this was its last open file.
     pub fn closed(&self, database: &Path) -> Option<Treatment> {
         let mut open = self.0.lock().ok()?;
         let entry = open.get_mut(database)?;

@@ -2,8 +2,9 @@
 //!
 //! With NORMAL, SQLite does not sync the log at each commit. It syncs the log before it copies pages to the
 //! database, and the database before it reuses the log. So after a power cut, the database has the state of
-//! an earlier commit. This holds only in write-ahead mode: in other modes, the program's level stays.
-//! Attached databases also keep their level, because SQLite does not signal when an attachment is complete.
+//! an earlier commit. This is true only in write-ahead mode. In other modes, the program's synchronous level
+//! stays unchanged. Attached databases also keep their level, because SQLite does not signal when an
+//! attachment is complete.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::Ordering;
@@ -31,8 +32,8 @@ pub unsafe extern "C" fn opened(db: *mut sqlite3, _: *mut *mut c_char, routines:
     SQLITE_OK
 }
 
-/// Stops SQLite from syncing commits of the main database if its class is `ordered` and it is in write-ahead
-/// mode.
+/// Stops SQLite from syncing commits of the main database if the class of the database is `ordered` and the
+/// database is in write-ahead mode.
 ///
 /// # Safety
 ///
@@ -56,7 +57,8 @@ pub unsafe fn relax(api: &Api, db: *mut sqlite3) {
             let (code, _) = api.run(db, c"PRAGMA main.synchronous=NORMAL");
             is_relaxed.store(code == SQLITE_OK, Ordering::Release);
         }
-        // Errors of a locked or damaged database are left for the program's first statement.
+        // Clears the error of a locked or damaged database; the program gets the error from its own first
+        // statement.
         api.run(db, c"");
     }
 }
@@ -78,8 +80,8 @@ enum Mode {
 }
 
 /// Reads the journal mode from the header (<https://www.sqlite.org/fileformat.html>, 1.3). `None` for a new
-/// or encrypted database. The program may still set a page size or a key, so nothing may be read or written
-/// before.
+/// or encrypted database. The program may still set a page size or a key. Nothing may be read or written
+/// through SQLite before that.
 unsafe fn mode(methods: &sqlite3_io_methods, file: *mut sqlite3_file) -> Option<Mode> {
     let mut header = [0u8; 20];
     let read = methods.read?;
@@ -91,7 +93,7 @@ unsafe fn mode(methods: &sqlite3_io_methods, file: *mut sqlite3_file) -> Option<
     Some(if header[18] == 2 { Mode::WriteAhead } else { Mode::Rollback })
 }
 
-/// `xFileControl` of a main database: stops the program from changing the settings of [`relax`].
+/// `xFileControl` of a main database: prevents the program from changing the settings that [`relax`] made.
 pub unsafe extern "C" fn file_control(file: *mut sqlite3_file, code: c_int, argument: *mut c_void) -> c_int {
     // SAFETY: SQLite calls this for a file that we hooked.
     let Some(hooked) = (unsafe { Hooked::of(file) }) else { return SQLITE_ERROR };
@@ -107,8 +109,8 @@ pub unsafe extern "C" fn file_control(file: *mut sqlite3_file, code: c_int, argu
 }
 
 /// Corrects the value of a PRAGMA that would change the mode or the level. SQLite then executes the corrected
-/// PRAGMA and returns its usual result; a result from us would be a row where programs expect none. Returns
-/// false if the value does not fit.
+/// PRAGMA and returns its usual result; if we returned the result, it would be a row, and programs expect no
+/// row. Returns false if the value does not fit.
 unsafe fn correct(arguments: *mut *mut c_char) -> bool {
     // SAFETY: the caller guarantees that the three strings are valid; the value can be null.
     let (name, value) = unsafe {
@@ -127,7 +129,8 @@ unsafe fn correct(arguments: *mut *mut c_char) -> bool {
     };
     let keeps = keeps.to_bytes_with_nul();
     if value.len() + 1 < keeps.len() {
-        // No mode has such a short name, so SQLite keeps its mode. An empty level would mean OFF.
+        // No journal mode has such a short name, so SQLite keeps the current mode. An empty level would mean
+        // OFF.
         return keeps.len() > 2;
     }
     // SAFETY: this is SQLite's own copy of the value, with the same length.
@@ -135,7 +138,7 @@ unsafe fn correct(arguments: *mut *mut c_char) -> bool {
     true
 }
 
-/// Returns the log of a file that is hooked as a log.
+/// Returns the data and the log of a file that is hooked as a log.
 unsafe fn wal_of<'a>(file: *mut sqlite3_file) -> (&'a Hooked, &'a crate::wal::Wal) {
     // SAFETY: SQLite calls our functions only for hooked files.
     match unsafe { Hooked::of(file) } {

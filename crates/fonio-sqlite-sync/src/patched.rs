@@ -17,8 +17,8 @@ pub struct Patched {
     pub api: Api,
 }
 
-/// Each SQLite library has four VFSes, and programs rarely load two libraries. Entries are added but never
-/// changed, so opening a file needs no lock.
+/// Each SQLite library has four VFSes, and programs rarely load two SQLite libraries. Entries are added but
+/// never changed, so a file can be opened without taking a lock.
 pub static PATCHED: [OnceLock<Patched>; 64] = [const { OnceLock::new() }; 64];
 
 /// Returns the entry of a VFS; `None` if its functions were not replaced.

@@ -1,7 +1,7 @@
-//! The functions that LD_PRELOAD replaces: they open databases.
+//! The functions that are replaced by LD_PRELOAD: the functions that open databases.
 //!
-//! They attach to the caller's SQLite only at the first opening: attaching initializes SQLite, and then
-//! `sqlite3_config` would fail.
+//! They attach to the caller's SQLite only when the first database is opened. Attaching initializes SQLite,
+//! and the program's later calls of `sqlite3_config` would fail.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::transmute;
@@ -17,7 +17,8 @@ use crate::world::World;
 type OpenV2 = unsafe extern "C" fn(*const c_char, *mut *mut sqlite3, c_int, *const c_char) -> c_int;
 type OpenPlain = unsafe extern "C" fn(*const c_void, *mut *mut sqlite3) -> c_int;
 
-/// Exports a function that calls another one, with its caller's address as an additional argument.
+/// Exports a function that calls another function and passes the address of its own caller as an additional
+/// argument.
 macro_rules! exported {
     ($(#[$about:meta])* $name:ident($($argument:ident: $kind:ty),*) => $to:ident, $x86_64:literal, $aarch64:literal) => {
         $(#[$about])*
@@ -42,7 +43,8 @@ macro_rules! exported {
 
         $(#[$about])*
         #[doc = "\n# Safety\n\nAs SQLite's documentation says."]
-        // On other processors, the caller is unknown; this works in programs with one SQLite library.
+        // On other processor architectures, the caller is unknown, so only programs with a single SQLite
+        // library are supported.
         #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {

@@ -1,6 +1,6 @@
 //! The thread that syncs write-ahead logs.
 //!
-//! It runs while a database of the class `ordered` is open.
+//! The thread runs while a database of the class `ordered` is open.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
@@ -37,10 +37,11 @@ impl Syncer {
         Ok(())
     }
 
-    /// Removes a database; the thread ends after the last one.
+    /// Removes a database. The thread ends when the last database is removed.
     pub fn leave(&self) {
         let mut state = self.state();
-        // A child of fork(2) can close databases that its parent opened.
+        // A child process can close databases that its parent opened before fork(2), so this can be called
+        // too often.
         state.users = state.users.saturating_sub(1);
         drop(state);
         self.changed.notify_all();
@@ -56,7 +57,8 @@ impl Syncer {
 
     /// Wakes the thread to look for a dirty log.
     pub fn wake(&self) {
-        // Takes the lock, so that the thread is not between its check and its sleep.
+        // Take the lock, so that the thread is not between its check and its sleep, where it would miss the
+        // notification.
         drop(self.state());
         self.changed.notify_all();
     }

@@ -1,7 +1,8 @@
 //! Intercepts the opening of database files.
 //!
 //! [`attach`] replaces `xOpen` and `xDelete` in the tables of SQLite's own VFSes ("unix", "unix-excl", …).
-//! Everything that opens an SQLite database finally calls these, including application VFSes on top of them.
+//! All code that opens an SQLite database, including an application's own VFS on top of them, eventually
+//! calls these functions.
 
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -76,7 +77,8 @@ unsafe extern "C" fn open(
     out: *mut c_int,
 ) -> c_int {
     let Some(patched) = patched(vfs) else {
-        // An application has copied a VFS together with our function; the patched VFSes open the same files.
+        // An application has copied a VFS together with our function. The patched VFSes open the same files,
+        // so use the first one.
         return match PATCHED[0].get() {
             // SAFETY: SQLite's own arguments.
             Some(first) => unsafe { (first.open)(vfs, name, file, flags, out) },
@@ -120,8 +122,8 @@ unsafe extern "C" fn open(
     if guarded(hook, || false) {
         return SQLITE_OK;
     }
-    // A log must not be written if it is never synced. SAFETY: the file is open, and SQLite does not close a
-    // file after a failed open.
+    // The open fails, because a log that is never synced must not be written. SAFETY: the file is open, and
+    // SQLite does not close a file after a failed open.
     unsafe {
         if let Some(close) = (*(*file).methods).close {
             close(file);
@@ -181,8 +183,8 @@ unsafe fn hook_other(file: *mut sqlite3_file, path: &Path, is_log: bool, treatme
     true
 }
 
-/// Treats a database that was open before this library was loaded. The database must have no unsynced writes
-/// from an earlier boot.
+/// Applies the policy to a database that was open before this library was loaded. The database must have no
+/// unsynced writes from an earlier boot.
 ///
 /// # Safety
 ///
@@ -197,7 +199,7 @@ pub unsafe fn adopt(api: &Api, path: &Path, file: *mut sqlite3_file, log: *mut s
     wal.push("-wal");
     // SAFETY: the caller guarantees that the files are valid.
     unsafe {
-        // The log is hooked first, so it is synced at all times.
+        // Hook the log first, so that at every moment either SQLite or this library syncs it.
         if !log.is_null()
             && Hooked::of(log).is_none()
             && !hook_other(log, Path::new(&wal), true, treatment.clone())

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use crate::sqlite::{SQLITE_IOERR_FSYNC, SQLITE_OK};
 
 pub struct Wal {
-    /// Our own descriptor of the log. SQLite holds no locks on a log, so closing it drops none.
+    /// Our own descriptor of the log. Closing it drops no locks of SQLite, because SQLite holds none on a
+    /// log.
     file: File,
     path: PathBuf,
     window: Duration,
@@ -23,11 +24,11 @@ pub struct Wal {
 
 #[derive(Default)]
 struct State {
-    /// The time of the oldest write after the beginning of the last sync.
+    /// The time of the oldest write since the last sync began.
     dirty_since: Option<Instant>,
     /// The time of the oldest write that the running sync covers.
     syncing_since: Option<Instant>,
-    /// A sync has failed. Its data may be lost, so no further write is allowed.
+    /// A sync has failed. The data that it should have written may be lost, so no further write is allowed.
     has_failed: bool,
 }
 
@@ -55,8 +56,8 @@ impl Wal {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The time of the next sync: after half of the window, to leave the other half for the sync. `None` if
-    /// all writes are synced.
+    /// The time of the next sync. It is after half of the window, so that the other half remains for the sync
+    /// itself. `None` if all writes are synced.
     pub fn due(&self) -> Option<Instant> {
         let state = self.state();
         state.dirty_since.filter(|_| !state.has_failed).map(|since| since + self.window / 2)
@@ -108,8 +109,8 @@ impl Wal {
         let Some(since) = state.dirty_since.take() else { return };
         state.syncing_since = Some(since);
         drop(state);
-        // Calls the kernel directly, because the C library's function may be replaced by ours, which drops
-        // the call.
+        // Calls the kernel directly, because the function of the C library may be replaced by this library's,
+        // which drops the call.
         let result = rustix::fs::fdatasync(&self.file);
         let mut state = self.state();
         state.syncing_since = None;
@@ -135,7 +136,7 @@ impl Wal {
         if state.has_failed { SQLITE_IOERR_FSYNC } else { SQLITE_OK }
     }
 
-    /// Syncs at the end of the process, unless another thread is syncing.
+    /// Syncs at the end of the process, unless another thread holds the lock.
     pub fn sync_at_exit(&self) {
         if self.state.try_lock().is_ok() {
             self.sync();

@@ -1,7 +1,7 @@
 //! The state of this library in a process.
 //!
 //! A child of fork(2) has only the calling thread, and locks held by other threads stay locked in it. So a
-//! child begins with a new world. SQLite does not allow it to use databases opened by its parent.
+//! child begins with a new state. SQLite does not allow the child to use databases that its parent opened.
 
 use std::path::Path;
 use std::ptr;

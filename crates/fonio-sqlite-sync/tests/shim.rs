@@ -4,7 +4,7 @@ mod bed;
 
 use bed::{Bed, Loaded};
 
-/// Five commits to an existing table, with the settings that many programs choose after opening.
+/// Five commits to an existing table, with the settings that many programs choose after they open a database.
 const COMMITS: &str = "
     PRAGMA synchronous=FULL;
     INSERT INTO t VALUES (1); INSERT INTO t VALUES (2); INSERT INTO t VALUES (3);

@@ -1,5 +1,5 @@
-//! Measures the assembler's time per event: Q, G, I, D, C of random 4 KiB reads and writes at several queue
-//! depths, also with a partition's remap and with merges.
+//! Measures the time that the assembler needs per event. The events are Q, G, I, D and C of random 4 KiB
+//! reads and writes at several queue depths, in some cases with remaps from a partition or with merges.
 //!
 //! Run `cargo bench -p fonio-trace --bench assembler`; an item is an event.
 
@@ -21,7 +21,7 @@ fn main() {
     divan::main();
 }
 
-/// Sums up a part of each row, so the compiler removes none.
+/// Sums up a part of each row, so that the compiler does not optimise any row away.
 #[derive(Default)]
 struct Sum {
     sum: u64,

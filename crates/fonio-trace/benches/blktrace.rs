@@ -1,5 +1,5 @@
-//! Measures reading blktrace's binary format, per record: two processors' files with the five records of
-//! ordinary requests, merged by time.
+//! Measures the time to read a record of blktrace's binary format. The input is the files of two processors
+//! with the five records of ordinary requests; the reader merges them by time.
 
 use std::io::Cursor;
 

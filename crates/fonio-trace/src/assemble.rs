@@ -11,9 +11,9 @@ use crate::span::TraceSpan;
 
 /// Reads `reader` to its end, assembles its events, and pushes the rows into `sink`.
 ///
-/// Requests and bios are pushed in completion order, with [`RowSink::settled`] in between: a sink that needs
-/// the tables' order must sort them. The returned [`Meta`] lacks facts that only a running machine knows; the
-/// writer must fill in its `rows`.
+/// Requests and bios are pushed in completion order, with [`RowSink::settled`] in between. A sink that needs
+/// the order of the tables must sort the rows. The returned [`Meta`] lacks facts that can be found only on
+/// the recorded machine, and the writer must fill in its `rows`.
 ///
 /// # Errors
 /// Errors of the reader's stream or the sink. Damage in the input only causes diagnostics.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use fonio_core::{Diagnostic, Severity};
 
-/// Number of diagnostics with positions for each code and file; the others are only counted. Three show
-/// whether the damage is local or everywhere.
+/// Number of diagnostics that are reported with their position, for each code and file; the others are only
+/// counted. Three show whether the damage is local or everywhere.
 const PLACES: u64 = 3;
 
 /// A position in an input.

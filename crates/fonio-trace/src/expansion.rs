@@ -1,11 +1,12 @@
 //! Limits the expansion of compressed data.
 //!
-//! A few kilobytes can unpack to terabytes, or if packed twice, to more than any disk holds. A trace's text
-//! shrinks only to a tenth or, if very regular, a fiftieth, because every line has a time.
+//! A few kilobytes can unpack to terabytes, or, if the data was packed twice, to more than any disk holds.
+//! The text of a trace shrinks only to a tenth, or, if it is very regular, to a fiftieth, because every line
+//! has a different time.
 
 /// Number of unpacked bytes below which any ratio is accepted.
 const FREE: u64 = 1 << 30;
-/// Ratio of unpacked to packed size from which the data cannot be a trace.
+/// If the ratio of unpacked to packed size exceeds this value, the data cannot be a trace.
 const TIMES_MAX: u64 = 100;
 
 /// Returns whether `packed` bytes have unpacked to more than is possible for a trace.

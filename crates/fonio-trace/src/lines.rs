@@ -4,10 +4,12 @@ use std::io::{self, Read};
 
 use memchr::memchr;
 
-/// Longer lines are cut. The kernel's longest line is a page, and a table with thousands of columns is not a trace.
+/// Longer lines are cut. The kernel's lines have at most the size of a page, and a table with thousands of
+/// columns is not a trace.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
-/// Several times the longest line, so that a line in the buffer is usually complete.
+/// The size is several times the length of the longest line, so that a line in the buffer is usually
+/// complete.
 const BUFFER_BYTES: usize = 4 * LINE_BYTES_MAX;
 
 /// One line.
@@ -19,7 +21,8 @@ pub struct Line<'a> {
     pub number: u64,
     /// Its start, in bytes from the beginning of the stream.
     pub offset: u64,
-    /// Whether it was longer than [`LINE_BYTES_MAX`]; then `bytes` is its start, and the rest is dropped.
+    /// Whether the line was longer than [`LINE_BYTES_MAX`]. If so, `bytes` is its beginning, and the rest is
+    /// dropped.
     pub cut: bool,
 }
 
@@ -97,7 +100,8 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    /// Skips line ends: empty lines have no meaning in any format, and there may be billions of them.
+    /// Skips line ends, because empty lines have no meaning in any format, and a file may have billions of
+    /// them.
     #[inline]
     fn pass_over_empty(&mut self) -> io::Result<()> {
         loop {

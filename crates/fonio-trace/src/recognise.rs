@@ -46,7 +46,7 @@ impl FromStr for Format {
 /// The user's statements about the input.
 #[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
-    /// The columns of a CSV; implies [`Format::Csv`] unless another format is given.
+    /// The columns of a CSV file. A value here implies [`Format::Csv`], unless another format is given.
     pub csv: Option<Mapping>,
     /// The format, instead of recognising it by the content.
     pub format: Option<Format>,
@@ -102,8 +102,8 @@ pub fn recognise(head: &[u8]) -> Option<Format> {
 /// Chooses a reader for one trace in `inputs`: per-processor files of blktrace, or a single file of any other
 /// format.
 ///
-/// Gzip is unpacked first. The first nonempty input decides the format (an idle processor's file is empty),
-/// unless `options` give it.
+/// Gzip is unpacked first. Unless `options` give the format, the first nonempty input decides it, because the
+/// file of an idle processor is empty.
 ///
 /// # Errors
 /// If the inputs cannot be read, or have an unsupported format.
@@ -167,7 +167,7 @@ pub fn open(inputs: Vec<Input>, options: &ReadOptions) -> Result<Box<dyn TraceRe
     Ok(if damage.is_empty() { inner } else { Box::new(Compressed { inner, damage }) })
 }
 
-/// Returns the first bytes of an input, and the complete input.
+/// Returns the first bytes of an input, and the input from its beginning.
 fn peek(mut input: Input) -> io::Result<(Vec<u8>, Input)> {
     let mut head = Vec::with_capacity(HEAD_BYTES);
     (&mut input.bytes).take(HEAD_BYTES as u64).read_to_end(&mut head)?;
@@ -175,10 +175,10 @@ fn peek(mut input: Input) -> io::Result<(Vec<u8>, Input)> {
     Ok((head, Input { name: input.name, bytes }))
 }
 
-/// The code and message of a diagnostic, once decompression has failed.
+/// The code and message of the diagnostic; set when decompression has failed.
 type Damage = Arc<Mutex<Option<(&'static str, String)>>>;
 
-/// A gzip stream that ends at the first damage and keeps the data before it.
+/// A gzip stream that ends at the first damage. The data before the damage is read.
 struct Gunzip<R> {
     decoder: MultiGzDecoder<Counted<R>>,
     unpacked: u64,
@@ -230,7 +230,7 @@ impl<R: Read> Read for Gunzip<R> {
     }
 }
 
-/// A reader of compressed files, which finally reports where the compression was damaged.
+/// A reader of compressed files. After the last event, it reports where the compressed data was damaged.
 struct Compressed {
     inner: Box<dyn TraceReader>,
     damage: Vec<(String, Damage)>,
@@ -344,7 +344,8 @@ fn foreign(head: &[u8]) -> (String, &'static str) {
     }
 }
 
-/// A `Trace` message is a sequence of length-delimited fields 1; two in a row are hardly accidental.
+/// A `Trace` message consists of length-delimited fields with the number 1. Two such fields in a row are
+/// hardly accidental.
 fn looks_like_perfetto(head: &[u8]) -> bool {
     let mut at = 0;
     for packets in 0..4 {

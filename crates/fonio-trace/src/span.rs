@@ -1,9 +1,10 @@
 //! Determines the span of a trace, from its first event to its last.
 //!
-//! A damaged record can have any time, but must not extend the span to a century. A few events more than
-//! thirty days from all others are treated as damage: at most eight, and fewer than a quarter of the events
-//! so far. They are left out, and a diagnostic reports them. Larger groups are accepted, so a trace may have
-//! gaps of any length. The rule uses one batch and the times accepted before, so rows never wait.
+//! A damaged record can have any time, but must not extend the span to a century. A few events that are more
+//! than thirty days away from all others are treated as damage, if they are at most eight and fewer than a
+//! quarter of the events so far. They are left out, and a diagnostic reports them. Larger groups are
+//! accepted, so a trace may have gaps of any length. The rule uses only the current batch and the times
+//! accepted before it, so rows are never delayed.
 
 use fonio_core::event::Run;
 use fonio_core::{Batch, Diagnostic, Instants, Severity, Timestamp};
@@ -11,7 +12,7 @@ use fonio_core::{Batch, Diagnostic, Instants, Severity, Timestamp};
 /// Maximum number of damaged times: a damaged record has one, and a damaged table line two. More events at a
 /// distant time are not accidental.
 const FEW: u64 = 8;
-/// Minimum number of other events per distant event: the majority decides which times are right.
+/// Minimum number of other events per distant event, so that the majority decides which times are correct.
 const OTHERS: u64 = 3;
 
 /// The span so far, and the times left out.
@@ -90,7 +91,8 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
     const DAY: u64 = 24 * 3600 * SECOND;
 
-    /// Adds batches of times; returns the span, the number of remaining rows, and the number left out.
+    /// Adds batches of times; returns the span, the number of remaining rows, and the number of rows left
+    /// out.
     fn span(batches: &[&[u64]]) -> ((u64, u64), usize, u64) {
         let (mut span, mut kept) = (TraceSpan::default(), 0);
         for times in batches {

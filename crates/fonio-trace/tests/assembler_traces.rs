@@ -97,7 +97,8 @@ fn sqlite_commits_on_ext4_during_other_jobs() {
 }
 
 /// 220 threads read a virtio disk with queue depth 85. If the ring was full, the kernel issued the request
-/// again later, from kblockd's worker or another reader. atrace records only issues and completions.
+/// again later, from a kblockd worker or from another of the reading threads. atrace records only issues and
+/// completions.
 #[test]
 fn requests_handed_over_are_the_same_without_requeues() {
     const TRACE: &str = include_str!("data/handed-over-6.18.txt");
@@ -114,7 +115,7 @@ fn requests_handed_over_are_the_same_without_requeues() {
     let (not_shown, meta_of_atrace) = read(lines.map(|line| format!("{line}\n")).collect());
     let requeued: u32 = shown.iter().filter_map(|row| row.requeues).sum();
     assert_eq!((shown.len(), requeued), (654, 7));
-    // Two threads read the same block at the same time: two issues, two completions.
+    // Two threads read the same block at the same time, so there are two issues and two completions.
     let mut counts =
         BTreeMap::from(["ambiguous_completions", "duplicate_issues"].map(|name| (name.to_owned(), 1)));
     assert_eq!(meta.assembly, counts);

@@ -1,4 +1,4 @@
-//! Tests inputs larger than every buffer: real traces with other bytes in between.
+//! Tests inputs that are larger than every buffer: real traces with gaps of other bytes between their parts.
 //!
 //! The readers assert progress at each step; these inputs contain gaps of all lengths around the buffer sizes.
 
@@ -62,7 +62,7 @@ fn a_gap_of_any_length_between_two_halves() {
     let lengths = [1, 3, 4, 47, 48, 49, 64, 1000]
         .into_iter()
         .chain([WHOLE, BUFFER - WHOLE, BUFFER, 2 * BUFFER - WHOLE].into_iter().flat_map(around))
-        // The gap ends at every position of the kept window, in steps of a prime.
+        // The end of the gap takes positions throughout the kept window, in steps of a prime number.
         .chain((0..BUFFER).step_by(20_011).map(|more| BUFFER + more))
         .chain([200 * 1024, 1 << 20]);
     for length in lengths {
@@ -87,7 +87,7 @@ fn what_looks_like_records_and_is_none() {
         let (count, codes) = read(file, Format::Blktrace);
         assert!(count + 2 >= whole && !codes.is_empty(), "{count} of {whole} {}", pattern.escape_ascii());
     }
-    // A file that ends within a gap, and a file that consists of a gap.
+    // A file that ends within a gap, and a file that consists only of a gap.
     for length in [1, WHOLE, WHOLE + 1, BUFFER, 3 * BUFFER] {
         let file = [BLKTRACE, &vec![0; length]].concat();
         assert_eq!(read(file, Format::Blktrace), (whole, vec!["damaged-bytes".to_owned()]), "{length}");

@@ -1,10 +1,10 @@
-//! The exit codes of `fonio_recorder::exit`, and whether the user gave a command.
+//! Re-exports the exit codes of `fonio_recorder::exit`, and determines whether the user gave a command.
 
 use std::ffi::OsString;
 
 pub use fonio_recorder::exit::{Exit, NotShown, end, table, usage};
 
-/// Returns whether the words contain a user's command after `--`, for a verb that runs one.
+/// Returns whether the words contain a command of the user after `--`, and the verb runs such a command.
 pub fn has_command(verbs: &clap::Command, words: &[OsString]) -> bool {
     let Some(at) = words.iter().position(|word| word == "--") else { return false };
     let mut verb = verbs;

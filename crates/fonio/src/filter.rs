@@ -10,7 +10,8 @@ use fonio_core::{Meta, Request, RowSink, Wait, forward_rows};
 use crate::cli::{FilterArgs, Reading};
 use crate::input::Subject;
 
-/// Returns the filter of `arguments`, or `None` if there are no filters. Devices are named as in the subject.
+/// Returns the filter of `arguments`, or `None` if there are no filters. Devices must be named as they are in
+/// `subject`.
 pub fn options(arguments: &FilterArgs, subject: &Subject) -> Result<Option<FilterOptions>> {
     let nanos = |time: std::time::Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let (tids, comms): (Vec<_>, Vec<_>) = arguments
@@ -80,7 +81,8 @@ pub fn pour(
     }
 }
 
-/// Passes rows on until a signal requests a stop; then it fails, so that the next sink removes its output.
+/// Passes rows on until a signal requests a stop. From then on, it returns an error, so that the next sink
+/// removes its output.
 pub struct UntilStopped<'a> {
     sink: &'a mut dyn RowSink,
     stop: &'a AtomicBool,

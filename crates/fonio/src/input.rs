@@ -110,8 +110,8 @@ impl Subject {
         }
     }
 
-    /// Pushes every row into `sink`, with requests and bios in table order. A trace is read by a second
-    /// thread, ahead of `sink`, if the machine has a second processor.
+    /// Pushes every row into `sink`, with requests and bios in table order. If the machine has a second
+    /// processor, a second thread reads a trace ahead of `sink`.
     pub fn pour(self, reading: &Reading, sink: &mut dyn RowSink) -> Result<Meta> {
         match self {
             Subject::Recording(recording) => {

@@ -7,10 +7,10 @@ use fonio_analysis::{Analysis, Severity};
 use fonio_core::Meta;
 use fonio_experiment::Candidate;
 
-/// Returns up to two commands to try first, based on findings that users can notice. The first command
-/// applies the fix for the most important finding that has one. The second measures the first fix that can be
-/// switched while programs run. A command is returned only if the recording is from this machine and the fix
-/// can still be applied.
+/// Returns up to two commands that the user should try first, based on findings that users can notice. The
+/// first command applies the fix for the most important finding that has a fix. The second command measures
+/// the first fix that can be switched on and off while programs run. A command is returned only if the
+/// recording is from this machine and the fix can still be applied.
 pub fn offered(analysis: &Analysis, meta: &Meta) -> Vec<String> {
     if meta.host.name.as_deref() != rustix::system::uname().nodename().to_str().ok() {
         return Vec::new();
@@ -40,7 +40,7 @@ struct Here<'a> {
     fix: &'a str,
     /// The device, file or unit, quoted for the shell, with a leading space; empty if none is needed.
     place: &'a str,
-    /// Whether it can be switched back and forth while programs run.
+    /// Whether the fix can be switched on and off while programs run.
     can_switch: bool,
 }
 

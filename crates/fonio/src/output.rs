@@ -68,8 +68,8 @@ pub fn show(
     judge(explained, &outcomes, None)
 }
 
-/// Checks the budgets of one of several recordings, prints the results with its name, and returns the exit
-/// code.
+/// Checks the budgets for one of several recordings, prints the results with the name of the recording, and
+/// returns the exit code.
 pub fn verdict(explained: &Explained, budgets: &[Budget]) -> Result<Exit> {
     judge(explained, &evaluate(&explained.analysis, budgets)?, Some(&explained.name))
 }
@@ -151,14 +151,15 @@ fn terminal_style(colour: Colour) -> TerminalStyle {
         .iter()
         .find_map(|name| std::env::var(name).ok().filter(|value| !value.is_empty()))
         .unwrap_or_default();
-    // Files and pipes accept UTF-8; a terminal does if its locale says so.
+    // Files and pipes always get UTF-8; a terminal gets it only if the locale uses UTF-8.
     let unicode = !io::stdout().is_terminal() || locale.to_uppercase().replace('-', "").contains("UTF8");
     let plain = TerminalStyle::PLAIN;
     let (width, height) = (columns().unwrap_or(plain.width), lines().unwrap_or(plain.height));
     TerminalStyle { colour: wants_colour(colour), width, height, unicode, ..plain }
 }
 
-/// Returns the terminal's number of columns, or `COLUMNS`; `None` if the output is not a terminal.
+/// Returns the value of `COLUMNS`; if it is not set, the number of columns of the terminal, or `None` if the
+/// output is not a terminal.
 pub fn columns() -> Option<usize> {
     of_environment("COLUMNS").or_else(|| Some(usize::from(terminal_size::terminal_size()?.0.0)))
 }

@@ -15,8 +15,8 @@ pub fn page(arguments: &SetupArgs, out: &Path) -> PathBuf {
 /// The default name of a series' results directory.
 pub const RESULTS: &str = "fonio-runs";
 
-/// Creates a directory that no other series uses: the user's, or the first free one of `default`,
-/// `default-2`, …
+/// Creates a directory that no other series uses: the directory that the user named, or the first free one of
+/// `default`, `default-2`, …
 pub fn results_directory(named: Option<&Path>, default: &str) -> Result<PathBuf> {
     if let Some(named) = named {
         fs::create_dir_all(named).with_context(|| format!("cannot create {}", named.display()))?;
@@ -30,7 +30,7 @@ pub fn results_directory(named: Option<&Path>, default: &str) -> Result<PathBuf>
     }
     for number in 1_u32.. {
         let name = if number == 1 { default.to_owned() } else { format!("{default}-{number}") };
-        // Creating the directory claims it, so two series that start at the same time get different
+        // Creating the directory also claims it, so two series that start at the same time get different
         // directories.
         match fs::create_dir(&name) {
             Ok(()) => return Ok(name.into()),

@@ -13,7 +13,7 @@ use fonio_host::{Confirmation, Limits};
 use crate::cli::run::SetupArgs;
 use crate::commands::bench_target::check_profile;
 
-/// Returns every combination of the targets, file systems and schedulers, with its name.
+/// Returns every combination of target, file system and scheduler, with the name of the combination.
 pub fn setups(arguments: &SetupArgs) -> Result<Vec<(String, Setup)>> {
     let places = arguments.places();
     let matrix =
@@ -31,7 +31,8 @@ fn setup(of: &Combination<'_>, arguments: &SetupArgs) -> Result<Setup> {
         Some(kind) if kind.is_block_device() => {
             let twice = arguments.erase.as_deref() == Some(path);
             let confirmation = if twice { Confirmation::NamedTwice } else { Confirmation::NamedOnce };
-            // Checked before anything is written, because each run leaves its file system on the device.
+            // Check this before anything is written: later, the device is not empty, because each run leaves
+            // its file system on it.
             fonio_host::check_empty(path, confirmation)?;
             Storage::Device { path: path.to_owned(), confirmation: Confirmation::NamedTwice }
         }

@@ -14,7 +14,7 @@ pub fn watch() -> Result<Arc<AtomicBool>> {
     signals::watch(&signals::ENDING).context("cannot watch for Ctrl-C")
 }
 
-/// Returns the flag that SIGINT and SIGTERM set, after cleaning up after killed runs.
+/// Cleans up after killed runs, and returns the flag that SIGINT and SIGTERM set.
 pub fn begin() -> Result<Arc<AtomicBool>> {
     let stop = watch()?;
     recover()?;

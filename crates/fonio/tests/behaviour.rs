@@ -166,7 +166,7 @@ const SCREENS: &str = "
     replay recording --on model:samsung_s5 --scheduler none,cfq
 ";
 
-/// Returns the columns of a line; the texts contain no wide characters.
+/// Returns the number of columns of a line. The texts contain no wide characters.
 fn columns(line: &str) -> usize {
     line.chars().count()
 }
@@ -180,7 +180,7 @@ fn screens_keep_to_the_width_of_the_terminal() {
             let output =
                 files.fonio(&split(line)).env("COLUMNS", width.to_string()).output().expect("it runs");
             for shown in text(&output.stdout).lines().filter(|line| columns(line) > width) {
-                // A path or an address may be longer; it has its own line.
+                // A path or an address may be wider than the terminal; it is then alone on its line.
                 if shown.trim_start().contains(' ') {
                     wrong.push(format!("fonio {line}, {width} columns: {shown}"));
                 }
@@ -227,7 +227,7 @@ fn end(mut child: Child, signal: &str) -> Option<i32> {
     child.wait().expect("it ends").code()
 }
 
-/// Returns whether block I/O can be recorded here; `said` is fonio's output.
+/// Returns whether block I/O can be recorded on this machine; `said` is the output of fonio.
 fn can_record(files: &Files) -> bool {
     if !has(&[Need::Root]) {
         return false;

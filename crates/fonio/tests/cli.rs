@@ -51,7 +51,7 @@ fn a_recording_is_replayed_in_models_of_schedulers() {
     }
 }
 
-/// The arguments of each call, and words of its error message.
+/// The arguments of each call, and a part of its error message.
 const WAYS_OUT: &str = "
     replay recording --on model:samsung_s5 --scheduler x   | there is no model of a scheduler `x`
     replay recording --on model:nothing                    | neither a shipped profile
@@ -270,7 +270,7 @@ fn a_user_without_rights_gets_a_verdict_from_samples() {
     }
     let dir = tempfile::tempdir().expect("a temporary folder");
     std::os::unix::fs::chown(dir.path(), Some(65534), Some(65534)).expect("the folder of the user");
-    // The user may not enter the program's folder, but may run the open file.
+    // The user may have no access to the folder of the program, but can run the open file.
     let program = fs::File::open(env!("CARGO_BIN_EXE_fonio")).expect("the program");
     let check = |arguments: &[&str]| {
         let mut command = std::process::Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));
@@ -304,7 +304,8 @@ fn a_command_is_recorded_and_explained() {
     let script = "exec dd if=/dev/zero of=data bs=64k count=16 conv=fsync";
     let output = files.run(&["record", "-o", "of-command", "--", "sh", "-c", script]);
     if code(&output) != 0 {
-        // `record` prints one of these if the machine lacks something; any other failure is a bug.
+        // `record` prints one of these texts if the machine lacks something it needs; any other failure is a
+        // bug.
         let said = stderr(&output);
         let lacks =
             "needs root|no tracefs|tracefs cannot be mounted|locked down|is read-only here|no block events";
@@ -322,7 +323,7 @@ fn a_command_is_recorded_and_explained() {
     };
     assert_eq!(written_to("--file no-such-file"), 0.0);
     assert_eq!(written_to("--unit no-such-unit"), 0.0);
-    // Some file systems do not show which process's data a request carries.
+    // On some file systems, the kernel does not show which file and process the data of a request belongs to.
     let of_file = written_to("--file dat?");
     assert!(of_file == 0.0 || of_file >= 1_048_576.0, "{of_file}");
     files.shows("record --redact -o redacted -- /bin/true");
@@ -330,8 +331,8 @@ fn a_command_is_recorded_and_explained() {
     assert!(!meta.contains("/bin/true") && meta.contains("word-"), "{meta}");
 }
 
-/// Returns whether a documented command runs anywhere: without root, a device, a network, placeholders, or
-/// files of the reader's machine.
+/// Returns whether a documented command runs on any machine: it needs neither root nor a device, a network or
+/// the reader's own files, and has no placeholders.
 fn can_run_anywhere(words: &[&str]) -> bool {
     let is_replaced = |word: &str| {
         word.chars().any(char::is_uppercase) && !word.chars().any(char::is_lowercase)
@@ -392,7 +393,8 @@ fn documented_examples_run() {
                     .stdin(Stdio::null())
                     .output()
                     .expect("fonio starts");
-                // Exit codes 1 and 3 are valid: the sample exceeds a budget, or lacks a figure.
+                // Exit codes 1 and 3 are valid: with 1, the sample exceeds a budget; with 3, it lacks a
+                // figure.
                 let place = format!("{}:{}", file.display(), command.line);
                 assert!(matches!(code(&said), 0 | 1 | 3), "{place}: {}: {}", words.join(" "), stderr(&said));
             }

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use fonio_testing::{Need, has, skip};
 
-/// Fills the folder that the tests put into memory or move, with files of each kind.
+/// Creates files of each kind in the folder that the tests put into memory or move.
 const FILL: &str =
     "mkdir -p $LOG/sub && echo one >$LOG/app.log && echo two >$LOG/sub/deep && ln $LOG/app.log $LOG/hard &&
     ln -s app.log $LOG/soft && chmod 640 $LOG/app.log && chown 7:8 $LOG/sub && truncate -s 1M $LOG/sparse &&
@@ -166,8 +166,8 @@ fn folders_that_cannot_be_in_memory_are_refused_with_the_reason() {
     );
 }
 
-/// At any moment of a write-out, each file on the disk is complete, in its old or its new version. The next
-/// write-out completes the rest.
+/// At any moment of a write-out, each file on the disk is complete, in either its old or its new version. The
+/// next write-out writes the remaining files.
 #[test]
 fn a_write_out_that_is_killed_leaves_each_file_whole() {
     says(
@@ -191,7 +191,7 @@ fn a_write_out_that_is_killed_leaves_each_file_whole() {
     );
 }
 
-/// If fonio is killed at any moment of applying or undoing, `fonio fix undo` restores the folder.
+/// If fonio is killed at any moment while it applies or undoes the fix, `fonio fix undo` restores the folder.
 #[test]
 fn a_killed_process_leaves_what_can_be_undone() {
     says(
@@ -391,8 +391,8 @@ fn a_folder_gets_a_range_of_its_device() {
     says(&format!("CARD=$DIR/card; {CARD}; {script}"), &expected);
 }
 
-/// If fonio is killed at any moment of applying or undoing, the folder keeps its content, and no loop device
-/// remains.
+/// If fonio is killed at any moment while it applies or undoes the fix, the folder keeps its content, and no
+/// loop device remains.
 #[test]
 fn a_killed_process_loses_nothing_of_a_range() {
     if !has(&[Need::Root, Need::Loop, Need::Mkfs]) {

@@ -1,4 +1,4 @@
-//! Tests guests: one boots, has a file system that most machines lack, and survives a power cut of its
+//! Tests that a guest boots, has a file system that most machines lack, and survives a power cut of its
 //! device.
 
 use std::process::{Command, Output};
@@ -10,7 +10,7 @@ use super::{json, text};
 /// Parts of fonio's messages when this machine cannot fetch a kernel or has too little memory for a guest.
 const CANNOT: [&str; 3] = ["archive cannot be read", "`apt-get ", "MiB of memory"];
 
-/// Runs fonio in a guest; records a skip and returns `None` if this machine cannot.
+/// Runs fonio in a guest. If this machine cannot run guests, skips the test and returns `None`.
 fn in_guest(arguments: &[&str]) -> Option<Output> {
     let dir = tempfile::tempdir().expect("a folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_fonio"));
@@ -73,8 +73,8 @@ fn an_emulated_device_is_measured_in_a_guest() {
     assert_eq!(said["place"]["model"], "ridata, emulated");
 }
 
-/// Runs on an array whose last device vanishes, and on an array whose fonio is killed; prints exit codes and
-/// leftovers.
+/// Runs a workload on an array whose last device vanishes, and on an array while fonio is killed; prints exit
+/// codes and leftovers.
 const ARRAYS: &str = r#"
 run="fonio run webbench --runs 1 --on md-raid0:ridata+transcend@64MiB --size 256MiB"
 left() { echo "$1 $2"; ls /sys/block | grep -e ^md -e ^ublk; grep -e /dev/md -e ublk /proc/mounts; ls /run/fonio; }

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::{json, text};
 
-/// A user program that repeatedly syncs a file until this is dropped.
+/// A user program that repeatedly syncs a file until this value is dropped.
 struct Load {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -111,7 +111,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // The load must end first: it uses the mount that the ledger removes.
+        // The load must end before the ledger removes the mount, because the load uses this mount.
         drop(self.load.take());
         drop(self.ledger.take());
     }
@@ -156,7 +156,7 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
     assert_eq!(other.status.code(), Some(2));
     assert!(text(&other.stderr).contains("carry-over"), "{}", text(&other.stderr));
 
-    // Ctrl-C while the setting is in force; during the test, no other process may change it.
+    // Sends Ctrl-C while the setting is in force. During the test, no other process may change the setting.
     let child = machine.start("interrupted");
     for change in [&["apply"][..], &["trial", "--slice", "1s"]] {
         let device = format!("/dev/{}", machine.device);
@@ -178,7 +178,8 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
     );
     assert_eq!(machine.read_ahead(), before);
 
-    // After `kill -9`, the next start restores the setting, and the earlier slices are still used.
+    // After `kill -9`, the next start restores the setting, and the test continues with the slices measured
+    // before.
     let mut child = machine.start("killed");
     child.kill().unwrap();
     child.wait().unwrap();

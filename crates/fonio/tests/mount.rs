@@ -21,7 +21,7 @@ fn check(output: &Output, need: Need, expected: &str) {
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected, "{said}");
 }
 
-/// mount(8) looks for its helpers in /sbin; the test adds them in its own mount namespace.
+/// mount(8) looks for its helpers in /sbin. The test adds the helpers there, in its own mount namespace.
 #[test]
 fn fstab_mounts_us() {
     if !has(&[Need::Root, Need::Fuse]) {

@@ -19,8 +19,8 @@ fn can_emulate() -> bool {
     has(&[Need::Root, Need::Fuse, Need::Loop, Need::Mkfs])
 }
 
-/// Lists the leftovers of this run. Other tests emulate devices too; the name of ours contains the process
-/// id.
+/// Lists the leftovers of this run. Other tests emulate devices too. The name of our device contains the
+/// process id.
 fn left_behind(dir: &Path) -> Vec<String> {
     fs::read_dir(dir)
         .unwrap()
@@ -154,7 +154,7 @@ fn what_does_not_exist_is_named() {
     ] {
         let arguments = split(line);
         let out = fonio(&arguments);
-        // Unlike for the other verbs, the arguments of `run` are not a command.
+        // With `run`, the words after `--` are not a command, as they are with the other verbs.
         let code = if arguments.contains(&"--") && arguments[0] != "run" { 125 } else { 2 };
         assert_eq!(out.status.code(), Some(code), "{line}");
         assert!(text(&out.stderr).contains(says), "{line}: {}", text(&out.stderr));
@@ -238,7 +238,8 @@ fn file_systems_and_schedulers_form_a_matrix() {
     ];
     assert_eq!(recorded(&json(&run)), expected);
 
-    // Every run formats a blank block device again, and its former scheduler is restored afterwards.
+    // Every run formats the blank block device again. The former scheduler of the device is restored
+    // afterwards.
     let mut ledger = Ledger::open(&dir.path().join("state")).unwrap();
     let backing = dir.path().join("image");
     fs::File::create(&backing).unwrap().set_len(64 << 20).unwrap();
@@ -284,7 +285,8 @@ fn a_workload_on_an_emulated_card_with_and_without_a_fix() {
             let recording = run["recording"].as_str().unwrap();
             let report = fonio(&["report", recording, "--json"]);
             assert!(report.status.success(), "{}", text(&report.stderr));
-            // The recording has the workload's phase and one page; this scale keeps one page of fifty.
+            // The recording has a mark for the phase of the workload and one for a page: at this scale, one
+            // page of fifty remains.
             let recording = Recording::open(Path::new(recording)).unwrap();
             let mut marks = Marks::default();
             recording.replay(&mut marks, Tables::ALL).unwrap();
@@ -309,8 +311,8 @@ fn mount_options(dir: &Path) -> String {
     line.unwrap_or_else(|| panic!("{dir} is not mounted:\n{table}")).to_owned()
 }
 
-/// A fix is tested with the user's command on the user's mount. The mount is restored after the last round,
-/// after a command that fails, and, after `kill -9`, at the next start.
+/// A fix is tested with the user's command on the user's mount. The former mount options are restored after
+/// the last round, and after a command that fails. After `kill -9`, they are restored at the next start.
 #[test]
 fn a_fix_is_tried_with_a_command_and_taken_back() {
     if !can_emulate() || !has(&[Need::Mkfs]) {
@@ -332,7 +334,7 @@ fn a_fix_is_tried_with_a_command_and_taken_back() {
         command.current_dir(&mounted);
         command
     };
-    // The command sees the fix only in the runs with the fix.
+    // The command finds the mount option of the fix only in the runs with the fix.
     let script =
         "grep -q commit=30 /proc/mounts && echo with >> marks; dd if=/dev/zero of=f bs=4k count=9 conv=fsync";
     let proved = prove(script, &out).output().unwrap();
@@ -427,8 +429,8 @@ fn launches_say_what_they_wait_for() {
     if !can_emulate() {
         return;
     }
-    // A sleeping process waits for a timer, and a spinning one runs. A process that waits for a sleeping
-    // child counts as its child.
+    // A sleeping process waits for a timer, and a spinning one runs. The time in which a process waits for a
+    // sleeping child counts as the child's wait.
     let warm = ["--warmup", "1", "--runs", "1"];
     let sleeps = launch(&warm, &["sleep", "0.3"]);
     assert!(part(&sleeps, 0, "timer") >= 0.29);
@@ -436,7 +438,7 @@ fn launches_say_what_they_wait_for() {
     assert!(part(&shell, 0, "timer") >= 0.29, "{shell}");
     let spins = launch(&warm, &["sh", "-c", "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"]);
     let running = part(&spins, 0, "user") + part(&spins, 0, "system");
-    // Its only waits are for a processor that other processes use.
+    // It waits only for a processor, while other processes use it.
     assert!(running + part(&spins, 0, "cpu_wait") >= 0.9 * spins["places"][0]["wall_s"].as_f64().unwrap());
     // The listener at the other end of a real socket replies after 0.3 s.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -460,9 +462,9 @@ fn the_processors_parts_are_those_that_the_kernel_counts() {
     if !can_emulate() || !has(&[Need::Schedstat]) {
         return;
     }
-    // One thread alternately sleeps and runs, so it often starts on an idle processor. At the end it reads
-    // the kernel's counts: its nanoseconds on a processor, and ready without one. With a share of a
-    // processor, it also pauses in between.
+    // One thread alternately sleeps and runs, so it often starts on an idle processor. At the end, it reads
+    // the kernel's counts: the nanoseconds for which it ran, and for which it was ready but had no processor.
+    // If it is limited to a share of a processor, it also pauses in between.
     let dir = tempfile::tempdir().unwrap();
     let (fifo, counted) = (dir.path().join("fifo"), dir.path().join("counted"));
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
@@ -481,8 +483,9 @@ fn the_processors_parts_are_those_that_the_kernel_counts() {
         let (ran, ready) = (seconds(0), seconds(1));
         let running = part(&series, 0, "user") + part(&series, 0, "system");
         let waited = part(&series, 0, "cpu_wait");
-        // Only one of the counts includes interrupts and the thread's work after it read the counts. After
-        // that, it may also pause for the rest of a period, which is at most 50 ms.
+        // Interrupts, and the thread's work after it read the counts, are included either in the kernel's
+        // counts or in fonio's, but not in both. After that work, the thread may also pause for the rest of a
+        // period, which is at most 50 ms.
         let near = |a: f64, b: f64| (a - b).abs() <= 0.06 + 0.2 * b;
         assert!(near(running, ran) && near(waited, ready), "{running} {ran} {waited} {ready} {share:?}");
         assert!(part(&series, 0, "unknown") < 0.01, "{series}");
@@ -546,7 +549,8 @@ fn a_trace_of_a_phone_and_mobibench_run_anywhere() {
     }
 }
 
-/// Creates a folder for workloads. Returns its guard, the folder, and a path for the results.
+/// Creates a folder for workloads. Returns the guard that removes the folder, the path of the folder, and a
+/// path for the results.
 fn place_and_results() -> (tempfile::TempDir, String, String) {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
@@ -644,7 +648,7 @@ fn recorded_calls_are_replayed_in_a_directory_and_leave_nothing() {
     let recording = dir.path().join("recording");
     let recording = recording.to_str().unwrap();
     let data = dir.path().join("data");
-    // Four writes of 64 KiB in two files, each synced; one of the files is renamed, the other deleted.
+    // Four writes of 64 KiB to two files. Each file is synced; then one is renamed and the other is deleted.
     let script = "for n in 1 2; do dd if=/dev/zero of=$0.$n bs=64k count=2 oflag=append conv=notrunc,fsync status=none || exit; done; mv $0.1 $0.3; rm $0.2";
     let recorded =
         fonio(&["record", "--calls", "-o", recording, "--", "sh", "-c", script, data.to_str().unwrap()]);
@@ -668,8 +672,8 @@ fn recorded_calls_are_replayed_in_a_directory_and_leave_nothing() {
     assert!(text(&nothing.stderr).contains("record again with --calls"), "{}", text(&nothing.stderr));
 }
 
-/// Every fix that loses no data is tested; only the complete list shows that a fix does not apply to a
-/// target.
+/// Every fix that loses no data is tested. A fix that does not apply to a target is named only in the
+/// complete list.
 #[test]
 fn the_safe_fixes_are_tried_one_after_another() {
     if !can_emulate() {

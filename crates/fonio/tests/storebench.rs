@@ -67,8 +67,8 @@ fn a_folder_in_memory_is_refused() {
     assert!(err.contains("is in memory (tmpfs)") || err.contains("does not support direct I/O"), "{err}");
 }
 
-/// A run that is killed with its children leaves files and parts; the next run removes the files and
-/// continues after the parts.
+/// A run that is killed together with its children leaves test files and the results of finished parts. The
+/// next run removes the files and continues after the finished parts.
 #[test]
 fn a_killed_run_is_continued_and_cleaned_up() {
     if !has(&[Need::Fio]) {
@@ -207,7 +207,7 @@ impl TlsServer {
             .output()
             .expect("openssl starts");
         assert!(made.status.success(), "{made:?}");
-        // Find a free port for openssl, which does not print a port that it chooses itself.
+        // Find a free port for openssl: if openssl chose the port itself, it would not print it.
         let free =
             std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a port");
         let mut process = std::process::Command::new("openssl")

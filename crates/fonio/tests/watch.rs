@@ -81,7 +81,7 @@ fn is_on_disk(dir: &Path) -> bool {
         return false;
     }
     let major = std::os::unix::fs::MetadataExt::dev(&dir.metadata().unwrap()) >> 8 & 0xfff;
-    // btrfs and overlays have no device with their number, and loop devices are not watched by default.
+    // No device has the device number of a btrfs or an overlay, and loop devices are not watched by default.
     if matches!(major, 0 | 7) {
         skip(Need::Disk, format!("{} is not on a disk", dir.display()));
         return false;
@@ -131,7 +131,8 @@ fn who_wrote_what_and_what_stalled() {
         let stalls = report["stalls"]["stalls"].as_array().unwrap();
         stalls.iter().find(|stall| stall["file"] == file.to_str().unwrap()).cloned()
     };
-    // A stall of several programs names the program that waited longest. Other programs may use this disk.
+    // If several programs stalled at the same time, the stall names the program that waited longest. Other
+    // programs may use this disk.
     let mut stall = of_dd(&report);
     for _ in 0..20 {
         if stall.is_none() {

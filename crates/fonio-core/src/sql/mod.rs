@@ -1,7 +1,8 @@
 //! SQL statements of SQLite without their values.
 //!
-//! [`normalised`] replaces every value by `?`. This removes secrets and makes statements equal that differ
-//! only in values. It accepts any bytes, because statements come from other programs and can be truncated.
+//! [`normalised`] replaces every value by `?`. This removes secrets, and statements that differ only in
+//! values become equal. It accepts any bytes, because statements come from other programs and can be
+//! truncated.
 
 mod tokens;
 mod words;
@@ -21,8 +22,8 @@ const MORE: &str = "...";
 ///
 /// Values are numbers, text, blobs, parameters, `TRUE` and `FALSE`, and `NULL` where an expression can stand.
 /// Several values in a row become `?, ...`; several rows of values become `(?, ...), ...`. A name in double
-/// quotes is a value unless it names a table, because SQLite treats it as text if there is no such column.
-/// Words after the `=` of a PRAGMA are values too, except for a few harmless ones, such as `WAL`.
+/// quotes is treated as a value unless it names a table, because SQLite treats the name as text if no column
+/// has it. Words after the `=` of a PRAGMA are values too, except for a few harmless ones, such as `WAL`.
 pub fn normalised(text: &[u8], is_cut: bool) -> String {
     let mut writer = Writer::default();
     let mut tokens = Tokens::new(text, is_cut);
@@ -37,7 +38,7 @@ pub fn normalised(text: &[u8], is_cut: bool) -> String {
     writer.finish(ahead.is_some() || is_cut)
 }
 
-/// Replaces every word of a normalised statement that is not a keyword by `name`.
+/// Replaces each word of a normalised statement, except keywords, by the result of `name`.
 pub fn with_names(text: &str, mut name: impl FnMut(&str) -> String) -> String {
     let mut replaced = String::new();
     let mut from = 0;
@@ -112,7 +113,7 @@ struct Writer {
     /// Whether the last word precedes the name of a table.
     names_table: bool,
     is_pragma: bool,
-    /// The offset of a sign that belongs to a following value.
+    /// The offset of a sign that belongs to the value after it.
     sign: Option<usize>,
     /// The start of the current values, and the start and end of the preceding list of values in brackets.
     values: Option<usize>,
@@ -266,7 +267,7 @@ impl Writer {
         };
         let open = at - 1;
         match self.row {
-            // `(?), (?)`: the previous list, a comma and a space precede the bracket.
+            // In `(?), (?)`, the previous list, a comma and a space precede the bracket.
             Some((_, end)) if end + 2 == open => {
                 self.cut(end);
                 if !self.out.ends_with(MORE) {

@@ -191,7 +191,8 @@ proptest! {
         prop_assert!(shown.chars().count() <= TEXT_MAX && !shown.contains(char::is_control), "{shown:?}");
     }
 
-    /// Checks with templates that different values give the same text, without any value.
+    /// Checks with templates that statements with different values give the same text, and that the text
+    /// contains no value.
     #[test]
     fn no_value_is_left(
         template in prop::sample::select(vec![

@@ -74,7 +74,8 @@ pub(super) fn names_table(keyword: &str) -> bool {
     matches!(keyword, "FROM" | "INDEX" | "INTO" | "JOIN" | "TABLE" | "TRIGGER" | "UPDATE" | "VIEW")
 }
 
-/// Whether a keyword can follow one that precedes a table's name, such as `IF NOT EXISTS` or `OR IGNORE`.
+/// Whether a keyword can stand between a keyword such as `TABLE` and the name, as in `IF NOT EXISTS` or
+/// `OR IGNORE`.
 pub(super) fn is_before_name(keyword: &str) -> bool {
     matches!(
         keyword,

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The class of a value: 0 for 0, else one more than its binary logarithm. Class *k* holds the values from 2ᵏ⁻¹ to 2ᵏ - 1.
+/// The class of a value: 0 for the value 0, else one more than the integer part of its binary logarithm.
+/// Class *k* holds the values from 2ᵏ⁻¹ to 2ᵏ - 1.
 pub fn class_of(value: u64) -> usize {
     (u64::BITS - value.leading_zeros()) as usize
 }
@@ -47,7 +48,7 @@ impl Doublings {
     }
 
     /// The class of the quantile `thousandths` / 1000: the lowest class whose cumulative share is at least
-    /// this. `None` without values.
+    /// this value. `None` without values.
     pub fn class_of_quantile(&self, thousandths: u64) -> Option<usize> {
         let rank = u128::from(self.count()) * u128::from(thousandths.min(1000));
         let mut seen = 0;

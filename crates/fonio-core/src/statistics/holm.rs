@@ -1,9 +1,9 @@
 //! Holm's procedure with weights, in the form of intervals (Holm, *A Simple Sequentially Rejective Multiple Test
 //! Procedure*, 1979).
 //!
-//! Each figure is tested at its share of the level. Figures with a difference are removed and their shares go
-//! to the others. This repeats until no more differ. The probability of any false claim is at most the level,
-//! whichever figures truly differ.
+//! Each figure is tested at its share of the level. Figures that differ are removed, and their shares of the
+//! level go to the remaining figures. This repeats until no remaining figure differs. The probability of any
+//! false claim is at most the level, whichever figures truly differ.
 
 /// Tests figures with `weights` together at `level`. `claims(figure, level)` returns whether the figure
 /// differs at a level; it must be monotonic in the level. Returns the last level at which each figure was

@@ -10,5 +10,5 @@ pub mod steps;
 pub mod student;
 pub mod welch;
 
-/// Maximum share of comparisons with any false claim of a difference.
+/// Maximum share of comparisons in which at least one difference is claimed falsely.
 pub const FAMILY_LEVEL: f64 = 0.05;

@@ -1,10 +1,12 @@
 //! A histogram whose steps grow with the value, for quantiles of measurements.
 //!
-//! A general histogram (HdrHistogram) also updates totals and extremes, and takes four times the space. It
-//! took a fifth of a report's time, because each request is counted in a dozen histograms.
+//! A general histogram (HdrHistogram) also updates totals and extremes, and needs four times the memory.
+//! Updating HdrHistograms took a fifth of the time of a report, because each request is counted in a dozen
+//! histograms.
 
-/// Each power of two is cut into `1 << BITS` steps. Values below `2 << BITS` have a step each. Above, the
-/// step's middle differs from a value by at most half a step: `1 / (2 << BITS)` of the value.
+/// Each power of two is cut into `1 << BITS` steps. Each value below `2 << BITS` has its own step. For larger
+/// values, the middle of the step differs from the value by at most half a step, which is `1 / (2 << BITS)`
+/// of the value.
 #[derive(Clone, Debug, Default)]
 pub struct Steps<const BITS: u32> {
     counts: Vec<u32>,
@@ -55,7 +57,7 @@ impl<const BITS: u32> Steps<BITS> {
 
     #[cold]
     fn grow(&mut self, step: usize) {
-        // Grows by a few powers of two at a time, because measured values spread over several.
+        // Grows by a few powers of two at a time, because measured values usually span several powers of two.
         self.counts.resize((step + 1).next_multiple_of(4 << BITS), 0);
         self.counts[step] = 1;
     }

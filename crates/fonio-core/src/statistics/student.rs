@@ -37,7 +37,7 @@ pub fn two_sided(level: f64, freedom: f64) -> f64 {
     while within(high, freedom) < 1.0 - level && high < 1e9 {
         high *= 2.0;
     }
-    // After 60 halvings, the interval of a double has no value inside.
+    // After 60 halvings, no double lies between the ends of the interval.
     for _ in 0..60 {
         let middle = low + (high - low) / 2.0;
         if within(middle, freedom) < 1.0 - level { low = middle } else { high = middle }
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn published_points() {
-        // Any table of Student's t; the last two from R's qt().
+        // The values are from a table of Student's t; the last two are from R's qt().
         for (level, freedom, t) in [
             (0.05, 1.0, 12.706),
             (0.05, 2.0, 4.303),

@@ -16,8 +16,9 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// `other` over `self`, with the interval that follows from both intervals: the method of variance estimates
-    /// recovery on the logarithm (Donner and Zou 2012). `None` if one of the values is 0.
+    /// The ratio `other` / `self`, with an interval that is computed from the intervals of both means by the
+    /// method of variance estimates recovery, applied to the logarithms (Donner and Zou 2012). `None` if one
+    /// of the values is 0.
     pub fn ratio_of(self, other: Interval) -> Option<Interval> {
         if self.value <= 0.0 || other.value <= 0.0 {
             return None;
@@ -58,7 +59,7 @@ pub struct KnownMean {
 }
 
 impl KnownMean {
-    /// The mean of at least two values; `None` for fewer, whose spread is unknown.
+    /// The mean of the values; `None` for fewer than two values, because their spread is unknown.
     pub fn of(values: &[f64]) -> Option<KnownMean> {
         let spread = Spread::of(values).filter(|spread| spread.count > 1)?;
         Some(KnownMean {
@@ -98,8 +99,8 @@ mod tests {
 
     #[test]
     fn as_by_hand() {
-        // Variances of the means: 1/3 and 4/3, so 1.2899 for the error and 2.94 degrees of freedom: t for 2
-        // degrees is 4.303.
+        // The variances of the means are 1/3 and 4/3, so the standard error is 1.2910 and there are 2.94
+        // degrees of freedom. The t value for 2 degrees is 4.303.
         let (first, other) = (KnownMean::of(&[9.0, 10.0, 11.0]), KnownMean::of(&[18.0, 20.0, 22.0]));
         let (first, other) = first.zip(other).expect("three values each");
         let found = first.difference(&other, 0.05);
@@ -115,7 +116,8 @@ mod tests {
         assert!(of(1.0).differs(&of(1.0 + 1e-12), 1e-6) && !of(1.0).differs(&of(1.0), 0.05));
     }
 
-    /// Normal errors: the intervals hold the true difference in about 95 of 100 cases, with unequal spreads and sizes.
+    /// With normal errors, the intervals contain the true difference in about 95 of 100 cases, even with
+    /// unequal spreads and sample sizes.
     #[test]
     fn intervals_hold_the_truth() {
         const CASES: u64 = 2000;
@@ -131,7 +133,8 @@ mod tests {
                 let found = draw(first, 1.0, 0.3).difference(&draw(other, 2.0, 0.1), 0.05);
                 held += u64::from(found.low <= 1.0 && 1.0 <= found.high);
             }
-            // 95 % of 2000 is 1900, with a standard deviation of 10; degrees of freedom are rounded down.
+            // The expected count is 1900 (95 % of 2000), with a standard deviation of 10. It can be higher,
+            // because degrees of freedom are rounded down.
             assert!((1870..=1985).contains(&held), "{first} and {other} values: {held}");
         }
     }

@@ -39,7 +39,7 @@ impl Bed {
         self.dir.path().join(format!("{}.db", self.made.get()))
     }
 
-    /// A new database with an empty table `t`, in a journal mode.
+    /// Creates a database with an empty table `t`, in the given journal mode.
     pub fn database(&self, mode: &str) -> PathBuf {
         let path = self.new_path();
         let made = Command::new("sqlite3")

@@ -9,19 +9,20 @@ use super::pick::move_median;
 use super::tally::Counter;
 use super::{Assembler, Step};
 
-/// Maximum number of data requests per device stored as waiting for a flush.
+/// Maximum number of data requests per device that are stored because they wait for a flush.
 const PARENTS_MAX: usize = 256;
 
-/// The requests that a device's next flush serves, and the expected ends of the last flushes.
+/// The data requests that the next flush of a device serves, and the number of flush bios whose end is still
+/// expected.
 #[derive(Debug, Default)]
 pub(super) struct FlushState {
     /// Slots and serial numbers of waiting data requests with preflush.
     before_data: Vec<(u32, u64)>,
     /// Completed data requests that needed FUA and were issued without it.
     after_data: Vec<AfterData>,
-    /// Number of flush bios that a flush request has taken and that have not completed.
+    /// Number of incomplete flush bios that are part of a flush request.
     ends_due: u64,
-    /// Number of these bios in the flush whose completion was inferred last.
+    /// Of these, the number that are part of the flush whose completion was inferred last.
     ends_of_inferred: u64,
 }
 
@@ -141,7 +142,8 @@ impl Assembler {
     pub(super) fn end_flush_sequence(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         self.tally.add(Counter::FlushSequenceEnds, 1);
         let device = &mut self.devices[step.key.device as usize];
-        // If no flush follows that it could have waited for, the device has no volatile cache.
+        // The sequence of the data request at this sector has ended. If no flush served it, the device has no
+        // volatile cache.
         device.flush.after_data.retain(|parent| parent.sector != step.event.sector);
         let of_a_waiter = device.flush.ends_due > 0;
         device.flush.ends_due = device.flush.ends_due.saturating_sub(1);

@@ -30,7 +30,7 @@ fn sector(entry: &Entry, sector: Sector) -> Option<Sector> {
     (!no_data).then_some(sector)
 }
 
-/// The thread at the top of the stack, if it differs from the entry's thread.
+/// The thread that submitted to the topmost of the stacked devices, if it differs from the entry's thread.
 fn cause(entry: &Entry) -> Option<u32> {
     entry.root_tid.filter(|_| entry.root_tid != entry.tid)
 }
@@ -185,8 +185,8 @@ impl Assembler {
         sink.link(&Link { kind, parent_table, parent, child_table, child })
     }
 
-    /// Returns whether a request has been in flight longer than any other request of its device, and longer
-    /// than a device may pause.
+    /// Returns whether a request has been in flight longer than any completed request of its device was, and
+    /// longer than a device may pause.
     fn is_overdue(&self, entry: &Entry) -> bool {
         let longest = self.devices[entry.key.device as usize].service_max;
         self.latest - entry.began() > longest.max(PAUSE_MAX)
@@ -241,7 +241,8 @@ impl Assembler {
             self.give_bio(index, Some(request_id), None, sink)?;
             self.gather_unissued(index, sink)?;
         } else if entry.has(seen::REPEATED) && !self.devices[entry.key.device as usize].shows_end() {
-            // Without completions, nothing shows whether an issue is a repeat, so each is emitted as a request.
+            // Without completions, nothing shows whether an issue is a repeat, so each issue is emitted as a
+            // request.
             self.give_first(index, None, sink)?;
             return self.cut(index, why, sink);
         }

@@ -14,37 +14,40 @@
 //!                                           returned
 //! ```
 //!
-//! A request that was issued again without a recorded requeue is *held* between its completion and its row.
+//! A request that was issued again without a recorded requeue is *held* between its completion and the
+//! emission of its row.
 //!
 //! When a bio is issued, its entry becomes its request's entry. The other bios of a request are not merged at M or F,
 //! but when the request is issued: the request then takes all waiting bios that tile its range. This gives the same
 //! result for back, front and request merges, does not depend on the meaning of blktrace's M, and works if merges are
-//! not recorded. A discard can have several separate ranges, and their merges are never recorded. It takes the waiting
-//! discard bios that were queued after it began, have no request of their own, and fill its size exactly.
+//! not recorded. A discard can have several separate ranges, and their merges are never recorded. A discard
+//! takes the waiting discard bios that were queued after it began, that have no request of their own, and
+//! whose sizes add up exactly to its size.
 //!
 //! # Pairing
 //!
 //! Events are never paired by device and sector alone. A candidate is on the same device, begins at the same sector,
 //! has the same op, and has no event later than the event to pair. The order of preference is:
 //!
-//! - *Completion*: a request in flight whose remaining size equals the completed size; else one with more remaining (a
-//!   partial completion: it continues at a higher sector with a smaller size); else a returned request of equal size;
-//!   else a bio that moved on to a device below; else a waiting entry. The waiting entry is a bio if the device or the
-//!   source shows no issues, else a request whose issue was not recorded. Else nothing.
+//! - *Completion*: a request in flight whose remaining size equals the completed size; else a request in
+//!   flight with a larger remaining size (a partial completion: the request continues at a higher sector with
+//!   a smaller size); else a returned request of equal size; else a bio that moved on to a device below; else
+//!   a waiting entry. The waiting entry is a bio if the device or the source shows no issues, else a request
+//!   whose issue was not recorded. Else nothing.
 //! - *Issue*: a returned request of equal size; else a waiting entry of equal size, inserted entries first;
-//!   else the newest smaller one, which grew by merges; else the newest larger bio, which must have been
-//!   split; else a smaller returned request; else a new request without earlier events.
-//! - *Requeue*: a request in flight of equal size, else of any size.
-//! - *G, io_start, I*: the newest waiting entry that has not yet seen such an event: of equal size; else, for I, a
-//!   smaller one, else a larger bio, which must have been split.
+//!   else the newest smaller waiting entry, which grew by merges; else the newest larger waiting bio, which
+//!   must have been split; else a smaller returned request; else a new request without earlier events.
+//! - *Requeue*: a request in flight of equal size; else a request in flight of any size.
+//! - *G, io_start, I*: the newest waiting entry without an event of this kind. An entry of equal size is
+//!   preferred; for I, a smaller entry is next, then a larger bio, which must have been split.
 //!
 //! Of several equal candidates, the one that began first is taken, and the choice is counted. The exception
 //! is a candidate that is probably stale: its time to the event is more than four times the next candidate's,
 //! and the product of the two times exceeds the square of the typical time. The typical time is the running
-//! median of unambiguous pairs on that device and op, or 0 while unknown. So requests that are in flight
+//! median of unambiguous pairs on that device and op, or 0 until there is one. So requests that are in flight
 //! together are paired first in, first out, and a request whose completion was lost does not shift all later
-//! pairs of that sector. A skipped candidate may still be paired if it is the only one; when another equal
-//! request begins, it is emitted without completion.
+//! pairs of that sector. A skipped candidate may still be paired later, if it is then the only candidate.
+//! When another equal request begins, the skipped candidate is emitted without completion.
 //!
 //! # One request issued several times
 //!
@@ -52,42 +55,47 @@
 //! the source does not record requeues (atrace), an equal issue belongs to the same request if
 //!
 //! - an equal request is in flight and was issued at most a second ago, and
-//! - no waiting entry could be a request of its own: no bio, no G, no `block_io_start`. An I alone is not evidence,
-//!   because a requeued request is inserted again.
+//! - no waiting entry shows that the issue begins a new request: there is no waiting bio, G or
+//!   `block_io_start`. A waiting entry with only an I shows nothing, because a requeued request is inserted
+//!   again.
 //!
-//! The first issue is used, and its thread is the submitter; the last issue is `reissued`. Completions
-//! decide: the request is held after its completion. Another equal completion within a second makes the first
-//! repeated issue a request (first in, first out; both are counted, because the pairing is ambiguous). If an
-//! equal issue comes first, or the second passes, there was one request. On a device without recorded
+//! The issue time and the submitting thread are those of the first issue; the time of the last issue is
+//! `reissued`. Completions decide: the request is held after its completion. Another equal completion within
+//! one second shows that the first repeated issue was a separate request. They are paired first in, first
+//! out, and both events are counted, because the pairing is ambiguous. If an equal issue comes before such a
+//! completion, or if none comes within the second, there was only one request. On a device without recorded
 //! completions, each issue is a request.
 //!
 //! # Requests that are never issued
 //!
-//! They are emitted when the trace ends, with the size at insertion and the bios merged into them (M, F).
-//! They are counted separately from requests in flight. A third counter has the requests in flight longer
-//! than any other and longer than a second: their completion was not recorded.
+//! Such requests are emitted when the trace ends, with their size at insertion and the bios that were merged
+//! into them (M, F). They are counted separately from requests in flight. A third counter is for requests
+//! that were in flight longer than any other request and longer than one second: their completion was not
+//! recorded.
 //!
 //! # Flushes
 //!
 //! The kernel turns a bio with preflush or FUA into up to three steps: flush, data, flush. A flush request
-//! (`FF`, `FN`, in old kernels `FWS`, all without data) takes every waiting flush bio of its device as its
-//! bios; the first one gives the thread that queued it. Its parents in `links` are data requests that wait
-//! for their preflush, or that completed and need a flush because they were issued without the requested FUA.
-//! Their thread is its `cause_tid`. The completion without data that ends this sequence (`WS 0 + 0`) belongs
-//! to no request and is only counted. Kernels that do not show the completion of the flush request itself
-//! show this completion: it replaces the missing one, and is counted.
+//! (`FF`, `FN`, in old kernels `FWS`, all without data) takes every waiting flush bio of its device; its
+//! thread is the thread that queued the first of these bios. Its parents in `links` are data requests that
+//! wait for their preflush, or that completed and need a flush because they were issued without the requested
+//! FUA. The `cause_tid` of the flush request is the thread of these data requests. The completion without
+//! data that ends this sequence (`WS 0 + 0`) belongs to no request and is only counted. Some kernels show
+//! only this completion and not the completion of the flush request itself. It then replaces the missing
+//! completion, and this is counted too.
 //!
 //! # Queue time
 //!
-//! `queued` is the Q of the first bio. If Q is not shown, `block_io_start` or G replaces it: the submitting thread
-//! calls it when the first bio has got a request, after the attempt to merge. So the queue time lacks only the wait for
-//! a free request. The event I cannot replace Q, because plugging and flushes come before it.
+//! `queued` is the Q of the first bio. If Q is not shown, `block_io_start` or G replaces it: the submitting
+//! thread emits these events after it failed to merge the first bio and got a request for it. So the queue
+//! time lacks only the wait for a free request. The event I cannot replace Q, because a request can wait in a
+//! plug list or for a flush before I.
 //!
 //! # Stacked devices
 //!
-//! A remapped bio stays open until it completes; its parts below are separate bios. Bios of a partition have
-//! no Q, so the remap gives the queue time. A remapped request (multipath) keeps its identity on the device
-//! below: only the lowest device has requests.
+//! A remapped bio stays open until it completes; its parts on the devices below are separate bios. Bios of a
+//! partition have no Q, so the remap gives the queue time. A remapped request (multipath) keeps its identity
+//! on the device below: only the lowest device has requests.
 //!
 //! # Gaps
 //!
@@ -120,7 +128,8 @@ use give::Cut;
 use open::{FLUSH_SECTOR, Key, NEVER, NIL, Open};
 use tally::{Counter, Tally};
 
-/// Maximum number of completions kept for an issue that is earlier in time but later in the input.
+/// Maximum number of stored completions without an issue. Their issue can be earlier in time but later in the
+/// input.
 const ORPHANS_MAX: usize = 64;
 
 /// The options of the assembler.
@@ -130,14 +139,15 @@ pub struct AssemblerOptions {
     pub horizon: Nanos,
     /// Maximum number of open requests and bios; beyond it, the oldest are emitted incomplete.
     pub open_max: usize,
-    /// Maximum lateness of an event for rows in order: [`RowSink::settled`] stays this far behind.
+    /// Events that are late by at most this time do not break the order of the rows: [`RowSink::settled`]
+    /// stays this far behind the latest event.
     pub disorder: Nanos,
 }
 
 impl Default for AssemblerOptions {
-    /// The horizon is ten minutes, longer than any driver's timeout with retries. The limit is a million, 10
-    /// s of a fast device that completes nothing. The disorder is 100 ms, ten times the observed disorder in
-    /// traces merged from per-processor buffers.
+    /// The horizon is ten minutes, longer than any driver's timeout with retries. The limit is a million
+    /// entries, which a fast device that completes nothing reaches in 10 s. The disorder is 100 ms, ten times
+    /// the disorder observed in traces that were merged from per-processor buffers.
     fn default() -> AssemblerOptions {
         AssemblerOptions { horizon: Nanos(600_000_000_000), open_max: 1 << 20, disorder: Nanos(100_000_000) }
     }
@@ -145,8 +155,8 @@ impl Default for AssemblerOptions {
 
 /// Combines block events from any source into requests, bios and links.
 ///
-/// Rows are emitted when they are complete, so not in the tables' order; [`RowSink::settled`] marks final
-/// rows.
+/// Rows are emitted when they are complete, and therefore not in the order of the tables.
+/// [`RowSink::settled`] tells the sink which rows are final.
 #[derive(Debug)]
 pub struct Assembler {
     options: AssemblerOptions,
@@ -161,7 +171,7 @@ pub struct Assembler {
     bio_id: u64,
     /// The latest event seen.
     latest: Timestamp,
-    /// The latest order time of requests that are complete in the source.
+    /// The latest time by which a row is ordered, among the requests that the source lists completely.
     latest_whole: Option<Timestamp>,
     settled: Timestamp,
     gaps_passed: u64,
@@ -177,7 +187,7 @@ pub struct Assembler {
     held: VecDeque<(Timestamp, u32, u64)>,
     /// Slots and serial numbers of front-merged bios, by end sector.
     fronts: FxHashMap<Key, (u32, u64)>,
-    /// Keys with too many entries, until the event has been handled.
+    /// Keys that have too many entries; these entries are emitted after the current event has been handled.
     crowded: Vec<Key>,
     requeues_shown: bool,
     wants_bios: bool,
@@ -197,7 +207,8 @@ struct Device {
     shows_done: bool,
     shows_bio_completion: bool,
     shows_flush_completion: bool,
-    /// Number of gaps seen when its flushes, parts and discards were last cleared.
+    /// Number of gaps in the trace when the flushes, partly remapped bios and discards of this device were
+    /// last cleared.
     gaps: u64,
     /// Number of bios that moved on to a device below.
     passed: u64,
@@ -207,7 +218,7 @@ struct Device {
     /// The longest service time.
     service_max: Nanos,
     flush: flush::FlushState,
-    /// Bios of which only the front moved on, with the start of the rest.
+    /// Bios of which only the front moved on to the device below, each with the start of its rest.
     partly_passed: Vec<queue::PartlyPassed>,
     /// Slots and serial numbers of waiting discard bios.
     discards: Vec<(u32, u64)>,
@@ -239,7 +250,7 @@ fn canonical(event: &BlockEvent) -> (Sector, Op) {
     if event.bytes.0 == 0 && flush {
         return (FLUSH_SECTOR, Op::Flush);
     }
-    // A passthrough command has no sector: it shows 0 when issued, and the largest number when completed.
+    // A passthrough command has no sector: its issue shows sector 0, and its completion the largest number.
     let is_hidden = event.op == Op::Other && event.sector.0 == u64::MAX;
     let sector = if is_hidden { Sector(0) } else { event.sector };
     (sector, event.op)
@@ -439,7 +450,8 @@ impl Assembler {
     fn settle(&mut self, sink: &mut dyn RowSink) -> io::Result<()> {
         let mut before = self.latest - self.options.disorder;
         if let Some(whole) = self.latest_whole {
-            // These sources list requests at completion, so a request can be late by its own duration.
+            // Sources of complete requests list them by completion, so a request can be late by its own
+            // duration.
             let whole = whole - self.options.horizon;
             before = if self.latest == Timestamp(0) { whole } else { before.min(whole) };
         }
@@ -482,7 +494,8 @@ impl Assembler {
         })?;
         self.gap_echo = self.gap_echo.max(gap.before + self.options.horizon);
         self.orphans.clear();
-        // Each device clears its state at its next event, because there may be many devices and many gaps.
+        // Each device clears its state only at its next event, because clearing all devices at every gap
+        // would take long.
         self.gaps_passed += 1;
         self.last_device.1 = NIL;
         loop {

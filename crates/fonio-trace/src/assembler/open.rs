@@ -2,9 +2,9 @@
 //!
 //! The entries are in a slab of [`Entry`] with a free list. Each entry is in two intrusive lists. Its
 //! *bucket* holds all entries whose [`Key`] has the same hash, in arrival order. The *age list* holds all
-//! entries, sorted by [`Entry::order`]. Neither needs an allocation once the slab has grown to the depth of
-//! the trace. There are at least twice as many buckets as slots, so an entry is nearly always alone in its
-//! bucket and found immediately.
+//! entries, sorted by [`Entry::order`]. Neither the slab nor the lists need an allocation once the slab has
+//! room for the largest number of open entries. There are at least twice as many buckets as slots, so an
+//! entry is nearly always alone in its bucket and found immediately.
 //!
 //! The entries of a bucket with the same key are that key's *chain*.
 
@@ -14,7 +14,8 @@ use fonio_core::{ByteCount, DeviceId, Flags, Op, Sector, Timestamp};
 pub(super) const NIL: u32 = u32::MAX;
 /// A time that was not recorded. Event times are kept below it.
 pub(super) const NEVER: Timestamp = Timestamp(u64::MAX);
-/// The sector for all flushes without data. Kernels report such a request at sector 0, at `u64::MAX`, or at either.
+/// The sector for all flushes without data. Some kernels report these requests at sector 0, some at
+/// `u64::MAX`, and some at either of them.
 pub(super) const FLUSH_SECTOR: Sector = Sector(u64::MAX);
 /// The maximum number of entries under one key. No device has this many requests in flight for one sector.
 /// Beyond it, the oldest are emitted.
@@ -54,11 +55,11 @@ pub(super) mod seen {
     pub const START: u16 = 1 << 3;
     /// Its I.
     pub const INSERT: u16 = 1 << 4;
-    /// Each of these events belongs to a request, not only to a bio.
+    /// If an entry has one of these events, it is a request and not only a bio.
     pub const REQUEST: u16 = GET | START | INSERT;
-    /// A completion or issue that fitted this entry was paired with a newer one.
+    /// A completion or issue that fitted this entry was paired with a newer entry.
     pub const PASSED_OVER: u16 = 1 << 5;
-    /// It was issued without the requested FUA: the kernel flushes afterwards.
+    /// It requested FUA but was issued without it, so the kernel flushes afterwards.
     pub const FUA_BY_FLUSH: u16 = 1 << 6;
     /// It is the remainder of a split. Old kernels queue it again.
     pub const REST: u16 = 1 << 7;
@@ -85,7 +86,8 @@ pub(super) struct Entry {
     pub state: State,
     pub seen: u16,
     bucket_next: u32,
-    /// The earliest time that can order a row of this entry: issued, else queued, else inserted.
+    /// The earliest possible sort time of a row of this entry: the first known of issued, queued and
+    /// inserted.
     pub order: Timestamp,
     older: u32,
     newer: u32,
@@ -154,7 +156,8 @@ impl Entry {
         self.seen & any != 0
     }
 
-    /// Returns the time of its last issue, else of its queueing or first event.
+    /// Returns the time of its last issue; if it was not issued, the time of its queueing or of its first
+    /// event.
     pub fn began(&self) -> Timestamp {
         match (self.reissued, self.issued) {
             (NEVER, NEVER) => self.order,
@@ -214,8 +217,8 @@ impl Open {
         &mut self.slots[index as usize]
     }
 
-    /// Returns the bucket of a key. Sectors are multiples of powers of two, so the upper half of the product
-    /// is folded in.
+    /// Returns the bucket of a key. Sectors are often multiples of powers of two, so the upper half of the
+    /// product is folded into the lower half.
     #[inline]
     fn bucket(&self, key: Key) -> usize {
         const MIX_SECTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -264,8 +267,8 @@ impl Open {
         self.serial
     }
 
-    /// Inserts an entry and gives it a serial number. Also returns whether its key now has more than [`CHAIN_MAX`]
-    /// entries.
+    /// Inserts an entry and gives it a serial number. Also returns whether the key of the entry now has more
+    /// than [`CHAIN_MAX`] entries.
     #[inline]
     pub fn insert(&mut self, entry: &Entry) -> (u32, bool) {
         let index = match self.free.pop() {
@@ -377,7 +380,8 @@ impl Open {
         self.join_in_bucket(bucket, before, after);
     }
 
-    /// Makes `after` the successor of `before`, which is [`NIL`] for the start of the bucket.
+    /// Makes `after` the successor of `before`. If `before` is [`NIL`], `after` becomes the first entry of
+    /// the bucket.
     #[inline]
     fn join_in_bucket(&mut self, bucket: usize, before: u32, after: u32) {
         match before {
@@ -400,8 +404,8 @@ impl Open {
         }
     }
 
-    /// Inserts an entry into the age list. Events are nearly in order, so its position is near the newest
-    /// end, or near the oldest after a jump back in time.
+    /// Inserts an entry into the age list. Events are nearly in order, so the position is near the newest
+    /// end, or, after a jump back in time, near the oldest end.
     #[inline]
     fn age_link(&mut self, index: u32) {
         let order = self.at(index).order;

@@ -8,8 +8,8 @@ use super::open::{Entry, State, seen};
 use super::tally::Counter;
 use super::{Assembler, Step};
 
-/// Requests that are in flight together seldom differ by this ratio. Below it, they are paired first in,
-/// first out.
+/// Minimum ratio of the times since two candidates began for the older one to be stale. Requests that are in
+/// flight together seldom differ this much; candidates below the ratio are paired first in, first out.
 const STALE_RATIO: u64 = 4;
 
 /// Returns whether the older of two equal candidates is probably stale, given the time from each to the event
@@ -19,7 +19,8 @@ pub(super) fn is_stale(older: Nanos, newer: Nanos, typical: Nanos) -> bool {
         && u128::from(older.0) * u128::from(newer.0) > u128::from(typical.0).pow(2)
 }
 
-/// Moves a running median towards `value`, by a sixteenth up or down. The first value sets it.
+/// Moves a running median up or down towards `value`, by a sixteenth of the median. The first value sets the
+/// median.
 pub(super) fn move_median(median: &mut Nanos, value: Nanos) {
     *median = match *median {
         Nanos(0) => value,
@@ -30,7 +31,8 @@ pub(super) fn move_median(median: &mut Nanos, value: Nanos) {
 }
 
 impl Assembler {
-    /// Returns the first of `self.candidates` (at least one) that is not stale, and marks those before it.
+    /// Returns the first of `self.candidates` that is not stale, and marks the candidates before it as
+    /// skipped. There must be at least one candidate.
     pub(super) fn pick(&mut self, now: Timestamp, typical: Nanos) -> u32 {
         let open = &mut self.open;
         self.candidates.sort_unstable_by_key(|&index| (open.at(index).began(), open.at(index).serial));
@@ -64,7 +66,7 @@ impl Assembler {
         Ok(self.pick(step.time, typical))
     }
 
-    /// Collects the entries that an event may belong to and that satisfy `fits` in `self.candidates`.
+    /// Collects in `self.candidates` the entries that the event may belong to and that satisfy `fits`.
     pub(super) fn collect(&mut self, step: &Step<'_>, fits: impl Fn(&Entry) -> bool) {
         self.candidates.clear();
         let may = |entry: &Entry| entry.op == step.op && entry.latest <= step.time && fits(entry);

@@ -11,19 +11,19 @@ use super::open::{Entry, FLUSH_SECTOR, Key, NIL, State, seen};
 use super::tally::Counter;
 use super::{Assembler, Step};
 
-/// If this many bios of a device moved on and did not complete, the source probably shows no bio completions.
-/// No stacked device has that many in flight.
+/// If this many bios of a device moved on to a device below and did not complete, the source probably shows
+/// no bio completions: no stacked device has that many bios in flight.
 const PASSED_MAX: u64 = 1024;
-/// Maximum number of stored bios per device that moved on partly.
+/// Maximum number of stored bios per device of which only a part moved on.
 const PARTLY_PASSED_MAX: usize = 64;
 
-/// Maximum number of front merges stored for requests that are never issued.
+/// Maximum number of stored front merges, which are needed for requests that are never issued.
 const FRONTS_MAX: usize = 4096;
 
 /// Maximum number of waiting discards stored per device. A command has at most 256 ranges (NVMe).
 const DISCARDS_MAX: usize = 256;
 
-/// A bio that partly moved on to the device below without a recorded split.
+/// A bio of which a part moved on to the device below without a recorded split.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PartlyPassed {
     index: u32,
@@ -33,7 +33,7 @@ pub(super) struct PartlyPassed {
     bytes_left: ByteCount,
 }
 
-/// The properties that a bio inherits from the remapped bio above.
+/// The properties that a bio inherits from the remapped bio on the device above.
 struct Upper {
     bio_id: u64,
     tid: Option<u32>,
@@ -93,7 +93,7 @@ impl Assembler {
         Ok(index)
     }
 
-    /// Emits the skipped entries under `key`, because an equal one begins.
+    /// Emits the skipped entries under `key`, because an equal request begins.
     pub(super) fn retire(&mut self, key: Key, issued: bool, sink: &mut dyn RowSink) -> io::Result<()> {
         loop {
             let stale = self
@@ -108,7 +108,8 @@ impl Assembler {
     /// Handles Q.
     pub(super) fn queue(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         self.devices[step.key.device as usize].shows_queue = true;
-        // A remap or split made the bio earlier; a split bio has its parent's queue time.
+        // A remap or split may already have created this bio. A bio from a split has the queue time of its
+        // parent.
         let made = self.newest(step, |entry| {
             entry.state == State::Waiting
                 && entry.bytes == step.bytes
@@ -167,7 +168,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// Handles M, F, or a request merge, which matters only if the request is never issued.
+    /// Handles M, F, or a request merge. A recorded merge is used only if the request is never issued.
     pub(super) fn merge(&mut self, step: &Step<'_>) {
         let merged = self.newest(step, |entry| {
             let part = entry.bytes > ByteCount(0) && entry.bytes <= step.bytes;
@@ -190,7 +191,7 @@ impl Assembler {
         }
     }
 
-    /// Makes a request of a waiting entry that was never issued, with the bios merged into it.
+    /// Makes a request from a waiting entry that was never issued and the bios that were merged into it.
     pub(super) fn gather_unissued(&mut self, head: u32, sink: &mut dyn RowSink) -> io::Result<()> {
         let Entry { key, op, latest: _, bytes: own, issued_bytes: inserted, .. } = *self.open.at(head);
         let mut first_bio = self.open.at(head).bio_id;
@@ -236,7 +237,8 @@ impl Assembler {
         newest.map(|(index, _)| index)
     }
 
-    /// Returns the waiting entry of a G, `block_io_start` or I: one without an event of this kind.
+    /// Returns the waiting entry to which a G, `block_io_start` or I belongs: an entry without an event of
+    /// this kind.
     fn find_waiting(
         &mut self,
         step: &Step<'_>,
@@ -281,7 +283,7 @@ impl Assembler {
         }
     }
 
-    /// Shortens a waiting bio to its first `front` bytes and makes another bio of the rest.
+    /// Shortens a waiting bio to its first `front` bytes and makes another bio from the rest.
     pub(super) fn split_entry(
         &mut self,
         index: u32,
@@ -336,8 +338,8 @@ impl Assembler {
         self.link(LinkKind::Remap, (LinkEnd::Bio, above.bio_id), child, sink)
     }
 
-    /// Handles a remap from a partition, whose bios have no Q and move on immediately: the remap gives the
-    /// row.
+    /// Handles a remap from a partition. Its bios have no Q and move on immediately, so the remap creates
+    /// their row.
     fn pass_through(
         &mut self,
         from: &Step<'_>,
@@ -396,7 +398,7 @@ impl Assembler {
         Ok(Some(above))
     }
 
-    /// Returns the bio whose part at `from` has not moved on yet.
+    /// Returns the bio of which the part that begins at `from` has not moved on yet.
     fn partly_passed(&mut self, from: &Step<'_>) -> Option<u32> {
         let open = &self.open;
         let waiting = &mut self.devices[from.key.device as usize].partly_passed;
@@ -416,7 +418,8 @@ impl Assembler {
         Some(index)
     }
 
-    /// Emits a device's bios that moved on, because the source shows no bio completions.
+    /// Emits the bios of a device that moved on to a device below, because the source shows no bio
+    /// completions.
     fn give_passed(&mut self, device: u32, sink: &mut dyn RowSink) -> io::Result<()> {
         let mut index = self.open.oldest();
         while index != NIL {
@@ -430,7 +433,8 @@ impl Assembler {
         Ok(())
     }
 
-    /// Handles `block_rq_remap`: a request in flight above moves to this device and keeps its identity.
+    /// Handles `block_rq_remap`: a request in flight on the device above moves to this device and keeps its
+    /// id.
     pub(super) fn remap_request(
         &mut self,
         step: &Step<'_>,
@@ -453,7 +457,7 @@ impl Assembler {
         let entry = self.open.at_mut(index);
         entry.state = State::Passed;
         entry.seen = 0;
-        // If the request is never issued below, its row is ordered by its queue time.
+        // If the request is never issued on this device, its row is ordered by its queue time.
         let mut child =
             Entry::new(step.key, step.event.device, step.op, step.bytes, parent.queued.min(step.time));
         absorb(&mut child, step);

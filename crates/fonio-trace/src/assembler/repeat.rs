@@ -1,9 +1,10 @@
 //! Handles requests that are issued several times.
 //!
 //! A busy driver requeues a request, and the kernel issues it again, mostly from kblockd or another worker.
-//! Sources without requeues (atrace records only issues and completions) show only an equal issue. It is kept
-//! as a *repeat* of the request in flight until completions decide. With one completion, the repeats were the
-//! same request; each further completion makes the first remaining repeat a request.
+//! Sources without requeues (atrace records only issues and completions) show only another, equal issue. This
+//! issue is stored as a *repeat* of the request in flight until completions decide. If only one completion
+//! comes, the repeats belong to the same request. Each further completion shows that the first remaining
+//! repeat was a separate request.
 
 use std::collections::VecDeque;
 use std::io;
@@ -14,9 +15,9 @@ use super::open::{FLUSH_SECTOR, NEVER, State, seen};
 use super::tally::Counter;
 use super::{Assembler, Step};
 
-/// Maximum time between equal issues of one request, and time to wait for another completion after the first.
-/// The kernel retries within milliseconds, or when another request completes. An issue that is open longer
-/// has probably lost its completion.
+/// Maximum time between equal issues of one request, and maximum time between a completion and the next
+/// completion that shows a separate request. The kernel retries within milliseconds, or when another request
+/// completes. If an issue is open for longer, its completion was probably lost.
 pub(super) const REPEAT_WITHIN: Nanos = Nanos(1_000_000_000);
 /// The maximum number of repeats kept for a request.
 pub(super) const REPEATS_MAX: usize = 256;
@@ -25,7 +26,7 @@ pub(super) const REPEATS_MAX: usize = 256;
 #[derive(Debug)]
 pub(super) struct Repeats {
     issues: VecDeque<Repeat>,
-    /// The time of the last issue before them, after a recorded requeue.
+    /// The time of the last issue before these repeats, if that issue followed a recorded requeue.
     reissued_before: Timestamp,
 }
 
@@ -39,14 +40,15 @@ struct Repeat {
 }
 
 impl Assembler {
-    /// Returns whether an issue without a waiting entry can belong to the equal request in flight at `index`.
+    /// Returns whether an issue for which no entry waits can be a repeat of the equal request in flight at
+    /// `index`.
     pub(super) fn is_repeat(&self, index: u32, step: &Step<'_>) -> bool {
         // Issues of passthrough commands have neither sector nor size.
         let has_place = step.bytes > ByteCount(0) || step.key.sector == FLUSH_SECTOR && step.op == Op::Flush;
         has_place && step.time - self.open.at(index).began() <= REPEAT_WITHIN
     }
 
-    /// Handles D of the request in flight at `index`, reinserted at `inserted`.
+    /// Handles a repeated D of the request in flight at `index`, which was inserted again at time `inserted`.
     #[cold]
     pub(super) fn repeat(
         &mut self,
@@ -74,7 +76,8 @@ impl Assembler {
         Ok(())
     }
 
-    /// Holds a complete request: only another completion can show whether its repeats were requests.
+    /// Holds a complete request, because only another completion can show whether its repeats were separate
+    /// requests.
     #[cold]
     pub(super) fn hold(&mut self, index: u32, step: &Step<'_>) {
         let entry = self.open.at_mut(index);
@@ -84,7 +87,8 @@ impl Assembler {
         self.held.push_back((step.time, index, entry.serial));
     }
 
-    /// Handles another completion equal to a held request's, which shows that its first repeat was a request.
+    /// Handles a completion that is equal to the completion of a held request. It shows that the first repeat
+    /// was a separate request.
     #[cold]
     pub(super) fn end_repeat(
         &mut self,

@@ -11,7 +11,8 @@ use super::repeat::REPEAT_WITHIN;
 use super::tally::Counter;
 use super::{Assembler, ORPHANS_MAX, Orphan, Step};
 
-/// The entries that [`Assembler::complete`] found under a completion's key: the first and the number of each kind.
+/// The entries that [`Assembler::complete`] found under the key of a completion: for each kind, the first
+/// entry and the number of entries.
 #[derive(Default)]
 struct Found {
     exact: Ranked,
@@ -77,7 +78,8 @@ impl Assembler {
             && exact.count == 0
             && self.is_repeat(index, step)
         {
-            // A separate request would have been allocated; an insertion alone is repeated after each requeue.
+            // A separate request would have been allocated. An insertion proves nothing, because it is
+            // repeated after each requeue.
             let again = |entry: &Entry| {
                 !entry.has(seen::BIO | seen::REQUEST & !seen::INSERT) && entry.request_id == 0
             };
@@ -175,8 +177,8 @@ impl Assembler {
         self.newest(step, |entry| entry.state == State::Waiting && smaller_or_larger(entry)).is_some()
     }
 
-    /// Finds the entry for an issue when none of its size waits: the newest smaller entry, which grew by
-    /// merges; the newest larger bio, which was split; or a returned request, which was changed.
+    /// Finds the entry for an issue if no waiting entry has its size: the newest smaller entry, which grew by
+    /// merges; the newest larger bio, which was split; or a returned request, whose size changed.
     #[cold]
     fn find_grown_or_split(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<Option<u32>> {
         let waiting = |entry: &Entry| entry.state == State::Waiting;
@@ -201,7 +203,7 @@ impl Assembler {
         }
     }
 
-    /// Makes a request of a waiting entry and the entries that tile the rest of its range.
+    /// Makes a request from a waiting entry and the entries that tile the rest of its range.
     #[inline]
     fn gather(&mut self, head: u32, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         if self.open.at(head).has(seen::BIO) && self.wants_bios {
@@ -219,9 +221,9 @@ impl Assembler {
         self.request_id_of(head);
         let mut left = step.bytes - self.open.at(head).bytes;
         let mut sector = step.key.sector.after(self.open.at(head).bytes);
-        // The bio that began the request needs no link: it was queued first.
+        // The bio that began the request needs no link, because it was queued first.
         let mut first_bio = self.open.at(head).bio_id;
-        // An end past the last sector would equal the key of flushes.
+        // Stop at the largest sector number, which is the key of flushes.
         while left > ByteCount(0) && sector != FLUSH_SECTOR {
             let tile = Step { key: Key { sector, ..step.key }, ..*step };
             let found = self.newest(&tile, |entry| {
@@ -250,8 +252,8 @@ impl Assembler {
         Ok(())
     }
 
-    /// Collects the bios that may be a discard's other ranges in `self.candidates`; returns whether they fill
-    /// it.
+    /// Collects in `self.candidates` the bios that may be the other ranges of a discard; returns whether
+    /// their sizes add up to the size of the discard.
     fn find_ranges(&mut self, head: u32, mut left: ByteCount, step: &Step<'_>) -> bool {
         self.candidates.clear();
         let began = self.open.at(head).queued;
@@ -533,7 +535,8 @@ impl Assembler {
         self.tally.note(counter, step.event, sink)
     }
 
-    /// Handles an issue that follows events with later times; its completion may be among them.
+    /// Handles an issue that comes after events with later times. The completion of its request may be among
+    /// these events.
     #[cold]
     fn complete_late(&mut self, index: u32, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         let fits = |orphan: &Orphan| {
@@ -596,7 +599,8 @@ impl Assembler {
             self.tally.add(Counter::CompletionsOfUnissued, 1);
             return self.end_unissued(index, step, sink);
         }
-        // The request of a flush bio ends; by then it has lost its preflush flag.
+        // This is the end of the request of a flush bio. The request shows as a write, because it no longer
+        // has its preflush flag.
         if step.op != Op::Write || !matches!(step.event.sector.0, 0 | u64::MAX) {
             return Ok(());
         }
@@ -613,17 +617,18 @@ impl Assembler {
     }
 }
 
-/// Returns whether a completion may belong to a repeat of a held request, which completed at once.
+/// Returns whether a completion may belong to a repeat of a held request. The held request must have
+/// completed in one part.
 fn is_held_for(entry: &Entry, step: &Step<'_>) -> bool {
     entry.bytes == step.bytes && entry.issued_bytes == step.bytes && is_recent(entry, step)
 }
 
-/// Returns whether a held request ended recently enough for its repeats to end too.
+/// Returns whether a held request ended so recently that its repeats may still complete.
 fn is_recent(entry: &Entry, step: &Step<'_>) -> bool {
     step.time - entry.latest <= REPEAT_WITHIN
 }
 
-/// Keeps the first error of the parts; 0 means no error.
+/// Keeps the first error among the parts of a request; 0 means no error.
 fn join_error(error: &mut Option<i32>, other: Option<i32>) {
     if error.is_none_or(|error| error == 0) {
         *error = other.or(*error);

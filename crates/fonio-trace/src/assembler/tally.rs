@@ -151,7 +151,7 @@ impl Tally {
         self.counts[counter as usize] += count;
     }
 
-    /// Removes one occurrence: an unmatched event has been matched after all.
+    /// Removes one occurrence, because an unmatched event has been matched after all.
     pub fn take_back(&mut self, counter: Counter) {
         let count = &mut self.counts[counter as usize];
         *count = count.saturating_sub(1);
@@ -162,7 +162,8 @@ impl Tally {
         self.counts[counter as usize]
     }
 
-    /// Reports the totals of occurrences without their own diagnostic, and returns the nonzero counters.
+    /// Reports the number of occurrences that got no diagnostic of their own, and returns the nonzero
+    /// counters.
     pub fn finish(&self, sink: &mut dyn RowSink) -> io::Result<BTreeMap<String, u64>> {
         for &counter in Counter::ALL {
             let rest = self.get(counter).saturating_sub(PLACES);

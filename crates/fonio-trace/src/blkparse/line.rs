@@ -36,16 +36,16 @@ pub(super) enum Parsed<'a> {
     Message {
         /// The time of the message.
         time: Timestamp,
-        /// The thread that wrote it; blkparse does not always know it.
+        /// The thread that wrote the message; `None` if blkparse does not know it.
         tid: Option<u32>,
         /// The message.
         text: &'a [u8],
     },
-    /// An action without an event in fonio: a zone's write plug.
+    /// An action for which fonio has no event: the write plug of a zone.
     NotShown,
 }
 
-/// Returns whether the line starts with a device, like an event line.
+/// Returns whether the line starts with a device number, as lines of events do.
 pub(super) fn begins_with_device(line: &[u8]) -> bool {
     let mut rest = Rest(line);
     rest.device().is_some() && rest.0.first() == Some(&b' ')
@@ -192,7 +192,7 @@ impl<'a> Rest<'a> {
         (digits > 0).then_some(value)
     }
 
-    /// Reads a number after blanks, followed by a blank or the end.
+    /// Reads a number that comes after blanks and before a blank or the end of the line.
     fn column(&mut self) -> Option<u64> {
         self.skip_blanks();
         let value = self.number()?;
@@ -275,7 +275,7 @@ impl<'a> Rest<'a> {
         Some(&inner[..end])
     }
 
-    /// Reads `sector`, `sector + sectors`, or neither, and the blanks after it.
+    /// Reads `sector` or `sector + sectors`, if there is one, and the blanks after it.
     fn completion(&mut self) -> Option<Tail<'a>> {
         let mut tail = Tail::default();
         self.skip_blanks();

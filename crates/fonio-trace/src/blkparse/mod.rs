@@ -25,7 +25,8 @@ const LINES_MAX: usize = 64 * 1024;
 /// Maximum number of processors whose last device is stored.
 const PROCESSORS_MAX: usize = 16 * 1024;
 
-/// Returns whether `head` is the start of blkparse's default text: one of its first lines is an event.
+/// Returns whether `head` is the start of blkparse's default text, which has an event in one of its first
+/// lines.
 pub fn recognise(head: &[u8]) -> bool {
     let lines = head.split(|byte| *byte == b'\n').take(100);
     lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line)).any(|line| line::parse(line).is_some())
@@ -39,7 +40,8 @@ pub struct BlkparseReader {
     ended: bool,
 }
 
-/// All state except the stream, so the reader can process a line borrowed from the stream.
+/// All state except the stream. It is separate so that the reader can process a line that is borrowed from
+/// the stream.
 #[derive(Default)]
 struct State {
     window: Window,

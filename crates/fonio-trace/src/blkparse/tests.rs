@@ -7,8 +7,8 @@ use crate::blktrace::BlktraceReader;
 const TEXT: &[u8] = include_bytes!("../../tests/data/takeoverjp-sample.blkparse.txt");
 const BINARY: &[u8] = include_bytes!("../../tests/data/takeoverjp-sample.blktrace.0");
 
-/// Records of each kind, made for this test (a request of several bios, a requeue, flushes, commands, errors,
-/// …), and blkparse 1.2.0's output.
+/// Records of each kind that were made for this test (a request of several bios, a requeue, flushes,
+/// commands, errors, …), and the output of blkparse 1.2.0 for these records.
 const ACTIONS: [&[u8]; 2] = [
     include_bytes!("../../tests/data/blktrace-actions.bin"),
     include_bytes!("../../tests/data/blkparse-actions.txt"),

@@ -1,8 +1,9 @@
 //! Reads blktrace's binary traces, versions 7 and 8, in either byte order: one file per processor, one file
 //! merged by `blkparse -d`, or the output of `blktrace -o -`.
 //!
-//! Several inputs are merged by time; events that are out of order within an input are sorted in a window. Times are
-//! kept as in the trace: nanoseconds of the monotonic clock, or since the first event in blkparse's output.
+//! Several inputs are merged by time; events that are out of order within an input are sorted in a window.
+//! Times are not converted. They are nanoseconds of the monotonic clock or, in the output of blkparse,
+//! nanoseconds since the first event.
 //!
 //! Source: `include/uapi/linux/blktrace_api.h` and `kernel/trace/blktrace.c`.
 
@@ -24,8 +25,8 @@ use self::window::Window;
 use crate::complaints::InputPlace;
 use crate::input::Input;
 
-/// Returns whether `head` is the start of a blktrace binary that [`BlktraceReader`] reads. It starts with a
-/// record (four bytes suffice), or is damaged and has a record later.
+/// Returns whether `head` is the start of a blktrace binary that [`BlktraceReader`] reads. Such a head starts
+/// with a record (its first four bytes show this), or it is damaged and contains a record later.
 pub fn recognise(head: &[u8]) -> bool {
     head.first_chunk().is_some_and(|word| Layout::of(u32::from_le_bytes(*word)).is_some())
         || stream::next_record(head, 0, head.len(), false).is_some()

@@ -91,7 +91,7 @@ const PLAIN_ACTIONS: u32 = 0b0101_0011_1111_1110;
 /// Actions with an error field: requeue and complete.
 const WITH_ERROR: u32 = 1 << 6 | 1 << 8;
 
-/// One of the four formats of a record, which the first word distinguishes.
+/// One of the four formats of a record. The first word of a record shows its format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub big_endian: bool,
@@ -116,7 +116,7 @@ impl Layout {
         }
     }
 
-    /// Returns the version of a record with the magic if it is neither 7 nor 8.
+    /// Returns the version of a record that has the magic but a version other than 7 and 8.
     pub fn foreign_version(word: u32) -> Option<u8> {
         [word, word.swap_bytes()].into_iter().find(|w| w & !0xff == MAGIC).map(|w| w as u8)
     }
@@ -284,8 +284,9 @@ impl Header {
         }
     }
 
-    /// Returns the op and flags, by the rules of `blk_fill_rwbs` and blkparse's `fill_rwbs`. A request
-    /// without write and data is not a read, but a flush or a command that the trace shows incompletely.
+    /// Returns the op and flags, by the rules of `blk_fill_rwbs` and blkparse's `fill_rwbs`. A request that
+    /// has no write bit and no data is not a read, but a flush or a command that the trace shows
+    /// incompletely.
     #[inline]
     fn op(&self) -> (Op, Flags) {
         const RARE: u64 = TC_PC | TC_ZONE_APPEND | TC_ZONE_MANAGEMENT | TC_WRITE_ZEROES;
@@ -341,8 +342,8 @@ static COMMON: [[Common; 256]; 2] = {
 };
 
 impl Common {
-    /// The bits of write, flush and sync are adjacent; so are the bits of readahead, metadata, discard and
-    /// FUA, except for one in between.
+    /// The bits of write, flush and sync are adjacent. The bits of readahead, metadata, discard and FUA are
+    /// also adjacent, except for one other bit among them.
     #[inline]
     const fn of(action: u64) -> usize {
         const LOW: u64 = TC_WRITE | TC_FLUSH | TC_SYNC;
@@ -370,7 +371,7 @@ const fn flags_of(action: u64, op: Op) -> u8 {
 /// The reason why a record gives no event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoEvent {
-    /// A known action without an event in fonio: a driver's own data, a zone's write plug.
+    /// A known action for which fonio has no event, such as driver data or the write plug of a zone.
     NotShown,
     /// An action number that is not part of the format.
     UnknownAction,

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 /// Maximum number of tracked combinations of device and processor: more than any machine has, but limited so
 /// that a hostile input cannot fill memory.
 const KEYS_MAX: usize = 16 * 1024;
-/// Number of records of a key before its gaps can be too many.
+/// Minimum number of records of a key before its gaps are judged to be too many.
 const TRUST_AFTER: u64 = 1000;
 
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,8 @@ struct Key {
     cpu: u32,
     expected: u32,
     last_time: Timestamp,
-    /// A gap not yet reported: the number may be damaged, or the records swapped.
+    /// A gap that is not yet reported, because the sequence number may be damaged or the records may be
+    /// swapped.
     gap: Option<Gap>,
     records: u64,
     gaps: u64,
@@ -72,7 +73,7 @@ impl Sequences {
         self.see_any(device, cpu, sequence, time)
     }
 
-    /// Returns whether this is the next number of that device and processor.
+    /// Returns whether this is the next number expected for the device and the processor.
     pub fn expects(&self, device: u32, cpu: u32, sequence: u32) -> bool {
         self.index.get(&(device, cpu)).is_some_and(|at| self.keys[*at].expected == sequence)
     }
@@ -139,7 +140,8 @@ impl Key {
                     }
                 }
                 Some(gap) if sequence.wrapping_sub(gap.first) < gap.count => {
-                    // The previous number was damaged; counting continues from the expected number.
+                    // The previous number was damaged, so counting continues from the number that was
+                    // expected before it.
                     self.gap = None;
                     self.gaps -= 1;
                     self.expected = sequence.wrapping_add(1);

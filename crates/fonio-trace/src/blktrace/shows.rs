@@ -2,8 +2,8 @@
 
 use fonio_core::EventKind;
 
-/// The categories by which blktrace and blkparse filter (`-a`). A category is present with all its events or
-/// not at all.
+/// The categories by which blktrace and blkparse filter (`-a`). For each category, a trace contains either
+/// all events or none.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Categories {
     pub queue: bool,

@@ -21,7 +21,7 @@ use crate::input::Input;
 /// The buffer size of each input; a trace has one input per processor. Larger buffers leave less of the
 /// second-level cache for other data.
 const BUFFER: usize = 128 * 1024;
-/// Number of bytes that always contain a complete record and the next header.
+/// This many bytes always contain a complete record and the next header.
 const WHOLE: usize = HEADER_MAX + PDU_MAX + HEADER_MAX;
 /// Maximum number of rows other than events in a batch.
 const ROWS_MAX: usize = 4096;
@@ -49,7 +49,7 @@ struct Head {
     len: usize,
 }
 
-/// A note whose time can be checked only after the next event.
+/// A note whose time can be checked only when the next event is known.
 struct HeldNote {
     tid: u32,
     time: Timestamp,
@@ -59,7 +59,7 @@ struct HeldNote {
 /// One input.
 pub(super) struct Stream {
     pub name: String,
-    /// The processor in the file's name, and the number of other processors' records.
+    /// The processor in the name of the file, and the number of records in it that are from other processors.
     file_cpu: Option<u32>,
     other_cpu: u64,
     input: Box<dyn Read + Send>,
@@ -123,8 +123,9 @@ impl Stream {
         self.base + self.end as u64
     }
 
-    /// Finds the next event and returns the earlier of its time and its successor's, so one damaged time far
-    /// ahead does not hold back the whole input. Returns `u64::MAX` at the end of the input.
+    /// Finds the next event and returns its time or the time of the event after it, whichever is earlier. So
+    /// a single damaged time far in the future does not delay the whole input. Returns `u64::MAX` at the end
+    /// of the input.
     pub fn advance(&mut self, others: &mut OtherOutput) -> io::Result<u64> {
         match (self.layout.wide, self.layout.big_endian) {
             (false, false) => self.advance_as::<false, false>(others),
@@ -188,8 +189,8 @@ impl Stream {
         let layout = Layout { wide: WIDE, big_endian: BIG };
         while key <= until && !window.is_full() && self.layout == layout {
             let Some(Head { pdu, len }) = self.head.take() else { break };
-            // Read the header again instead of storing it: it is in the first-level cache, and loading data
-            // just stored in parts stalls.
+            // Read the header again instead of storing it. The header is in the first-level cache, whereas a
+            // load of data that was just stored in parts would stall.
             let Some(header) = Header::read_as::<WIDE, BIG>(&self.buf[self.pos..self.end]) else { break };
             if header.is_plain() {
                 window.push_with(header.time.0, || header.plain_event());
@@ -265,7 +266,8 @@ impl Stream {
         }
     }
 
-    /// [`advance`](Stream::advance) for the remaining cases: notes, the end of the buffer, damage.
+    /// Does the work of [`advance`](Stream::advance) in the rare cases: notes, the end of the buffer, and
+    /// damage.
     #[cold]
     fn advance_carefully(&mut self, others: &mut OtherOutput) -> io::Result<u64> {
         self.head = None;
@@ -362,8 +364,8 @@ impl Stream {
     }
 
     /// blkparse makes event times relative to the first event, but does not change the times of thread and
-    /// clock notes. A note is written directly before the event that caused it, so a note later than the next
-    /// event has an unchanged time.
+    /// clock notes. A note is written directly before the event that caused it. So if a note has a later time
+    /// than the next event, only the time of the event was made relative.
     fn first_event_after_notes(&mut self, time: u64, others: &mut OtherOutput) {
         for note in self.held_notes.drain(..) {
             let comm = note.comm.split(|byte| *byte == 0).next().filter(|comm| !comm.is_empty());
@@ -392,8 +394,8 @@ impl Stream {
         let from = self.offset();
         let foreign = word(&self.buf[self.pos..self.end]).and_then(Layout::foreign_version);
         let found = loop {
-            // The record after a candidate decides whether it is valid, so both must be in the buffer, and
-            // one byte more.
+            // The record after a candidate decides whether the candidate is valid, so the buffer must contain
+            // both, and one more byte.
             self.fill(WHOLE + 1)?;
             let bytes = &self.buf[self.pos..self.end];
             let look = if self.ended { bytes.len() } else { bytes.len() - WHOLE };
@@ -509,8 +511,8 @@ fn begins_or_ends(bytes: &[u8], at: usize) -> bool {
     }
 }
 
-/// Looks for a record that starts in `from..to`. A record must end within `bytes`; only at the end of the
-/// input, it may lack a record after it.
+/// Looks for a record that starts in `from..to`. A record must end within `bytes`, and another record must
+/// follow it, except at the end of the input.
 pub(super) fn next_record(bytes: &[u8], from: usize, to: usize, ended: bool) -> Option<usize> {
     // The middle bytes of the magic are "tae" in one byte order and "eat" in the other.
     let upper = (to + 4).min(bytes.len());

@@ -1,15 +1,16 @@
 //! Sorts events that are nearly in time order.
 //!
-//! Events are appended. The last ones are held back and sorted together with the next ones. The number held
-//! back depends on the disorder: a processor's file has none, a merged file almost none, and blktrace's
-//! output to a pipe (`-o -`) interleaves complete relay buffers.
+//! Events are appended. The last events are held back and sorted together with the next events. The number of
+//! events held back depends on the disorder. The file of one processor has no disorder, and a merged file has
+//! almost none. The output of blktrace to a pipe (`-o -`) interleaves complete relay buffers.
 
 use fonio_core::{Batch, BlockEvent, Timestamp};
 
 /// Number of events per batch while all are in order. Such a batch stays in the second-level cache.
 const BATCH: usize = 4096;
-/// Number of events held back: if all are in order, after a near swap, and after greater disorder. The last
-/// number covers five relay buffers of blktrace's default size (512 KiB, about 10,000 records).
+/// Number of events held back if all events are in order, after a swap of near events, and after greater
+/// disorder. The last number covers five relay buffers of blktrace's default size (512 KiB, about 10,000
+/// records).
 const HOLD: [usize; 3] = [256, 4096, 64 * 1024];
 /// The initial window is the widest, because the kind of trace is unknown.
 const FIRST: usize = 2;
@@ -21,7 +22,8 @@ const CALM: u32 = 16;
 pub(crate) struct Window {
     /// The events held back, and later events.
     events: Vec<BlockEvent>,
-    /// Events held back from the last batch, until the batch's memory is returned.
+    /// Events that were held back from the last batch. They are here until the memory of the batch is
+    /// returned.
     held: Vec<BlockEvent>,
     level: usize,
     /// Number of events at which a batch is returned.
@@ -143,7 +145,7 @@ mod tests {
         BlockEvent::new(Timestamp(time), EventKind::Issue, DeviceId(0))
     }
 
-    /// Sends the times through a window; returns them in output order, and the number of late ones.
+    /// Sends the times through a window; returns them in output order, and the number of late times.
     fn through(times: impl Iterator<Item = u64>) -> (Vec<u64>, u64) {
         let mut window = Window::default();
         let mut batch = Batch::default();
@@ -175,7 +177,7 @@ mod tests {
             (buffer / 2 * 10_000 + within) * 2 + buffer % 2
         });
         assert!(through(piped) == (sorted.clone(), 0), "piped");
-        // Disorder after a long ordered part: near disorder is still corrected.
+        // Swaps of neighbours after a long ordered part are still corrected.
         let late_swap = (0..n).map(|i| if i >= 200_000 { i ^ 1 } else { i });
         assert!(through(late_swap) == (sorted, 0), "late swaps");
     }

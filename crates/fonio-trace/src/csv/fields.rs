@@ -8,7 +8,7 @@ use super::mapping::Delimiter;
 pub(super) struct Splitter {
     delimiter: Delimiter,
     quoted: csv_core::Reader,
-    /// The concatenated fields of a line with quotes, and the end of each.
+    /// The fields of a line with quotes, concatenated, and the end of each field.
     text: Vec<u8>,
     ends: Vec<usize>,
     /// The range of each field of a line without quotes.
@@ -71,7 +71,8 @@ impl Splitter {
     }
 
     fn unquote(&mut self, line: &[u8]) {
-        // Unquoting never makes text longer, and a line has at most one more field than bytes.
+        // Unquoting never makes text longer, and the number of fields of a line exceeds the number of its
+        // bytes by at most one.
         self.text.resize(line.len() + 1, 0);
         self.ends.resize(line.len() + 2, 0);
         self.quoted.reset();

@@ -164,7 +164,7 @@ impl OpWords {
 /// The separator between two columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Delimiter {
-    /// A single byte of this value; columns may be quoted with `"`.
+    /// A single byte with this value; fields may be quoted with `"`.
     Byte(u8),
     /// Any number of spaces and tabs; quotes have no meaning.
     Blanks,
@@ -184,8 +184,8 @@ pub struct Mapping {
     pub issued: Option<(Column, TimeUnit)>,
     /// The time when it completed.
     pub completed: Option<(Column, TimeUnit)>,
-    /// The time from issue to completion, or from queue to completion if there is no issue. With only a
-    /// completion time, it determines the issue time.
+    /// The time from issue to completion, or from queue to completion if there is no issue. If the table has
+    /// only the completion time, the issue time is computed from both.
     pub latency: Option<(Column, TimeUnit)>,
     /// The operation: read, write, …
     pub op: (Column, OpWords),
@@ -209,7 +209,7 @@ pub struct Mapping {
 
 impl Mapping {
     /// The traces of Microsoft Research Cambridge (SNIA IOTTA): `Timestamp,Hostname,DiskNumber,Type,Offset,Size,
-    /// ResponseTime`, no header, times as Windows file time. `Timestamp` is the issue time.
+    /// ResponseTime`, without a header, with times as Windows file times. `Timestamp` is the issue time.
     pub fn msr_cambridge() -> Mapping {
         Mapping::known(
             "issued=1:filetime,latency=7:100ns,op=4,offset=5:bytes,size=6:bytes,device=3,header=no",

@@ -15,7 +15,7 @@
 //! | `header` | `yes` (the default) or `no` | |
 //!
 //! An empty cell, `-`, `NA` or `null` is an unknown value. Devices and processes without numbers are numbered
-//! in order of appearance, which a diagnostic reports.
+//! in order of appearance, and a diagnostic reports this.
 
 mod cell;
 mod fields;
@@ -46,7 +46,7 @@ use fields::{Fields, Splitter};
 /// The number of rows after which a batch ends.
 const BATCH_ROWS: usize = 4096;
 
-/// Maximum number of device names, and of process names, that get a number.
+/// Maximum number of device names that get a number; the same limit applies to process names.
 const NAMES_MAX: usize = 1024;
 
 /// A table cannot be read.
@@ -103,8 +103,8 @@ struct Rows {
 }
 
 impl CsvReader {
-    /// Creates a reader of `input` whose columns are given by `mapping`; `format` is its name in
-    /// [`Source::format`](fonio_core::meta::Source::format). Reads the header.
+    /// Creates a reader of `input` whose columns are given by `mapping`; `format` is the name of the format
+    /// in [`Source::format`](fonio_core::meta::Source::format). Reads the header.
     ///
     /// # Errors
     /// If the header cannot be read, or lacks a column of the mapping.
@@ -363,7 +363,7 @@ impl Rows {
         Some(device)
     }
 
-    /// Returns the number of a process without one; `None` after too many names.
+    /// Returns the number that fonio assigns to a process name; `None` if there are too many names.
     fn process(&mut self, name: &[u8], complaints: &mut Complaints, place: InputPlace<'_>) -> Option<u32> {
         if let Some(tid) = self.processes.get(name) {
             return Some(*tid);

@@ -48,7 +48,8 @@ pub(crate) fn own(head: &[u8]) -> Option<Mapping> {
     mapping.columns().into_iter().all(|(_, column)| has(column)).then_some(mapping)
 }
 
-/// Returns the unit of times: MQSim has integer nanoseconds, DiskSim milliseconds with a fraction.
+/// Returns the unit of times. MQSim writes integer nanoseconds, and DiskSim writes milliseconds with a
+/// fraction.
 pub(crate) fn disksim_unit(head: &[u8]) -> TimeUnit {
     let line =
         head.split(|byte| *byte == b'\n').find(|line| !line.trim_ascii().is_empty()).unwrap_or_default();
@@ -56,7 +57,8 @@ pub(crate) fn disksim_unit(head: &[u8]) -> TimeUnit {
     if time.contains(&b'.') { TimeUnit::Milliseconds } else { TimeUnit::Nanoseconds }
 }
 
-/// Returns whether all complete lines of the examined ones satisfy `row`, with at least one.
+/// Returns whether `row` accepts all complete lines among the examined lines, and whether there is at least
+/// one such line.
 fn rows(head: &[u8], delimiter: Delimiter, row: fn(&[&[u8]]) -> bool) -> bool {
     let mut splitter = Splitter::new(delimiter);
     let mut seen = 0;

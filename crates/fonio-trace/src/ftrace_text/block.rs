@@ -12,7 +12,7 @@ use memchr::{memchr, memrchr};
 use super::keyed;
 use super::line::number;
 
-/// The contents of an event's text, without the columns before it.
+/// The contents of the text of an event, which follows the columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block<'a> {
     pub kind: EventKind,
@@ -87,10 +87,10 @@ fn layout(event: &[u8]) -> Option<(Layout, EventKind)> {
 /// The result of reading an event's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parsed<'a> {
-    /// A tracepoint that is not part of a request's life: `block_rq_error` (the completion has the error
-    /// too), `block_rq_abort` (before a completion) and the buffer events.
+    /// A tracepoint that is not needed to follow a request: `block_rq_error` (the completion shows the error
+    /// too), `block_rq_abort` (a completion follows it) and the buffer events.
     Ignored,
-    /// A tracepoint of a request's life, in a format that no known kernel writes.
+    /// A tracepoint that is needed to follow a request, in a format that no known kernel writes.
     Unreadable,
     Block(Block<'a>),
 }
@@ -151,7 +151,7 @@ fn fields(layout: Layout, kind: EventKind, payload: &[u8]) -> Option<Block<'_>> 
     } else {
         text.literal(b" + ")?;
         let sectors = text.number()?;
-        // Old kernels print 0 bytes for all requests except passthrough commands.
+        // Old kernels print a size of 0 bytes for all requests except passthrough commands.
         block.bytes = if bytes > 0 { ByteCount(bytes) } else { ByteCount::from_sectors(sectors) };
     }
     match layout {
@@ -213,8 +213,8 @@ fn keyed_fields<'a>(layout: Layout, mut block: Block<'a>, fields: keyed::Fields<
     Some(block)
 }
 
-/// Returns a completion's status as 0 or a negative errno. A positive status is the driver's own, which the
-/// block layer of those kernels turned into `EIO`.
+/// Returns a completion's status as 0 or a negative errno. A positive status is specific to the driver; the
+/// block layer of the kernels that have it turned it into `EIO`.
 fn errno(status: i32) -> i32 {
     const EIO: i32 = 5;
     if status > 0 { -EIO } else { status }

@@ -1,5 +1,6 @@
-//! Parses block events in the format of Perfetto's `traceconv systrace`: ftrace's columns, then `name=value` for each
-//! field in any order: `block_rq_issue: dev=45824 sector=8 nr_sector=8 bytes=4096 rwbs=WS comm=mmcqd/0 cmd=`.
+//! Parses block events in the format of Perfetto's `traceconv systrace`: the columns of ftrace, followed by a
+//! `name=value` for each field, in any order:
+//! `block_rq_issue: dev=45824 sector=8 nr_sector=8 bytes=4096 rwbs=WS comm=mmcqd/0 cmd=`.
 //!
 //! Source: Perfetto's `SystraceSerializer`, and `TranslateBlockDeviceIDToUserspace` for the device number,
 //! which differs from the kernel's.

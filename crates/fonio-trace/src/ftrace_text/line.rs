@@ -23,14 +23,15 @@ pub(super) struct Head<'a> {
     pub pid: Option<u32>,
     pub cpu: u32,
     pub time: Timestamp,
-    /// Whether the time has no fraction: then it is a counter of the trace clock, not nanoseconds.
+    /// Whether the time has no fraction. If so, the trace clock was a counter, and the value is not a time in
+    /// nanoseconds.
     pub counter: bool,
     /// The event's name; empty if the line has none (function tracer).
     pub event: &'a [u8],
     pub payload: &'a [u8],
 }
 
-/// Reads the columns of a line; `None` if it is not an event line.
+/// Reads the columns of a line; `None` if the line is not an event.
 pub(super) fn parse(line: &[u8]) -> Option<Head<'_>> {
     memchr_iter(b'[', line).find_map(|bracket| {
         let (comm, tid, pid) = task(&line[..bracket])?;
@@ -96,8 +97,8 @@ fn event(text: &[u8]) -> (&[u8], &[u8]) {
     (b"", text)
 }
 
-/// Reads decimal digits at the start; also returns the text after them. `None` if there are no digits or more
-/// than 64 bits.
+/// Reads decimal digits at the start; also returns the text after them. `None` if there are no digits, or if
+/// the number needs more than 64 bits.
 pub(super) fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0_u64;
     let mut digits = 0;

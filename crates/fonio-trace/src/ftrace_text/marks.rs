@@ -1,7 +1,7 @@
 //! Reads the text that programs write to `trace_marker`: instants, and Android's atrace spans.
 //!
 //! atrace writes `B|pid|name` and `E|pid` around a span of one thread, `S|pid|name|cookie` and
-//! `F|pid|name|cookie` around a span that may change threads (`G` and `H` with a track's name likewise). It
+//! `F|pid|name|cookie` around a span that may change threads (or `G` and `H`, with the name of a track). It
 //! writes `I|pid|name` and `N|pid|track|name` for an instant, `C|pid|name|value` for a counter. Source:
 //! Android's `frameworks/native/libs/atrace` and `system/core/libcutils/include/cutils/trace.h`. Any other
 //! text is an instant.
@@ -14,7 +14,8 @@ use super::line::number;
 /// Maximum number of open spans per thread; deeper spans are dropped.
 const DEPTH_MAX: usize = 64;
 
-/// Maximum number of threads with open spans, and of open spans between threads; more are dropped.
+/// Maximum number of threads with open spans, and maximum number of open spans that may change threads;
+/// further spans are dropped.
 const OPEN_MAX: usize = 4096;
 
 /// Maximum length of a stored name in bytes.
@@ -30,7 +31,7 @@ pub(super) struct Marks {
 }
 
 impl Marks {
-    /// Handles a text from thread `tid`; returns a mark if it is an instant or ends a span.
+    /// Handles a text from thread `tid`; returns a mark if the text is an instant or ends a span.
     pub fn wrote(&mut self, text: &[u8], tid: u32, at: Timestamp) -> Option<Mark> {
         let text = text.trim_ascii();
         if text.is_empty() || text.starts_with(b"trace_event_clock_sync:") {

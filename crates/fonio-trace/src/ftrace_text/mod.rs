@@ -1,7 +1,7 @@
 //! Reads ftrace text from tracefs files `trace` and `trace_pipe`, kernels 3.4 to 6.18, with or without header.
 //!
 //! `trace-cmd report` and Perfetto's `traceconv systrace` write the same columns. `line.rs` reads the
-//! columns, `block.rs` the block tracepoints. Other events are skipped, except for thread names, marks and
+//! columns, `block.rs` the block tracepoints. Of other events, the reader uses only thread names, marks and
 //! samples of a quantity.
 
 mod block;
@@ -70,15 +70,16 @@ pub(crate) struct FtraceText<R> {
     state: State,
 }
 
-/// All state except the stream, so the reader can process a line borrowed from the stream.
+/// All state except the stream. It is separate so that the reader can process a line that is borrowed from
+/// the stream.
 struct State {
     file: Option<String>,
-    /// Whether lines end in `\n\` before their real end, as in a JavaScript string.
+    /// Whether lines have the text `\n\` before their line end, as in a JavaScript string.
     escaped: bool,
     shows: KindSet,
     counter: bool,
     unix_ns_at_zero: Option<i64>,
-    /// Number of lines that are neither events nor comments, and the first of them.
+    /// Number of lines that are neither events nor comments, and the position of the first such line.
     strange: u64,
     first_strange: Option<(u64, u64)>,
     latest: Timestamp,
@@ -144,7 +145,7 @@ impl<R: Read> FtraceText<R> {
     }
 
     pub(crate) fn clock(&self) -> Clock {
-        // The text does not show which kernel clock was used, only whether it measured time.
+        // The text does not show which trace clock was used, only whether this clock measured time.
         let name = if self.state.counter { "counter" } else { "unknown" };
         Clock { name: name.into(), unix_ns_at_zero: self.state.unix_ns_at_zero }
     }
@@ -188,7 +189,7 @@ impl State {
                            `uptime`); they are treated as nanoseconds, so all durations are in its units.";
             self.report(line, "counter-clock", || message.into());
         }
-        // Tools write this event at the end of their HTML, without a thread and at time 0.
+        // Tools write this event at the end of the HTML file, without a thread and with time 0.
         let real = head.time.0 > 0 || head.comm != b"dummy";
         if real {
             self.latest = self.latest.max(head.time);

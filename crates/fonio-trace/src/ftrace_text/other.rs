@@ -72,7 +72,8 @@ fn after<'a>(text: &'a [u8], key: &[u8]) -> Option<&'a [u8]> {
     memmem::find(text, key).map(|at| &text[at + key.len()..])
 }
 
-/// Returns the text between `key`, at the start, and `pid_key`, and the number after `pid_key`.
+/// If `payload` starts with `key`, returns the text between `key` and `pid_key`, and the number after
+/// `pid_key`.
 fn name<'a>(payload: &'a [u8], key: &[u8], pid_key: &[u8]) -> Option<Name<'a>> {
     let rest = payload.strip_prefix(key)?;
     // Names are short, so setting up a searcher costs more than scanning the bytes.
@@ -92,7 +93,7 @@ fn pid_first<'a>(payload: &'a [u8], key: &[u8]) -> Option<Name<'a>> {
     Some((u32::try_from(tid).ok()?, None, &rest[..end]))
 }
 
-/// Reads a possibly negative number after `key`; also returns its digits.
+/// Reads the number after `key`, which may be negative; also returns its digits.
 fn value<'a>(payload: &'a [u8], key: &[u8]) -> Option<(i64, &'a [u8])> {
     let text = after(payload, key)?;
     let unsigned = text.strip_prefix(b"-").unwrap_or(text);

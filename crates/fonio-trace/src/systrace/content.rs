@@ -18,8 +18,8 @@ const INFLATE_BYTES: usize = 32 * 1024;
 /// One part, unpacked as its bytes arrive.
 pub(super) struct Content {
     state: State,
-    /// Whether base64 and compression were unpacked. Each is unpacked once, base64 first, because a crafted
-    /// file can unpack to itself, or grow a thousandfold at each level.
+    /// Whether base64 and compression were unpacked. Each of them is unpacked only once, base64 first,
+    /// because a crafted file can unpack to itself or grow a thousandfold at each level.
     was_base64: bool,
     was_compressed: bool,
 }
@@ -216,7 +216,7 @@ const KEY: &[u8] = b"\"systemTraceEvents\"";
 #[derive(Default)]
 struct Json {
     at: JsonAt,
-    /// The end of the bytes read, which may be the start of the key.
+    /// The last bytes that were read. They may be the start of the key.
     tail: Vec<u8>,
 }
 
@@ -229,7 +229,7 @@ enum JsonAt {
     Text,
     /// After a backslash.
     Escape,
-    /// In `\u`: the number of remaining digits, and the value so far.
+    /// Within a `\u` escape: the number of remaining digits, and the value of the digits so far.
     Unicode(u8, u32),
 }
 

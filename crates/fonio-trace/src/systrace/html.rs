@@ -10,7 +10,8 @@ const TAG_BYTES_MAX: usize = 1024;
 
 const SCRIPT: &[u8] = b"<script";
 const SCRIPT_END: &[u8] = b"</script";
-/// The text up to the backslash. A line end follows it, unlike in the viewer's own code.
+/// The text up to the backslash. A line end follows it, unlike where this text occurs in the viewer's own
+/// code.
 const OLD_DATA: &[u8] = b"linuxPerfData = \"\\";
 
 /// Finds the parts.

@@ -33,7 +33,8 @@ pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
             (recording, temporary)
         }
     };
-    // Before this, Ctrl-C ends the recording, and the recorded part is analysed. Now it ends the analysis.
+    // Until here, Ctrl-C ended the recording, and the recorded part is analysed. From now on, Ctrl-C ends the
+    // analysis.
     stop.store(false, Ordering::Relaxed);
     let kept = arguments.out.as_ref().map(|_| input.display().to_string());
     let explained = report::explain(&[input], &arguments.reading, &arguments.filter, &stop, None)?;
@@ -92,15 +93,15 @@ fn record_it(arguments: &Check, what: Option<&Path>) -> Result<(PathBuf, Option<
     Ok((summary.out, temporary))
 }
 
-/// Returns whether samples of `/proc` can replace missing kernel events. They cannot replace calls or a
-/// recording method that the user chose.
+/// Returns whether samples of `/proc` can replace missing kernel events. Samples can replace neither
+/// file-system calls nor a recording method that the user chose.
 fn can_be_sampled(arguments: &Check, error: &anyhow::Error) -> bool {
     let extras = &arguments.extras;
     let is_about_tracing = error.downcast_ref::<RecordError>().is_some_and(RecordError::is_about_tracing);
     is_about_tracing && extras.calls_of.is_empty() && extras.blocked == Blocked::Auto
 }
 
-/// Prefix of a temporary recording's name; the id of its process follows.
+/// Prefix of the name of a temporary recording; the id of the recording process follows.
 const PREFIX: &str = "fonio-check-";
 
 /// Removes temporary recordings of processes that were killed. Removal fails only if another user owns the

@@ -123,7 +123,7 @@ fn run_verify(name: Option<&str>, as_json: bool, colour: bool) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Writes the number of correct predictions, then the counts of each class.
+/// Writes the number of correct predictions, then the number of checks of each class.
 fn write_headline(out: &mut impl Write, checks: &[&Check]) -> io::Result<()> {
     let tally = |class| Tally::of(class, checks.iter().copied());
     let Tally { checks: predicted, within } = tally(Class::Predicted);

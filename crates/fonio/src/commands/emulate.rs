@@ -24,7 +24,7 @@ use crate::exit::Exit;
 use crate::roles::{device_server, roles};
 use crate::{output, signals};
 
-/// Interval at which to check whether the user or the serving process has ended.
+/// Interval at which fonio checks whether the user has stopped the device or the serving process has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Runs the hidden command that serves a device.
@@ -80,7 +80,8 @@ pub fn run(arguments: &Emulate) -> Result<Exit> {
 }
 
 fn options(arguments: &Emulate, state_dir: PathBuf, ledger: &mut Ledger) -> Result<Options> {
-    // Any profile works for measuring only the I/O path; this one is slow enough for every machine.
+    // Without a profile, only the I/O path is measured, for which any profile works. This profile is slow
+    // enough for every machine.
     let profile = arguments.profile.clone().unwrap_or_else(|| "kingston".to_owned());
     // Reports an invalid profile before any work begins.
     profile::device(&profile, ByteCount(arguments.size), arguments.seed)?;
@@ -107,7 +108,7 @@ fn options(arguments: &Emulate, state_dir: PathBuf, ledger: &mut Ledger) -> Resu
         }
         log => log.clone(),
     };
-    // The serving process has another working directory, so it needs absolute paths.
+    // The serving process has a different working directory, so it needs absolute paths.
     let whole = |path: Option<PathBuf>| path.map(std::path::absolute).transpose();
     Ok(Options {
         serve: ServeConfig {

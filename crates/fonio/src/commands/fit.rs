@@ -19,13 +19,13 @@ use crate::output;
 use crate::progress::{Done, Progress};
 use crate::signals;
 
-/// A fit that misses one of its own tests by more than this does not describe the device. Blind fits of four
-/// cards predicted even the held-back tests to within 12 % (docs/devices.md).
+/// If a fit misses one of the tests that it was fitted to by more than this percentage, it does not describe
+/// the device. Blind fits of four cards predicted even the held-back tests to within 12 % (docs/devices.md).
 const GOOD_PERCENT: f64 = 20.0;
 
 const SETS: [Set; 4] = [Set::Four, Set::Response, Set::AddressRange, Set::Fit];
 
-/// Fits a profile to a device or to a benchmark of one, or compares a profile with a benchmark.
+/// Fits a profile to a device or to the benchmark of a device, or compares a profile with a benchmark.
 pub fn run(arguments: &Fit) -> Result<Exit> {
     if let Some(kernel) = &arguments.bench.emulated.guest {
         ensure!(arguments.profile.is_none(), "--profile does not measure; leave out --in");

@@ -1,4 +1,4 @@
-//! `fonio folder`: the command that the units of the fix folder-in-ram run.
+//! `fonio folder`: the command that is run by the systemd units of the fix folder-in-ram.
 
 use std::fs;
 use std::io::Write;

@@ -15,10 +15,10 @@ const GUEST: &str = "lab:6.12";
 /// The array driver, as [`fonio_host::check_md_raid0`] names it.
 const MD_RAID0: &str = "md RAID-0";
 
-/// The schedulers of Linux. Any other name is a mistake, and a guest would not help.
+/// The schedulers of Linux. Any other name is a typing error, and no guest has such a scheduler.
 const SCHEDULERS: [&str; 3] = ["mq-deadline", "kyber", "bfq"];
 
-/// Converts `error` for the command line. If a guest can run `setups`, adds the command for that.
+/// Converts `error` for the command line. If a guest can run `setups`, adds the command that does so.
 pub fn explain<'a>(error: ExperimentError, setups: impl IntoIterator<Item = &'a Setup>) -> anyhow::Error {
     // A guest does not have the machine's directories and devices.
     let moves = setups.into_iter().all(|setup| is_emulated(&setup.storage));
@@ -48,7 +48,7 @@ fn guest_has(what: &str) -> bool {
     }
 }
 
-/// Returns the shell command that runs fonio with `words` in a guest; `None` if they already name a guest.
+/// Returns the shell command that runs fonio with `words` in a guest; `None` if `words` already name a guest.
 fn in_guest(words: &[OsString]) -> Option<String> {
     let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
     // The words after `--` are the arguments of another command.

@@ -182,7 +182,7 @@ fn run_in_system(
         };
         output::json(&ran)?;
     }
-    // The guest's state is discarded, so it need not shut down.
+    // The guest need not shut down, because its state is discarded.
     Ok(Exit::Command(exit_code))
 }
 
@@ -273,7 +273,8 @@ fn fonio_in_guest(wanted: &Wanted, words: &[String], bring: &[PathBuf]) -> Resul
     in_guest(wanted, &command, false)
 }
 
-/// Runs a command in a guest, in this directory. With `json`, prints JSON with its output instead of passing the output on.
+/// Runs a command in a guest, in this directory. With `json`, prints a JSON document that contains the output
+/// of the command; otherwise, prints the output itself.
 fn in_guest(wanted: &Wanted, command: &CommandHere<'_>, json: bool) -> Result<Exit> {
     let stop = signals::watch()?;
     let (out, err) = (Collected::default(), Collected::default());

@@ -41,7 +41,8 @@ pub fn run(arguments: &Mount) -> Result<Exit> {
         if arguments.foreground {
             return Ok(Exit::Fine);
         }
-        // These two are defaults of mount(8); it passes only other options.
+        // These two options are the defaults of mount(8), which passes only options that differ from its
+        // defaults.
         lists.insert(0, "suid,dev".to_owned());
     }
     let options = Options::parse(lists.iter().map(String::as_str))?;
@@ -49,7 +50,7 @@ pub fn run(arguments: &Mount) -> Result<Exit> {
         Mounted::remount(&arguments.dir, &options)?;
     } else if arguments.foreground {
         serve(arguments, options, |mounted| {
-            // The parent may have closed the stream; the mount exists anyway.
+            // Ignore errors: the parent may have closed the stream, but the mount exists.
             let _ = writeln!(io::stdout(), "{}", announcement(mounted));
         })?;
     } else if arguments.daemon {

@@ -83,7 +83,8 @@ pub(super) fn run_and_publish(
         estimate.announce(measurement, measurement.name);
     });
     let (series, first) = series.inspect_err(|_| {
-        // Removes the folder if no run ended; fails if it contains a recording.
+        // Removes the folder if no run ended. If the folder contains a recording, the removal fails, and the
+        // folder stays.
         let _ = fs::remove_dir(&out);
     })?;
     publish(&series, &first, at, &out, colour)
@@ -100,8 +101,8 @@ pub(super) struct Tried<'a> {
 }
 
 impl Tried<'_> {
-    /// Returns each setup, without and with each fix that can be tested on it. Prints the fixes that are left
-    /// out.
+    /// Returns each setup without a fix, and with each fix that can be tested on it. Prints the fixes that
+    /// are left out.
     pub fn arms(
         &self,
         setups: &[(String, Setup)],
@@ -200,7 +201,8 @@ pub(super) fn measure(
         }
     }
     let (series, first) = run(&arms, rounds, &out).inspect_err(|_| {
-        // Removes the folder if no run began; fails if it contains a recording.
+        // Removes the folder if no run began. If the folder contains a recording, the removal fails, and the
+        // folder stays.
         let _ = fs::remove_dir(&out);
     })?;
     publish(&series, &first, arguments, &out, colour)
@@ -224,7 +226,7 @@ fn publish(
     let text = summarise(series, out)?;
     let page = page(arguments, out);
     let explained = first.document();
-    // The terminal shows only the findings and the fixes; the HTML page also has the other sections.
+    // The terminal shows only the findings and the fixes; the HTML page also contains the other sections.
     let short = Document { sections: Vec::new(), provenance: Vec::new(), ..explained.clone() };
     output::write_html(&document(series, Some(explained)), Some(&page))?;
     if arguments.json {

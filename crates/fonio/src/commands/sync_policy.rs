@@ -1,4 +1,4 @@
-//! `fonio sync-policy`: checks a policy, and runs for fonio-sync-policy.service at each boot and shutdown.
+//! `fonio sync-policy`: checks a policy. fonio-sync-policy.service also runs it at each boot and shutdown.
 
 use std::fmt::Display;
 use std::fs;
@@ -35,7 +35,7 @@ struct Shown {
     path: String,
     class: &'static str,
     means: String,
-    /// The network file system of a database; such databases stay durable.
+    /// The name of the network file system on which the database is; such databases stay durable.
     #[serde(skip_serializing_if = "Option::is_none")]
     network: Option<String>,
 }
@@ -76,7 +76,7 @@ fn check(path: &Path, databases: &[PathBuf], as_json: bool) -> Result<Exit> {
 }
 
 fn of_database(policy: &Policy, database: &Path) -> Result<Shown> {
-    // Resolve the path as SQLite does. A database that does not exist yet has at least a folder.
+    // Resolve the path as SQLite does. If the database does not exist yet, at least its folder must exist.
     let found = fs::canonicalize(database).or_else(|_| std::path::absolute(database));
     let database = found.with_context(|| format!("cannot find {}", database.display()))?;
     let class = policy.class(&database);
@@ -129,7 +129,8 @@ fn boot(path: &Path) -> Result<Exit> {
         return Ok(Exit::Fine);
     }
     let mut boots = Boots::read()?;
-    // Programs may write from now on, so this boot has not ended cleanly.
+    // Programs may write from now on, so this boot counts as not ended cleanly until its shutdown is
+    // recorded.
     boots.record(false)?;
     let policy = read(path)?;
     let mut failures = Vec::new();

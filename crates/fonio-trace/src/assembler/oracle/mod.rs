@@ -1,4 +1,5 @@
-//! The same rules in a slow form: every event searches one list of all open items from the start.
+//! A slow implementation of the same rules: for every event, it searches one list of all open items from the
+//! start.
 //!
 //! Tests and the fuzz target compare the assembler with this oracle, by rows and counts.
 
@@ -33,7 +34,8 @@ enum Stage {
 struct Item {
     /// Set when the item is created or issued.
     number: u64,
-    /// The end of the trace and the limits emit items in the order of (`order`, `aged`).
+    /// At the end of the trace, and when a limit is exceeded, items are emitted in the order of (`order`,
+    /// `aged`).
     order: u64,
     aged: u64,
     latest: u64,
@@ -47,7 +49,7 @@ struct Item {
     passed_over: bool,
     flush_after: bool,
     merged: bool,
-    /// Issues while it was in flight, and the time of the last reissue before them.
+    /// Repeated issues while the item was in flight, and the time of the last recorded reissue before them.
     repeats: Vec<Repeat>,
     reissued_before: Option<Timestamp>,
     left: u64,
@@ -127,7 +129,7 @@ struct Naive<'a> {
     held: Vec<(u64, u64)>,
     /// Device, end and number of each front-merged bio.
     fronts: Vec<(DeviceId, u64, u64)>,
-    /// Device and sector of each item that moved there in this event.
+    /// Device and sector of each place to which an item moved in the current event.
     moved: Vec<(DeviceId, u64)>,
     requeues_shown: bool,
     sink: &'a mut dyn RowSink,
@@ -418,7 +420,7 @@ impl Naive<'_> {
         number
     }
 
-    /// After an event, emits the oldest items of sectors with too many.
+    /// After an event, emits the oldest items of each sector that has too many items.
     fn thin_out(&mut self) -> io::Result<()> {
         while let Some((device, at)) = self.moved.pop() {
             loop {

@@ -63,7 +63,7 @@ impl Naive<'_> {
         Ok(true)
     }
 
-    /// Handles a second completion, which shows that the first repeat was a request.
+    /// Handles a second completion, which shows that the first repeated issue was a separate request.
     pub(super) fn end_repeat(&mut self, place: usize, now: &Now<'_>) -> io::Result<()> {
         self.count("duplicate_issues");
         self.count("ambiguous_completions");
@@ -72,7 +72,8 @@ impl Naive<'_> {
         self.end(place, now)
     }
 
-    /// Emits a request without its repeats; the first repeat replaces it, and its index is returned.
+    /// Emits a request without its repeats. The first repeat replaces the request, and the index of this
+    /// repeat is returned.
     pub(super) fn give_first(&mut self, place: usize, completed: Option<u64>) -> io::Result<usize> {
         let mut next = self.items[place].clone();
         let item = &mut self.items[place];

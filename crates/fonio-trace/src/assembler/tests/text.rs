@@ -1,8 +1,9 @@
 //! Events and rows as text, one per line.
 //!
-//! An event has its letter and its time, then, in any order, the values that differ from the defaults: `8:0` device,
-//! `W` letters of rwbs, `0+8` sector and sectors, `t7` thread, `e-5` error, `/4` the new sector of a split, `<8:1,64`
-//! the source of a remap. `L 50-60` is a gap. A blank line ends a batch.
+//! An event begins with its letter and its time. The values that differ from the defaults follow in any
+//! order: `8:0` is the device, `W` the letters of rwbs, `0+8` the first sector and the number of sectors,
+//! `t7` the thread, `e-5` the error, `/4` the new sector of a split, and `<8:1,64` the source of a remap.
+//! `L 50-60` is a gap. A blank line ends a batch.
 
 use std::fmt::{self, Write as _};
 use std::io;

@@ -1,4 +1,5 @@
-//! `fonio bench concurrency`: the sufficient number of concurrent requests, and the resulting settings.
+//! `fonio bench concurrency`: measures how many concurrent requests give the full throughput, and derives
+//! settings.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -29,7 +30,7 @@ const HEED_CLASSES: [&str; 2] = ["bfq", "mq-deadline"];
 struct Document<'a> {
     #[serde(flatten)]
     benchmark: &'a Benchmark,
-    /// The setting, with `--apply`; `old` and `new` are equal if it already had the value.
+    /// The setting that `--apply` applied; `old` and `new` are equal if the setting already had this value.
     #[serde(skip_serializing_if = "Option::is_none")]
     applied: Option<Applied>,
 }

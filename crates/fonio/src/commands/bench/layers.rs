@@ -18,7 +18,7 @@ use crate::progress::Estimate;
 use crate::roles::roles;
 use crate::signals::begin;
 
-/// The modes from the study's baseline to the default of `fonio mount`.
+/// The measured modes, in order from the baseline of the study to the default of `fonio mount`.
 const MODES: [&str; 5] = ["mode=stock", "mode=extended", "mode=buffered", "mode=writeback", "mode=auto"];
 
 const SEED: u64 = 1;
@@ -122,7 +122,8 @@ fn show(found: &Layers, colour: bool, out: &mut impl Write) -> io::Result<()> {
     )
 }
 
-/// Formats a rate as a share of the rate of the layer below, with its interval if known.
+/// Formats a rate as a share of the rate of the layer below, with the confidence interval of the share, if
+/// known.
 fn share(change: &Change) -> String {
     let percent = |share: f64| format!("{:.0}", share * 100.0);
     match (change.ratio, change.low.zip(change.high)) {

@@ -232,8 +232,8 @@ fn tests_table(benchmark: &Benchmark, dim: &str, plain: &str, out: &mut impl Wri
     Ok(())
 }
 
-/// Prints the speedup of n concurrent processes over n processes one after the other (Nguyen et al., section
-/// 4.5).
+/// Prints the speedup of n concurrent processes over n processes that run one after another (Nguyen et al.,
+/// section 4.5).
 fn speedups(benchmark: &Benchmark, out: &mut impl Write) -> io::Result<()> {
     let tests: Vec<&TestResult> = benchmark.of(Set::Concurrency).collect();
     let alone = |result: &TestResult| {
@@ -257,7 +257,8 @@ fn speedups(benchmark: &Benchmark, out: &mut impl Write) -> io::Result<()> {
     Ok(())
 }
 
-/// Prints the response time during the other operation, relative to the response time alone.
+/// Prints the response time of each operation while the other operation runs, relative to its response time
+/// alone.
 fn slowdowns(benchmark: &Benchmark, out: &mut impl Write) -> io::Result<()> {
     if benchmark.slowdowns.is_empty() {
         return Ok(());

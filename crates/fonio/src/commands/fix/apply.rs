@@ -96,7 +96,7 @@ pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Applies a setting until the next boot. If it is already in force, `old` and `new` are equal.
+/// Applies a setting until the next boot. If the setting is already in force, `old` and `new` are equal.
 pub fn apply_now(setting: &Setting, path: &Path) -> Result<Applied> {
     signals::recover()?;
     let planned = Planned { change: setting.plan_or_current(path)?, keep: false };

@@ -45,11 +45,12 @@ struct Described {
     safe: bool,
     needs_hardware: bool,
     source: &'static str,
-    /// `disk`, `mount`, `machine`, `unit`, `database` or `folder`, if fonio can apply it.
+    /// The kind of target, if fonio can apply the fix: `disk`, `mount`, `machine`, `unit`, `database` or
+    /// `folder`.
     of: Option<&'static str>,
     by_hand: Option<&'static str>,
-    /// The devices, mounts or `the machine` to which it can be applied now. Empty if there are none, or if
-    /// the user has to name a unit, folder or database.
+    /// The targets to which the fix can be applied now: devices, mounts, or `the machine`. Empty if there are
+    /// none, or if the user has to name a unit, folder or database.
     suits: Vec<String>,
     /// The targets that already have its value.
     in_force: Vec<String>,
@@ -94,7 +95,8 @@ pub(super) fn needs_path(name: &str, scope: Scope, keep: bool) -> String {
     format!("{name} changes one {what}. Name it, such as `fonio fix apply {name} {example}{keep}`")
 }
 
-/// Returns how to get the scheduler of a fix, if it is not part of Linux and is missing from this kernel.
+/// Returns instructions for getting the scheduler of a fix, if this scheduler is not part of Linux and this
+/// kernel lacks it.
 fn missing_here(fix: &Listed) -> Option<String> {
     let setting = fix.setting()?;
     let name = setting.scheduler()?;
@@ -139,8 +141,8 @@ struct Suits {
 }
 
 impl Suits {
-    /// Checks each of `mounts`. A setting of a unit, folder or database has no targets until the user names
-    /// one.
+    /// Checks each of `mounts`. A setting of a unit, folder or database has no targets until the user names a
+    /// target.
     fn find(fix: &Listed, mounts: &[PathBuf]) -> Suits {
         let (Some(setting), Some(scope)) = (fix.setting(), scope_of(fix)) else {
             return Suits::default();

@@ -28,11 +28,11 @@ struct Done<'a> {
     outcome: &'a str,
     #[serde(flatten)]
     setting: &'a Applied,
-    /// The current value, if it is no longer the value that fonio set.
+    /// The current value, if it differs from the value that fonio set.
     #[serde(skip_serializing_if = "Option::is_none")]
     now: Option<String>,
-    /// The files that keep the setting across reboots, with the lines or option that fonio adds, or removes
-    /// on undo.
+    /// The files that keep the setting across reboots, with the lines or the option that fonio adds to them
+    /// (or removes on undo).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     kept: Vec<Place>,
 }
@@ -88,7 +88,7 @@ fn changes() -> Result<Changes> {
     Changes::of_machine().map_err(with_hint)
 }
 
-/// Adds context to an error: the setting was not changed, or changing it needs root.
+/// Adds to an error that the setting was not changed, or that changing it needs root.
 fn with_hint(error: HostError) -> anyhow::Error {
     match error {
         HostError::BeingTested { .. } | HostError::InUse { .. } | HostError::NotSettable { .. } => {

@@ -1,4 +1,4 @@
-//! `fonio fix apply NAME --pid PID` and `-- CMD`: a fix for one process.
+//! `fonio fix apply NAME --pid PID` and `fonio fix apply NAME -- CMD`: apply a fix to a single process.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -36,7 +36,8 @@ pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
             return Ok(Exit::Fine);
         }
         drop(out);
-        // The command replaces this process, so its exit code and signals reach the caller.
+        // The command replaces this process, so the caller gets the exit code of the command, and signals
+        // reach the command.
         let error = with_io_class(&class, &arguments.command).exec();
         return Err(error).context("cannot start ionice; install util-linux");
     };
@@ -62,7 +63,7 @@ pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Returns the class that the fix gives a process, or an error that names an alternative.
+/// Returns the I/O class that the fix gives to a process, or an error that names an alternative.
 fn class(change: &Candidate) -> Result<String> {
     let name = change.name();
     let (fix, setting) = setting(change)?;

@@ -18,7 +18,7 @@ pub fn run(arguments: &FixProve, colour: Colour) -> Result<Exit> {
     let proof = arguments.proof()?;
     let (candidates, refusal) = match proof.names {
         Some(Candidates(names)) => (names, Refusal::Error),
-        // If all fixes are tried, fixes that cannot be tested here are skipped.
+        // If the user named no fix, all fixes are tried, and fixes that cannot be tested here are skipped.
         None => (super::chosen(arguments.choice).map(Candidate::Listed).collect(), Refusal::LeaveOut),
     };
     let tried = Tried { candidates: &candidates, refusal, best: arguments.best, verbose: arguments.verbose };

@@ -52,7 +52,7 @@ pub fn run(arguments: &StoreBenchRun, colour: Colour) -> Result<Exit> {
     };
     let room = match subject {
         Subject::Real(path) => room_bytes(path)?,
-        // The rest of the space is for the file system itself.
+        // The file system itself needs the rest of the space.
         Subject::Profile(_) => arguments.emulated.size / 10 * 9,
     };
     let schedule = Schedule::within(&settings, room);
@@ -172,7 +172,7 @@ fn measure(
     if ended.is_none() {
         unfinished.remove()?;
     } else {
-        // A run without finished parts is saved too, to keep its start time.
+        // A run is saved even if no part is finished, to keep the start time of the run.
         save(&kept)?;
     }
     Ok((kept, ended))

@@ -1,8 +1,8 @@
 //! Client of a results service over HTTP, with TLS for `https://` addresses.
 //!
-//! A server's certificate is checked against the certificate authorities that browsers trust. Their list is
-//! built in, because a board may have no list or an old one. As with OpenSSL, the variable `SSL_CERT_FILE`
-//! names a file with other authorities.
+//! A server's certificate is checked against the certificate authorities that browsers trust. The list of
+//! these authorities is built in, because a board may have no such list, or an outdated one. As with OpenSSL,
+//! the environment variable `SSL_CERT_FILE` can name a file with authorities that replace this list.
 
 use std::time::Duration;
 use std::{fs, io};

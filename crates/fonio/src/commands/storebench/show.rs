@@ -95,8 +95,8 @@ impl Others {
             let (Some(figure), Some(value)) = (figure, result.value(name)) else { continue };
             let Some(ecdf) = server.ecdf(&key, name)? else { continue };
             count = count.max(ecdf.results);
-            // The points are sorted. The share of smaller values is stored with the first value that is not
-            // smaller.
+            // The points are sorted. The first point that is not smaller stores the share of the smaller
+            // values.
             let smaller = match ecdf.points.iter().find(|point| point.value >= value.value) {
                 Some(point) => point.share,
                 None if ecdf.points.is_empty() => continue,
@@ -114,7 +114,7 @@ impl Others {
     }
 }
 
-/// Returns the report of a result; with every figure if `all`.
+/// Returns the report of a result. If `all` is set, the report contains every figure.
 pub fn document(result: &Document, others: &Others, all: bool) -> Report {
     let tone =
         if matches!(result.capacity_check, CapacityCheck::Fake { .. }) { Tone::Bad } else { Tone::Plain };

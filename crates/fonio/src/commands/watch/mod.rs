@@ -90,7 +90,7 @@ fn watch(place: &Place) -> Result<Exit> {
     let ended = watch.run(&stop);
     drop(servers);
     if let Err(error) = ended {
-        // A signal ended the watch, but the user should still see this error.
+        // The watch was ended by a signal, so its exit code does not show this error; print it for the user.
         tell(&format!(
             "{error}; the last minutes stay in memory, and the next watch before a reboot stores them"
         ));

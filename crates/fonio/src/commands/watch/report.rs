@@ -249,7 +249,7 @@ fn print_load(load: &Summary, (bold, plain): (&str, &str), out: &mut impl Write)
             )?;
         }
     }
-    // Times are in whole seconds, too coarse for shares of less than a minute.
+    // Times are in whole seconds, which is too coarse to compute shares of less than a minute.
     if let Some(pressure) = load.pressure.filter(|_| load.watched_s >= 60) {
         writeln!(
             out,

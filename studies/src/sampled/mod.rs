@@ -36,7 +36,7 @@ pub struct Arguments {
 /// The name under which this program runs as the sampler.
 pub const SAMPLE: &str = "sample";
 
-/// Samples into a folder for some seconds, and prints the used percentage of a processor.
+/// Records samples into a folder for the given number of seconds, and prints the CPU time as a percentage of one processor.
 pub fn run_sample(words: &[String]) -> anyhow::Result<()> {
     let [seconds, folder] = words else { anyhow::bail!("this is a part of `cargo studies sampled`") };
     let options = RecordOptions {

@@ -130,7 +130,7 @@ fn answer(command: &mut Command) -> Result<Value> {
     if !output.status.success() {
         bail!("{} failed: {}", process::shown(command), output.status);
     }
-    serde_json::from_slice(&output.stdout).context("the load generator prints JSON")
+    serde_json::from_slice(&output.stdout).context("the output of the load generator is not valid JSON")
 }
 
 fn number(value: &Value, name: &str) -> f64 {

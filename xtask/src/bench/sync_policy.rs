@@ -13,7 +13,7 @@ use crate::process;
 const TRANSACTIONS: u32 = 10_000;
 const ROUNDS: usize = 7;
 
-/// The class in the policy for each run of a round with the library. The first run of a round is without the
+/// The policy classes: each round has one run with the library per class. The first run of a round is without the
 /// library.
 const CLASSES: [&str; 4] = ["durable", "learn", "ordered", "cache"];
 

@@ -37,7 +37,7 @@ pub(crate) fn per_second(count: impl Amount, span: Nanos) -> Option<f64> {
     (span.0 > 0).then(|| count.number() as f64 * 1e9 / span.0 as f64)
 }
 
-/// The element of a list that grows on demand.
+/// Returns the element at `index`; extends the list with default elements if it is too short.
 #[inline]
 pub(crate) fn at<T: Default>(list: &mut Vec<T>, index: usize) -> &mut T {
     if index >= list.len() {

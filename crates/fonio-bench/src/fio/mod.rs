@@ -30,6 +30,10 @@ pub struct Fio {
 
 const POLL: Duration = Duration::from_millis(20);
 
+/// A script that starts a program only if its parent is still the process with the given id. A parent that is
+/// killed before `setpriv` has asked for the signal would otherwise leave fio behind.
+const IF_OUR_CHILD: &str = r#"test "$PPID" = "$0" && exec "$@""#;
+
 /// Averaging interval for the throughput of a sustained write.
 pub const RATE_INTERVAL_MS: u64 = 500;
 
@@ -143,7 +147,8 @@ impl Fio {
         let mut command = match &self.setpriv {
             Some(setpriv) => {
                 let mut command = Command::new(setpriv);
-                command.args(["--pdeathsig", "KILL", "--"]).arg(&self.program);
+                command.args(["--pdeathsig", "KILL", "--", "sh", "-c", IF_OUR_CHILD]);
+                command.arg(std::process::id().to_string()).arg(&self.program);
                 command
             }
             None => Command::new(&self.program),

@@ -168,7 +168,7 @@ fn parameter(text: &[u8]) -> usize {
     }
 }
 
-/// Whether a name can contain a byte. Every byte outside ASCII is allowed.
+/// Returns whether this byte may occur in a name. Every byte outside ASCII is allowed.
 fn is_of_word(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | 0x80..)
 }

@@ -1,4 +1,4 @@
-//! Reasons why a setting is not possible.
+//! Reasons why a setting cannot be applied.
 
 use std::path::{Path, PathBuf};
 

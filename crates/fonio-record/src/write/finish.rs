@@ -87,7 +87,7 @@ impl FinishedCapture<'_> {
         let own_rows = assembled.own_rows;
         if own_rows > 0 {
             let message = format!(
-                "{own_rows} requests and bios of fonio itself (its spill file, names of containers) were left out"
+                "{own_rows} requests and bios that fonio itself caused (spill file, look-up of container names) were left out"
             );
             remarks.push(("own-requests", message, own_rows));
         }

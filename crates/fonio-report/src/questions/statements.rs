@@ -214,7 +214,10 @@ mod tests {
     fn transactions_without_a_pause_could_be_one() {
         for (without_pause, is_told) in [(9, false), (10, true), (20, true)] {
             let sqlite = of(vec![StatementCost { without_pause, ..cost(&["a"], 20, 1) }]);
-            assert_eq!(notes(&sqlite).iter().any(|note| note.contains("make one transaction")), is_told);
+            assert_eq!(
+                notes(&sqlite).iter().any(|note| note.contains("one transaction syncs once")),
+                is_told
+            );
         }
         let mut sqlite = of(vec![]);
         sqlite.databases[0].unknown_statements = 1;

@@ -81,7 +81,7 @@ pub struct Cfq {
     turn: Option<Turn>,
     waiting: usize,
     sync_in_flight: u32,
-    /// Requests in flight of the other classes than idle.
+    /// Number of requests in flight in classes other than idle.
     others_in_flight: u32,
     /// The time at which the next held request may be dispatched.
     held_until: Option<Timestamp>,

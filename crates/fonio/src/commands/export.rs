@@ -82,7 +82,7 @@ pub fn run(arguments: &Export) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Writes a recording of the rows that pass the filters; a key replaces names by tokens.
+/// Writes a recording of the rows that pass the filters. If there is a `key`, names are replaced with tokens.
 fn copy(arguments: &Export, subject: Subject, key: Option<&Key>) -> Result<Exit> {
     let stop = signals::watch()?;
     let mut writer = Writer::create(&arguments.out, WriterOptions::default())?;

@@ -1,5 +1,6 @@
 //! Requests: their number, sizes and latencies.
 
+pub mod aligned;
 pub mod class;
 pub mod latency;
 pub mod point;

@@ -28,7 +28,6 @@ use crate::question::options::AnalysisOptions;
 use crate::question::seen::Seen;
 use crate::question::span::Span;
 use crate::question::{Question, Row};
-use crate::requests::aligned::{Aligned, AlignedTally};
 use crate::requests::latency::{Latency, LatencyTally};
 use crate::requests::points::{PointTally, Points};
 use crate::requests::size_latency::{SizeLatency, SizeLatencyTally};
@@ -155,9 +154,6 @@ questions! {
     totals: TotalTally => Totals,
     /// Sizes of requests.
     sizes: SizeTally => Sizes,
-    /// Requests aligned to 4 KiB.
-    #[serde(default)]
-    aligned: AlignedTally => Aligned,
     /// Latencies of requests.
     latency: LatencyTally => Latency,
     /// Latency by size.

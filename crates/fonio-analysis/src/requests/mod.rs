@@ -1,6 +1,5 @@
 //! Requests: their number, sizes and latencies.
 
-pub mod aligned;
 pub mod class;
 pub mod latency;
 pub mod point;

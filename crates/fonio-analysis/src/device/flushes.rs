@@ -185,9 +185,6 @@ impl Question for FlushTally {
         facts.put("flushes.writes_per_flush", "writes per flush", Unit::Number, writes);
         let bytes = flushes.write_bytes_per_flush;
         facts.put("flushes.write_bytes_per_flush", "bytes written per flush", Unit::Bytes, bytes);
-        let label = "share of flushes that are flush requests";
-        let requests = ratio(flushes.flush_requests, flushes.flushes);
-        facts.put("flushes.request_share", label, Unit::Share, requests);
         if let Some(gaps) = &flushes.gaps {
             let label = "requests between flushes";
             facts.distribution("flushes.gap_requests", label, Unit::Count, &gaps.requests);
@@ -239,12 +236,6 @@ mod tests {
         );
         assert_eq!(flushes.devices.len(), 2);
         assert_eq!(flushes.devices[1].gaps, None);
-    }
-
-    #[test]
-    fn share_of_flush_requests() {
-        let flushes = analyse(&["FF q0 d31 c32", "FWS 8+8 q40 d41 c50"]).flushes;
-        assert_eq!((flushes.flushes, flushes.flush_requests), (2, 1));
     }
 
     #[test]

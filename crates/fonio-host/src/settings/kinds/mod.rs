@@ -3,7 +3,6 @@
 mod access_times;
 mod buffered;
 mod commit_interval;
-mod completions;
 mod concurrency;
 mod database;
 mod dirty_limit;
@@ -53,7 +52,6 @@ pub(super) static KINDS: &[&dyn Kind] = &[
     &io_cost::IoCost,
     &read_ahead::ReadAhead,
     &requests::Requests,
-    &completions::Completions,
     &request_size::RequestSize,
     &discard_size::DiscardSize,
     &commit_interval::CommitInterval,

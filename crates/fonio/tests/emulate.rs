@@ -51,14 +51,14 @@ fn every_way_to_end_leaves_nothing_behind() {
     if !can() {
         return;
     }
-    for signal in ["INT", "TERM", "HUP", "KILL"] {
+    for (signal, code) in [("INT", Some(130)), ("TERM", Some(143)), ("HUP", Some(129)), ("KILL", None)] {
         let (mut child, ready) = start();
         fs::write(Path::new(ready["mount"].as_str().expect("a folder")).join("file"), [7; 100_000])
             .expect("it can be written to");
         let killed =
             Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().expect("kill");
         assert!(killed.success());
-        child.wait().expect("wait");
+        assert_eq!(child.wait().expect("wait").code(), code, "SIG{signal}");
         if signal == "KILL" {
             // The next emulated device cleans up.
             cargo_bin_cmd!("fonio").args(["device", "emulate", "--floor"]).assert().success();

@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: measures the speed and the cost of fonio's own code. Measurements for scientific questions are
 //! studies (`cargo studies`). Benchmarks write results in the format of studies (`xtask/src/results.rs`).
 
+mod against;
 mod programs;
 mod report;
 mod results;
@@ -22,6 +23,8 @@ pub struct Arguments {
 
 #[derive(Subcommand)]
 enum Benchmark {
+    /// The processor time of this build of fonio against another build.
+    Against(against::Arguments),
     /// The cost of recording (root, fio).
     Record {
         /// Pairs of runs, with and without recording.
@@ -70,6 +73,7 @@ enum Benchmark {
 pub fn run(arguments: &Arguments) -> Result<()> {
     match arguments.benchmark {
         None => report::run(&arguments.report),
+        Some(Benchmark::Against(ref arguments)) => against::run(arguments),
         Some(Benchmark::Watch(ref arguments)) => watch::run(arguments),
         Some(Benchmark::SyncPolicy) => sync_policy::run(),
         Some(Benchmark::Results(ref arguments)) => results::run(arguments),

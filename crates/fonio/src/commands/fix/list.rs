@@ -253,7 +253,7 @@ fn write_suitable(out: &mut impl Write, fixes: &[&'static Listed], mounts: &[Pat
 /// Prints a target and its fixes, wrapped to the width of the terminal.
 fn row(out: &mut impl Write, place: &str, names: &[&str]) -> io::Result<()> {
     const LABEL: usize = 25;
-    let width = terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0));
+    let width = output::columns().unwrap_or(80);
     let mut line = format!("  {place:<LABEL$}");
     let mut is_empty = true;
     for (at, name) in names.iter().enumerate() {

@@ -26,9 +26,10 @@ pub fn build_fonio() -> Result<PathBuf> {
     Ok(target().join("release/fonio"))
 }
 
-/// Builds fonio in the tests' configuration, which is faster to compile, and returns its path.
+/// Builds fonio in the tests' configuration, which is faster to compile, and returns its path. The features of
+/// dependencies are those of the complete workspace, so the tests use the same compiled crates.
 pub fn build_fonio_for_tests() -> Result<PathBuf> {
-    run(cargo().args(["build", "--package", "fonio"]))?;
+    run(cargo().args(["build", "--workspace", "--bin", "fonio"]))?;
     Ok(target().join("debug/fonio"))
 }
 

@@ -10,8 +10,8 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt32Array};
-use arrow::datatypes::DataType;
+use arrow_array::{ArrayRef, Int64Array, RecordBatch, StringArray, UInt32Array};
+use arrow_schema::DataType;
 use expect_test::expect;
 use fonio_core::{CollectedRows, Meta, RowSink, Timestamp, WaitReason};
 use fonio_recording::{Recording, RecordingError, Tables, Writer, WriterOptions, is_recording};

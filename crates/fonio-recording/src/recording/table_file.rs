@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use arrow::error::ArrowError;
+use arrow_schema::ArrowError;
 use fonio_core::meta::SCHEMA_VERSION;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{

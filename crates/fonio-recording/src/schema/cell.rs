@@ -8,12 +8,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, ArrowPrimitiveType, AsArray, DictionaryArray, Int32Array, PrimitiveArray, StringArray,
-    StringBuilder,
+use arrow_array::builder::StringBuilder;
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Int32Type, Int64Type, UInt16Type, UInt32Type};
+use arrow_array::{
+    Array, ArrayRef, ArrowPrimitiveType, DictionaryArray, Int32Array, PrimitiveArray, StringArray,
 };
-use arrow::buffer::{NullBuffer, ScalarBuffer};
-use arrow::datatypes::{DataType, Int32Type, Int64Type, UInt16Type, UInt32Type};
+use arrow_buffer::{NullBuffer, ScalarBuffer};
+use arrow_schema::DataType;
 use fonio_core::{
     BlockedIn, ByteCount, Content, DeviceId, FileFlags, Flags, LinkEnd, LinkKind, Metric, Nanos, Op, Sector,
     SqliteWrite, Timestamp, WaitReason,

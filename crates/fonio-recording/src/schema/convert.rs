@@ -5,11 +5,12 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, ArrowPrimitiveType, AsArray, PrimitiveArray};
-use arrow::datatypes::{
-    DataType, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type,
-    UInt64Type,
+use arrow_array::cast::AsArray;
+use arrow_array::types::{
+    Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
+use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray};
+use arrow_schema::DataType;
 
 use super::{BadCell, Column};
 
@@ -85,7 +86,7 @@ fn narrow<T: ArrowPrimitiveType<Native: TryFrom<i128>>>(values: &[Option<i128>])
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Float64Array, Int64Array, UInt64Array};
+    use arrow_array::{Float64Array, Int64Array, UInt64Array};
 
     use super::super::Layout;
     use super::*;

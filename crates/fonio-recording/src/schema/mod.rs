@@ -7,8 +7,8 @@ mod tables;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, new_null_array};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow_array::{ArrayRef, RecordBatch, new_null_array};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use fonio_core::meta::SCHEMA_VERSION;
 use parquet::basic::{Compression, Encoding};
 use parquet::file::metadata::KeyValue;

@@ -6,7 +6,7 @@
 //! describe the change in `docs/recording-reference.md`. A column of text and a dictionary-encoded column of
 //! text have the same stored type.
 
-use arrow::array::ArrayRef;
+use arrow_array::ArrayRef;
 use fonio_core::{
     Bio, BlockedCount, BlockedIn, ByteCount, Call, Content, DeviceId, File, FileFlags, Flags, Link, LinkEnd,
     LinkKind, Mark, Metric, Nanos, Op, Request, Sample, Sector, SqliteWrite, Statement, Thread, Timestamp,

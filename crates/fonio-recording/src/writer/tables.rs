@@ -5,8 +5,8 @@ use std::fs::File as OsFile;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow_array::RecordBatch;
+use arrow_schema::SchemaRef;
 use fonio_core::{
     Bio, BlockedCount, Call, Diagnostic, File, Link, Mark, Meta, Request, RowSink, Sample, Severity,
     Statement, Thread, Timestamp, Wait, ignore_rows,

@@ -1,14 +1,13 @@
 //! `cargo xtask test`: all checks that must pass before a change lands. `--fast` runs some of them, for use
 //! during development.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::UNIX_EPOCH;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::Args;
-use serde::Deserialize;
 
 use crate::parts::part;
 use crate::{fuzz, tally, tidy};
@@ -52,10 +51,8 @@ fn all() -> Result<()> {
     }
     part("build of the fuzz targets", fuzz::build)?;
     part("fuzz targets", fuzz::repeat_all)?;
-    part("build of the test programs", || {
-        process::run(process::cargo().args(["test", "--no-run"]).args(process::WHOLE_WORKSPACE))
-    })?;
-    let tally = part("tests", || tally::run(&[]))?;
+    let programs = part("build of the test programs", || tally::build(&[]))?;
+    let tally = part("tests", || tally::run(&programs, true))?;
     println!("\n{tally}");
     Ok(())
 }
@@ -72,20 +69,21 @@ fn fast() -> Result<()> {
         Ok(text) => serde_json::from_slice(&text).unwrap_or_default(),
         Err(_) => BTreeMap::new(),
     };
-    let programs = part("build of the unit tests", unit_tests)?;
-    let is_new = |program: &&Program| passed.get(&program.executable) != Some(&program.built_ns);
-    let changed: Vec<&Program> = programs.iter().filter(is_new).collect();
+    let programs = part("build of the unit tests", || tally::build(&["--lib", "--bins"]))?;
+    let mut changed = Vec::new();
+    for program in programs {
+        let built_ns = built_ns(&program.executable)?;
+        if passed.insert(program.executable.clone(), built_ns) != Some(built_ns) {
+            changed.push(program);
+        }
+    }
     if changed.is_empty() {
         println!("No crate changed since its unit tests passed.\n\n0 passed, 0 failed");
         return Ok(());
     }
-    let crates: BTreeSet<&str> = changed.iter().map(|program| program.package.as_str()).collect();
-    let mut scope = vec!["--lib", "--bins"];
-    scope.extend(crates.iter().flat_map(|name| ["--package", name]));
-    let tally = part("unit tests", || tally::run(&scope))?;
-    passed.extend(changed.into_iter().map(|program| (program.executable.clone(), program.built_ns)));
-    let text = serde_json::to_vec(&passed)?;
-    fs::write(&record, text).with_context(|| format!("cannot write {}", record.display()))?;
+    let tally = part("unit tests", || tally::run(&changed, false))?;
+    fs::write(&record, serde_json::to_vec(&passed)?)
+        .with_context(|| format!("cannot write {}", record.display()))?;
     println!("\n{tally}");
     Ok(())
 }
@@ -100,60 +98,10 @@ fn lints() -> Result<()> {
     process::run(clippy.args(["--all-targets", "--", "-D", "warnings"]))
 }
 
-/// A program with the unit tests of a crate.
-struct Program {
-    package: String,
-    executable: PathBuf,
-    /// The time of compilation, in nanoseconds since 1970.
-    built_ns: u64,
-}
-
-/// Builds the unit tests of all crates.
-fn unit_tests() -> Result<Vec<Program>> {
-    /// A line of cargo's output; only some lines name a test program.
-    #[derive(Deserialize)]
-    struct Line {
-        executable: Option<PathBuf>,
-        manifest_path: Option<PathBuf>,
-    }
-    let mut command = process::cargo();
-    command.args(["test", "--no-run", "--lib", "--bins", "--message-format=json"]);
-    command.args(process::WHOLE_WORKSPACE).stderr(std::process::Stdio::inherit());
-    let out = command.output().context("cannot start cargo")?;
-    if !out.status.success() {
-        bail!("{} failed: {}", process::shown(&command), out.status);
-    }
-    let mut programs = Vec::new();
-    for line in out.stdout.split(|byte| *byte == b'\n') {
-        let Ok(Line { executable: Some(executable), manifest_path: Some(manifest) }) =
-            serde_json::from_slice(line)
-        else {
-            continue;
-        };
-        let built_ns = built_ns(&executable)?;
-        programs.push(Program { package: package_of(&manifest)?, executable, built_ns });
-    }
-    Ok(programs)
-}
-
+/// Returns the time at which a program was compiled, in nanoseconds since 1970.
 fn built_ns(executable: &Path) -> Result<u64> {
     let metadata =
         fs::metadata(executable).with_context(|| format!("cannot find {}", executable.display()))?;
     let since_1970 = metadata.modified()?.duration_since(UNIX_EPOCH).context("a file from before 1970")?;
     Ok(u64::try_from(since_1970.as_nanos())?)
-}
-
-fn package_of(manifest: &Path) -> Result<String> {
-    #[derive(Deserialize)]
-    struct Manifest {
-        package: Package,
-    }
-    #[derive(Deserialize)]
-    struct Package {
-        name: String,
-    }
-    let text = fs::read_to_string(manifest).with_context(|| format!("cannot read {}", manifest.display()))?;
-    let manifest: Manifest =
-        toml::from_str(&text).with_context(|| format!("{} has no name", manifest.display()))?;
-    Ok(manifest.package.name)
 }

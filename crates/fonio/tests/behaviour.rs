@@ -301,8 +301,9 @@ fn a_signal_decides_the_code_and_leaves_nothing() {
         // Otherwise the pipe has a writer after the child has ended.
         drop(call);
         let mut said = BufReader::new(reader).lines();
-        let begins =
-            |line: &str| ["Recording ", "watching; ", "[1/", "Mounted at "].iter().any(|first| line.contains(first));
+        let begins = |line: &str| {
+            ["Recording ", "watching; ", "[1/", "Mounted at "].iter().any(|first| line.contains(first))
+        };
         assert!(said.any(|line| line.is_ok_and(|line| begins(&line))), "{words} did not begin");
         std::thread::spawn(move || said.for_each(drop));
         assert_eq!(end(child, signal), Some(code), "{words}");

@@ -189,7 +189,7 @@ pub(crate) struct MachineTally {
     processors: ProcessorTally,
 }
 
-/// Finds the busiest processor in each interval between samples.
+/// Finds the busiest processor in each sampling interval.
 #[derive(Debug, Default)]
 struct ProcessorTally {
     /// Start and end of the current interval, and the active ticks of the busiest processor in that interval.
@@ -230,7 +230,7 @@ struct Reading {
     first_time: Timestamp,
     last_time: Timestamp,
     last: i64,
-    /// Total increase of a counter. Decreases (the counter restarted) are ignored.
+    /// Total increase of a counter. Decreases are ignored, because they mean that the counter restarted.
     rise: u64,
     min: i64,
     max: i64,
@@ -415,7 +415,7 @@ fn of_temperature(zones: &[Temperature], facts: &mut Facts) {
 }
 
 fn of_network(interfaces: &[Network], facts: &mut Facts) {
-    // Skip links of unknown speed: their load is unknown.
+    // Skip links of unknown speed: their utilisation cannot be computed.
     let busiest = interfaces.iter().rev().filter_map(|network| Some((network.link_share?, network)));
     if let Some((link_share, busiest)) = busiest.max_by(|(a, _), (b, _)| a.total_cmp(b)) {
         facts.word("network.interface", &busiest.interface);
@@ -603,7 +603,7 @@ impl MachineTally {
 }
 
 impl Reading {
-    /// The time between its first and its last sample.
+    /// Returns the time between the first and the last sample of a metric.
     fn sampled(&self) -> Nanos {
         self.last_time - self.first_time
     }
@@ -664,7 +664,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_moves_between_processors_saturates_one() {
-        // One thread computes, first on cpu0, then on cpu1. The other processor is lightly loaded.
+        // One thread computes, first on cpu0, then on cpu1. The respective other processor is lightly loaded.
         let ticks = [(0, 0, 0), (1, 98, 10), (2, 110, 108), (3, 120, 206)];
         let samples = ticks.into_iter().flat_map(|(second, first, other)| {
             [("cpu0", first), ("cpu1", other)]

@@ -77,13 +77,13 @@ pub(crate) struct SequentialTally {
 #[derive(Debug, Default)]
 struct Ends {
     ends: [Sector; WINDOW_MAX],
-    /// Number of stored ends, at most the window.
+    /// Number of request ends in `ends`, at most the window.
     known: usize,
-    /// Index at which the next end is stored.
+    /// Index at which the end of the next request is stored.
     next: usize,
 }
 
-/// Bytes: sequential read, random read, sequential write, random write.
+/// Bytes per time bin: sequential read, random read, sequential write, random write.
 #[derive(Debug, Default)]
 struct Bin([ByteCount; 4]);
 

@@ -1,4 +1,4 @@
-//! Processes by name, and the counts of their requests.
+//! Counts the requests of each process name.
 
 use fonio_core::{ByteCount, Nanos};
 use schemars::JsonSchema;

@@ -1,8 +1,8 @@
 //! Decides whether two values differ, and compares the run times of repeated runs.
 //!
 //! A difference is claimed if the complete interval of the ratio lies beyond [`LEAST_EFFECT`]. "No
-//! difference" is claimed only if the interval excludes a doubling and a halving. Otherwise the answer is
-//! unknown.
+//! difference" is claimed only if the interval excludes a doubling and a halving. If neither claim is
+//! possible, the answer is unknown.
 
 use fonio_core::statistics::sample::{self, Spread};
 use fonio_core::statistics::welch::{Interval, KnownMean};
@@ -69,7 +69,7 @@ pub enum Unknown {
 }
 
 impl Unknown {
-    /// Returns the reason as shown in tables.
+    /// Returns the reason in the words used in tables.
     pub fn words(self) -> &'static str {
         match self {
             Unknown::NotMeasured => "not measured in both",
@@ -82,7 +82,7 @@ impl Unknown {
 }
 
 impl Change {
-    /// Returns an unknown answer with its reason. `ratio` is the observed ratio, if any.
+    /// Returns a change whose answer is unknown, with the reason. `ratio` is the observed ratio, if any.
     pub(crate) fn unknown(ratio: Option<f64>, why: Unknown) -> Change {
         Change { ratio, low: None, high: None, confidence: None, answer: Answer::Unknown, unknown: Some(why) }
     }
@@ -109,7 +109,7 @@ impl Change {
         }
     }
 
-    /// Whether a difference is claimed.
+    /// Whether the answer claims a difference.
     pub fn is_claimed(&self) -> bool {
         matches!(self.answer, Answer::Lower | Answer::Higher)
     }
@@ -125,7 +125,7 @@ pub fn geometric_mean(values: &[f64]) -> Option<f64> {
 ///
 /// Run `r` with a fix is compared with run `r` without the fix. Both runs belong to round `r`, and have the
 /// same seed and machine state. The interval is Student's t of the logarithms of the rounds' ratios. A ratio
-/// below 1 means that the fix is faster.
+/// below 1 means that runs with the fix are faster.
 ///
 /// # Panics
 ///
@@ -158,8 +158,8 @@ fn paired(logarithms: &[f64], level: f64) -> Change {
 }
 
 /// Returns the number of rounds, estimated from a pilot, after which the interval lies within `factor` of the
-/// ratio of the run times. The result is at least the number of pilot rounds, and at most `most`. `None` if
-/// the pilot has fewer than three rounds.
+/// ratio of the run times. The result is at least the number of pilot rounds, and at most `most`. Returns
+/// `None` if the pilot has fewer than three rounds.
 ///
 /// `together` is the number of ratios tested together; the interval uses the strictest level of Holm's
 /// method. A short pilot may underestimate the spread. The plan therefore uses the upper end of the spread's
@@ -213,7 +213,7 @@ pub(crate) fn compare_runs(first: &[f64], other: &[f64], level: f64) -> Change {
 }
 
 impl Change {
-    /// Derives the change from an interval of the difference. Used if a value is 0 and ratios are
+    /// Creates a change from the interval of a difference. This is used if a value is 0, which makes ratios
     /// meaningless.
     pub(crate) fn of_difference(difference: Interval, both_zero: bool, level: f64) -> Change {
         let answer = match difference {
@@ -237,7 +237,7 @@ fn mean(values: &[f64]) -> f64 {
     sample::mean(values).unwrap_or(f64::NAN)
 }
 
-/// The variance of the mean of at least two values.
+/// Returns the variance of the mean of at least two values.
 fn variance_of_mean(values: &[f64]) -> f64 {
     Spread::of(values).map_or(f64::NAN, |spread| spread.variance_of_mean())
 }
@@ -252,7 +252,8 @@ mod tests {
 
     #[test]
     fn rounds_are_paired() {
-        // Rounds of 10, 20 and 40 s. Unpaired, no difference is found; paired, a halving without spread.
+        // Rounds of 10, 20 and 40 s. As unpaired values, they show no difference; as pairs, they show a
+        // halving without spread.
         let base = [10.0, 20.0, 40.0];
         let change = &compare_rounds(&[(&base, &[5.0, 10.0, 20.0])])[0];
         assert_eq!((change.answer, change.confidence), (Answer::Lower, Some(0.95)));
@@ -340,7 +341,7 @@ mod tests {
         assert!(rounds_needed(&base, &fix, 1.25, 2, 40) > Some(17), "two ratios need stricter intervals");
         assert_eq!(rounds_needed(&base, &fix, 1.25, 1, 4), Some(4));
         assert_eq!(rounds_needed(&base[..2], &fix[..2], 1.25, 1, 4), None);
-        // Tables: 0.446 for 2 degrees of freedom, 2.343 for 5.
+        // Values from tables: 0.446 for 2 degrees of freedom, 2.343 for 5.
         assert!((chi_squared_lower_fifth(2.0) - 0.446).abs() < 0.01);
         assert!((chi_squared_lower_fifth(5.0) - 2.343).abs() < 0.02);
     }

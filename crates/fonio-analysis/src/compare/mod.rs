@@ -1,15 +1,15 @@
 //! Compares recordings: differences with intervals, and "no difference" as a possible answer.
 //!
-//! There are two methods, depending on the input:
+//! The method depends on the number of recordings:
 //!
 //! - **One recording per side.** Each recording is cut into slices of time, and the variation of a figure
 //!   between slices gives its interval ([`crate::compare::statistics`] accounts for autocorrelation). The
 //!   result holds for these recordings only, because this method cannot show how much identical runs differ.
 //! - **Several recordings per side.** Each recording gives one value, and the spread between recordings gives
-//!   the interval. A claim about a change should rest on this method.
+//!   the interval. Use several recordings per side to support a claim about a change.
 //!
 //! Both methods test all figures together (Holm, with weights), so that at most 5 percent of comparisons
-//! without a true difference claim any difference. `cargo studies compare` measures this.
+//! without a true difference claim any difference. `cargo studies compare` measures the rate of false claims.
 
 mod headline;
 pub mod interval;
@@ -25,7 +25,7 @@ use headline::{Headline, Within, headlines};
 use interval::{Change, Unknown, geometric_mean};
 use statistics::{FAMILY_LEVEL, holm};
 
-/// A value with a name.
+/// A value with the name of its recording or side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Named<T> {
     /// The name.
@@ -90,7 +90,7 @@ const METHOD_RUNS: &str = "Several recordings a side: each gives one value, and 
 interval of the ratio. All figures are tested together (Holm, 5 percent), so the confidence of a single interval is higher \
 than 95 percent. A difference is named from 5 percent on.";
 
-/// Compares each side with the first. A side consists of the analyses of one or more recordings.
+/// Compares each further side with the first. A side consists of the analyses of one or more recordings.
 pub fn compare(sides: &[Named<Vec<Named<&Analysis>>>]) -> Comparison {
     let measured: Vec<Vec<Vec<Headline>>> = sides
         .iter()
@@ -177,7 +177,7 @@ fn typical(runs: &[Option<f64>]) -> Option<f64> {
     }
 }
 
-/// The change between one recording per side, from their slices.
+/// Computes the change between two sides with one recording each, from time slices.
 fn within(first: &Headline, other: &Headline, level: f64) -> Change {
     let (Some(a), Some(b)) = (first.value(), other.value()) else {
         return Change::unknown(None, Unknown::NotMeasured);

@@ -1,5 +1,5 @@
-//! Tests whether a setting has an effect on a machine in use. It compares pairs of slices of time. Each pair
-//! consists of a slice with the setting and one without it, in random order.
+//! Tests whether a setting has an effect on a machine in use. The test compares pairs of time slices. Each
+//! pair consists of a slice with the setting and one without it, in random order.
 //!
 //! The figure is the time for which threads were blocked on storage, per second. Only the ratio of each pair
 //! is used, so a load that grows or shrinks over time cancels out. A difference is claimed if the interval of
@@ -77,7 +77,7 @@ impl PairedAnswer {
 ///
 /// # Panics
 ///
-/// If a time is negative or not a number.
+/// If a blocked time is negative or not a number.
 pub fn compare_pairs(pairs: &[(f64, f64)]) -> Paired {
     let ratios = log_ratios(pairs);
     let mut paired = Paired {

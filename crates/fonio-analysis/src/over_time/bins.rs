@@ -1,5 +1,5 @@
-//! A bounded number of time bins of equal width. When time passes the last bin, neighbouring bins are merged
-//! in pairs and the width doubles.
+//! Keeps values in a bounded number of time bins of equal width. When time passes the last bin, neighbouring
+//! bins are merged in pairs and the width doubles.
 //!
 //! The first timestamp is the origin; requests with earlier timestamps fall into the first bin. Nearly all
 //! requests fall into the same bin as the previous one, so that bin is cached.
@@ -7,7 +7,7 @@
 use fonio_core::{Nanos, Timestamp};
 
 pub(crate) trait Fold: Default {
-    /// Merges the contents of the following bin.
+    /// Merges the values of the following bin into this bin.
     fn fold(&mut self, later: Self);
 }
 
@@ -43,7 +43,7 @@ impl<T: Fold, const LIMIT: usize> Bins<T, LIMIT> {
         self.width
     }
 
-    /// The origin; 0 before it is known.
+    /// Returns the start of the first bin, or 0 before it is known.
     pub(crate) fn origin(&self) -> Timestamp {
         self.origin.unwrap_or_default()
     }
@@ -52,7 +52,7 @@ impl<T: Fold, const LIMIT: usize> Bins<T, LIMIT> {
         &self.bins
     }
 
-    /// The start of a bin.
+    /// Returns the start time of a bin.
     pub(crate) fn begin_of(&self, index: u64) -> Timestamp {
         self.origin() + Nanos(index.saturating_mul(self.width.0))
     }
@@ -63,7 +63,7 @@ impl<T: Fold, const LIMIT: usize> Bins<T, LIMIT> {
         self.origin = Some(origin);
     }
 
-    /// Returns the bin of a timestamp.
+    /// Returns the bin that contains `time`, creating it if needed.
     #[inline]
     pub(crate) fn at(&mut self, time: Timestamp) -> &mut T {
         if time < self.current_from || time >= self.current_until {

@@ -81,7 +81,7 @@ const SLICES: usize = 128;
 /// unit of time.
 type Rate = (&'static str, fn(&Slices) -> &[u64], f64);
 
-/// The rate of long responses.
+/// Name of the figure for the rate of long responses.
 pub(crate) const LONG_RATE: &str = "long.per_s";
 
 pub(crate) const RATES: [Rate; 7] = [
@@ -117,11 +117,11 @@ struct Slice {
     service_sum: Nanos,
     busy: Nanos,
     long: u64,
-    /// Service and response of reads, sync writes and other writes.
+    /// Service and response times of reads, synchronous writes and other writes.
     times: [[Times; 2]; 3],
 }
 
-/// A sum and a coarse histogram: 32 steps per doubling.
+/// Count, sum and coarse histogram of a latency.
 #[derive(Debug, Default)]
 struct Times {
     count: u64,
@@ -129,7 +129,8 @@ struct Times {
     steps: Steps<STEP_BITS>,
 }
 
-/// Binary logarithm of the number of steps per doubling. With 5, the error of a slice's percentile is at most
+/// Binary logarithm of the number of histogram steps per doubling. With 5, the error of a slice's percentile
+/// is at most
 /// 1.6 percent.
 const STEP_BITS: u32 = 5;
 

@@ -16,7 +16,7 @@ use crate::filter::FilterOptions;
 use crate::requests::class::Class;
 use crate::requests::times::{ResponseTally, ServiceTally};
 
-/// State shared by several questions.
+/// State that several questions share during the analysis.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) threads: Threads,
@@ -26,7 +26,7 @@ pub(crate) struct Context {
     pub(crate) processes: ProcessCounts,
     filter: Option<FilterOptions>,
     flushes: FlushFinder,
-    /// When the recording began, according to its producer.
+    /// Start of the recording according to its producer.
     began: Option<Timestamp>,
     /// The end of the filter's time range; requests in flight are cut there.
     cut: Timestamp,
@@ -48,13 +48,12 @@ pub(crate) struct Ending<'a> {
     pub(crate) span: Span,
     /// The end of the span on the recording's clock.
     pub(crate) ended: Timestamp,
-    /// The events lost within the span.
     pub(crate) lost: LostInSpan,
     /// The number of values that may be missing from a distribution.
     pub(crate) loss: Loss,
-    /// Whether a filter left out requests of the span.
+    /// Whether a filter dropped requests of the span.
     pub(crate) is_filtered: bool,
-    /// The row in the table of processes, by process number.
+    /// For each process number: the index of its row in the table of processes.
     pub(crate) places: Vec<u32>,
     pub(crate) context: Context,
 }
@@ -93,7 +92,7 @@ impl Context {
         from
     }
 
-    /// The span to which waits are cut.
+    /// Returns the time span to which waits are clipped.
     pub(crate) fn span_of_waits(&self) -> (Timestamp, Timestamp) {
         let began = self.began.unwrap_or_default();
         (self.filter.as_ref().map_or(began, |filter| filter.range(began).0), self.cut)

@@ -19,9 +19,9 @@ pub(crate) enum Estimate {
     Quantile {
         /// The value over the full span.
         value: f64,
-        /// The fraction of the quantile, for example 0.99.
+        /// The fraction that identifies the quantile, for example 0.99.
         at: f64,
-        /// Effective number of independent values.
+        /// Number of independent values that would give the same variance.
         effective: f64,
         freedom: f64,
         /// For each histogram step: its middle, and the cumulative share of values including the step.
@@ -49,7 +49,7 @@ impl Estimate {
     }
 
     /// Estimates a quantile. For each slice, `below` is the number of values below the quantile and `counts`
-    /// the number of all values. `steps` is the histogram of all values. `None` if there are too few
+    /// the number of all values. `steps` is the histogram of all values. Returns `None` if there are too few
     /// independent segments.
     ///
     /// The share of values below the quantile varies between slices. Its variance is converted into an
@@ -71,8 +71,8 @@ impl Estimate {
         let counts: Vec<f64> = counts.iter().map(|count| *count as f64).collect();
         let residuals = below_residuals(at, below, &counts);
         let Spread { variance, freedom } = spread(&residuals, &counts, memory)?;
-        // At most the number of values. If slices vary less than independent values would, this is a
-        // coincidence.
+        // The effective number is at most the number of values. If slices vary less than independent values
+        // would, this is a coincidence.
         let effective = (at * (1.0 - at) / variance.max(f64::MIN_POSITIVE)).min(all);
         let mut seen = 0u64;
         let cumulative = steps
@@ -178,7 +178,7 @@ mod tests {
         // each slice lie below the median.
         let steps: Vec<(u64, u64)> = (1..=100).map(|value| (value, 100)).collect();
         let mut below = vec![50.0; 100];
-        // Binomial variation of the slices: 5 up, 5 down.
+        // Slices with binomial variation: 5 values more or fewer below the quantile.
         below.iter_mut().enumerate().for_each(|(at, below)| *below += [5.0, -5.0, -5.0, 5.0][at % 4]);
         let estimate = Estimate::quantile(50.0, 0.5, &below, &[100; 100], &steps, 1.0).unwrap();
         let Interval { low, value, high } = estimate.bounds(0.05);

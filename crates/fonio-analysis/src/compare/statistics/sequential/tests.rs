@@ -14,12 +14,12 @@ const PAIRS: usize = 60;
 /// Generates the time blocked per second in 2 × [`PAIRS`] successive slices of a load.
 type Load = fn(&mut Random) -> Vec<f64>;
 
-/// Time blocked per second in successive slices that were recorded while no setting was changed. `cargo studies live
-/// --slices` prints such a list.
+/// Time blocked per second in successive slices that were recorded while no setting was changed. `cargo
+/// studies live --slices` prints a list in this format.
 const RECORDED: &str = include_str!("recorded.txt");
 
-/// Returns randomly chosen blocks of successive recorded slices of one load. Within a block, the recorded
-/// correlation is preserved.
+/// Returns randomly chosen blocks of successive recorded slices of one load. Each block preserves the
+/// recorded autocorrelation.
 fn recorded(random: &mut Random, load: &str) -> Vec<f64> {
     const BLOCK: usize = 6;
     let of_load = |line: &'static str| line.strip_prefix(load);
@@ -65,7 +65,7 @@ const LOADS: [(&str, Load); 9] = [
     ("a trend", |random| {
         (0..2 * PAIRS).map(|at| 0.01 * (1.0 + at as f64) * libm::exp(0.1 * normal(random))).collect()
     }),
-    // Every second slice is busy. With a fixed order, that would look like an effect.
+    // Every second slice is busy. If the order within a pair were fixed, this would look like an effect.
     ("as periodic as the slices", |_| (0..2 * PAIRS).map(|at| if at % 2 == 0 { 0.1 } else { 0.2 }).collect()),
 ];
 

@@ -1,6 +1,6 @@
-//! Measures the rates of false claims and of found slowdowns.
+//! Measures how often a false slowdown is claimed, and how often a real slowdown is found.
 //!
-//! Loads of reads run through a small device model. Some reads are then labelled as writes; nothing else
+//! Generated reads run through a small device model. Some reads are then labelled as writes; nothing else
 //! changes. `cargo test -p fonio-analysis equal_depth_experiment -- --nocapture` prints the rates.
 
 use std::cmp::Reverse;
@@ -14,7 +14,7 @@ use crate::question::context::Ending;
 use crate::question::seen::Seen;
 use crate::requests::class::Class;
 
-/// The number of requests of a load.
+/// Number of requests of each generated load.
 const REQUESTS: usize = 4000;
 
 struct Dice(Random);
@@ -52,7 +52,7 @@ impl Dice {
 enum Source {
     /// Independent requests at random times, which together use this percentage of the device's capacity.
     Poisson(u64),
-    /// A closed loop with this many requests outstanding.
+    /// A closed loop that keeps this number of requests outstanding.
     Closed(u64),
     /// Bursts of this many requests, with pauses for a load of this percentage.
     Bursts(u64, u64),
@@ -62,7 +62,7 @@ enum Source {
 enum Service {
     Fixed,
     Exponential,
-    /// One request in ten takes ten times as long.
+    /// One request in ten takes ten times the usual time.
     Stalls,
 }
 
@@ -77,7 +77,7 @@ struct Load {
     depth: usize,
 }
 
-/// The requests that are labelled as writes.
+/// Which requests are labelled as writes.
 #[derive(Clone, Copy, Debug)]
 enum Labels {
     Random,
@@ -85,7 +85,7 @@ enum Labels {
     Alternately,
 }
 
-/// The effect of labelling a request as a write.
+/// How a request labelled as a write affects other requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Effect {
     None,
@@ -112,7 +112,7 @@ enum Event {
     Arrive(usize),
 }
 
-/// Runs a load. Returns rows in the order of issue.
+/// Simulates a load and returns its requests in the order of issue.
 fn run(load: &Load, labels: Labels, effect: Effect, seed: u64) -> Vec<Row> {
     let mut dice = Dice(Random::new(seed));
     let mut rows: Vec<Row> = Vec::new();

@@ -140,8 +140,8 @@ impl Context {
         seen
     }
 
-    /// Returns the part of an interval after all earlier intervals. Intervals come in the order of their
-    /// start.
+    /// Returns the part of an interval that follows all earlier intervals. Callers pass intervals in order of
+    /// their start times.
     #[inline]
     fn stretch(&mut self, start: Timestamp, end: Timestamp) -> Option<(Timestamp, Timestamp)> {
         assert!(start <= end, "a flight ends after it begins");
@@ -166,7 +166,7 @@ impl Context {
         self.last_device
     }
 
-    /// The devices with requests, by number.
+    /// Returns the devices that have requests, by number.
     pub(crate) fn devices(&self, meta: &Meta) -> Vec<DeviceInfo> {
         let known: FxHashMap<DeviceId, _> = meta.devices.iter().map(|device| (device.id, device)).collect();
         let devices = self.devices.iter().zip(&self.device_requests);
@@ -189,7 +189,7 @@ impl Context {
         }
     }
 
-    /// The span, and its end on the recording's clock.
+    /// Returns the span, and its end on the recording's clock.
     fn span(&self, meta: &Meta) -> (Span, Timestamp) {
         let known = meta.began.zip(meta.ended);
         let seen = self.first.map(|first| (first, self.last.max(first)));
@@ -219,7 +219,6 @@ impl<'a> Ending<'a> {
         Context::new(&AnalysisOptions::default()).end(meta)
     }
 
-    /// The start of the span on the recording's clock.
     pub(crate) fn began(&self) -> Timestamp {
         Timestamp(self.span.began_ns)
     }

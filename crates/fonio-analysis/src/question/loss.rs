@@ -1,9 +1,9 @@
 //! Finds the gaps in which events were lost, and the number of values that may be missing as a result.
 //!
 //! A lost event can be the completion of a known request, or the only event of an unknown request. Every lost
-//! event therefore hides at most one latency. These may be the slowest requests of any group. If any event
-//! was lost, known requests without a value are also counted as missing values, because their completions may
-//! have been lost.
+//! event therefore hides at most one latency. The hidden latencies may belong to the slowest requests of any
+//! group. If any event was lost, known requests without a value are also counted as missing values, because
+//! their completions may have been lost.
 
 use fonio_core::{Meta, Nanos};
 use schemars::JsonSchema;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::span::Span;
 
-/// Maximum number of gaps listed.
+/// Maximum number of gaps that the analysis lists.
 const PLACES_MAX: usize = 50;
 
 /// A gap in which events were lost.
@@ -36,7 +36,7 @@ pub(crate) enum Loss {
 }
 
 impl Loss {
-    /// Adds requests that were seen without a value.
+    /// Adds the number of requests whose value is missing.
     pub(crate) fn and(self, without: u64) -> Loss {
         match self {
             Loss::UpTo(events) => Loss::UpTo(events.saturating_add(without)),
@@ -58,9 +58,8 @@ pub(crate) struct LostInSpan {
     /// Gaps of unknown size, and the sum of their lengths.
     pub(crate) uncounted: u64,
     pub(crate) uncounted_time: Nanos,
-    /// The number of all gaps.
     pub(crate) gaps: u64,
-    /// The largest gaps, in time order.
+    /// The largest gaps, sorted by time.
     pub(crate) places: Vec<LostPlace>,
 }
 

@@ -22,7 +22,7 @@ use seen::Seen;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Row<'r> {
     Wait(&'r Wait),
-    /// A wait that the filter leaves out.
+    /// A wait that the filter drops.
     WaitLeftOut(&'r Wait),
     BlockedCount(&'r BlockedCount),
     Thread(&'r Thread),
@@ -37,10 +37,10 @@ pub(crate) enum Row<'r> {
 /// A question, which takes rows and returns its answer at the end.
 ///
 /// The file of a question has a tally that implements this trait, an answer (plain data with a JSON schema),
-/// and figures. A line in `analyser/questions.rs` registers it. All questions take each row, in no particular
-/// order. Shared values are in [`Seen`] and [`Context`].
+/// and figures. A line in `analyser/questions.rs` registers the question. Each row is passed to all
+/// questions, in no particular order. [`Seen`] and [`Context`] contain values that several questions need.
 pub(crate) trait Question: Default {
-    /// The answer, a field of the analysis.
+    /// The question's answer, which becomes a field of the analysis.
     type Answer;
 
     /// Creates an empty tally.
@@ -54,7 +54,7 @@ pub(crate) trait Question: Default {
     /// Takes a request; requests come in table order, after all other rows.
     fn request(&mut self, _row: &Request, _seen: &Seen) {}
 
-    /// Takes a row that is not a request.
+    /// Takes a row of any table except requests.
     fn row(&mut self, _row: Row, _context: &mut Context) {}
 
     fn finish(self, end: &mut Ending) -> Self::Answer;

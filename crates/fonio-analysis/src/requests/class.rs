@@ -28,7 +28,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// All classes, in table order.
+    /// All classes, in the order of tables.
     pub const ALL: [Class; 8] = [
         Class::Read,
         Class::Readahead,
@@ -42,7 +42,7 @@ impl Class {
     /// The number of classes.
     pub const COUNT: usize = Class::ALL.len();
 
-    /// The class of a request.
+    /// Returns the class of a request.
     pub fn of(request: &Request) -> Class {
         match request.op {
             Op::Read if request.flags.contains(Flags::READAHEAD) => Class::Readahead,
@@ -56,12 +56,12 @@ impl Class {
         }
     }
 
-    /// The name in JSON and in figures.
+    /// Returns the name of the class in JSON and in figures.
     pub fn name(self) -> &'static str {
         Group::from(self).name()
     }
 
-    /// One request of the class, in words: "a synchronous write".
+    /// Describes one request of the class, such as "a synchronous write".
     pub fn one(self) -> &'static str {
         match self {
             Class::Read => "a read",
@@ -115,7 +115,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// All groups, in table order.
+    /// All groups, in the order of tables.
     pub const ALL: [Group; 11] = [
         Group::All,
         Group::Reads,

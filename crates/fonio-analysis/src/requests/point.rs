@@ -1,4 +1,4 @@
-//! One request of a scatter plot or a list.
+//! Describes one request for a scatter plot or a list.
 
 use fonio_core::Timestamp;
 use schemars::JsonSchema;

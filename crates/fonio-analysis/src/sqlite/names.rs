@@ -1,4 +1,4 @@
-//! The database to which each file belongs.
+//! Finds the database to which each file belongs.
 //!
 //! The recorder recognises databases, journals and WALs by their names and first bytes. The index of a WAL
 //! (`-shm`) is recognised by its name here. If the database could not be read, a file with one of these names
@@ -17,19 +17,18 @@ const SUFFIXES: [(&str, Role); 3] = [("-journal", Role::Journal), ("-wal", Role:
 
 #[derive(Debug, Default)]
 pub(super) struct Databases {
-    /// The path of each database.
     pub(super) paths: Vec<String>,
     numbers: FxHashMap<String, usize>,
     /// The path of each file, by the file's number in the recording.
     files: FxHashMap<u32, String>,
-    /// Cached database of each file.
+    /// For each file: its database and role, cached; `None` for files of no database.
     known: FxHashMap<u32, Option<(usize, Role)>>,
-    /// Databases beyond the maximum number.
+    /// Number of databases dropped because the maximum number was reached.
     pub(super) beyond: u64,
 }
 
 impl Databases {
-    /// Takes the name of a file. Later names of a file are ignored, because SQLite keeps using the old name.
+    /// Stores the name of a file. Later names of a file are ignored, because SQLite keeps using the old name.
     pub(super) fn file(&mut self, row: &File) {
         let Some(path) = &row.path else { return };
         if self.files.len() < FILES_MAX {
@@ -54,14 +53,14 @@ impl Databases {
             self.beyond += 1;
             return None;
         }
-        // Files without a database may belong to this one.
+        // Files that had no database until now may belong to this database.
         self.known.clear();
         self.paths.push(path.to_owned());
         self.numbers.insert(path.to_owned(), self.paths.len() - 1);
         Some(self.paths.len() - 1)
     }
 
-    /// Marks a file as written by SQLite.
+    /// Records that SQLite wrote to a file, which adds the file's database.
     pub(super) fn is_of_sqlite(&mut self, file: u32) {
         if self.of(file).is_some() {
             return;
@@ -72,7 +71,7 @@ impl Databases {
         }
     }
 
-    /// Returns the database of a file and the file's role.
+    /// Returns the database to which a file belongs, and the file's role in it.
     pub(super) fn of(&mut self, file: u32) -> Option<(usize, Role)> {
         if let Some(known) = self.known.get(&file) {
             return *known;

@@ -15,9 +15,9 @@ const ISOLATES_READS: &str = "smartio";
 /// Schedulers that use the I/O class of a unit, and the scheduler that uses a unit's weight.
 const HEED_CLASSES: [&str; 3] = ["bfq", "mq-deadline", ISOLATES_READS];
 const HEEDS_WEIGHTS: &str = "bfq";
-/// The advice if the scheduler is not known.
+/// The advice if the device's scheduler is not known.
 const HEEDED: &str = "`ionice -c idle`, which the schedulers bfq and mq-deadline heed";
-/// Maximum read-ahead offered: more hardly helps.
+/// Maximum read-ahead offered. More read-ahead hardly helps.
 const READ_AHEAD_KB: u32 = 512;
 const SECOND_NS: u64 = 1_000_000_000;
 /// Dirty-page limit in MiB if the device's write rate is unknown, and the bounds of the limit. With a lower
@@ -135,8 +135,9 @@ fn dirty_limit(series: &Series) -> String {
     format!("{} (at most {} MiB/s were written here)", command(limit), mib.max(1))
 }
 
-/// Adds the I/O class for programs that write. With schedulers other than [`ISOLATES_READS`], only this class
-/// prevents their writes from delaying reads. `now` is the current scheduler, `best` the offered one.
+/// Adds advice on the I/O class of programs that write. With schedulers other than [`ISOLATES_READS`], only
+/// this class prevents their writes from delaying reads. `now` is the current scheduler, `best` the offered
+/// one.
 fn writers_class(facts: &mut Facts, now: Option<&str>, best: Option<&str>) {
     let heeds = |name: &str| HEED_CLASSES.contains(&name);
     match now {
@@ -224,7 +225,7 @@ mod tests {
         assert_eq!(offered(&["none", "kyber"], "none"), best("kyber"));
         assert_eq!(offered(&["none"], "none"), None);
         assert_eq!(offered(&["none", "bfq", "kyber"], "kyber"), None);
-        // Old recordings do not list schedulers.
+        // Old recordings do not list a device's schedulers.
         assert_eq!(offered(&[], "none"), best("bfq"));
     }
 
@@ -316,7 +317,7 @@ mod tests {
         );
         let cases = [("/data", "/data"), ("/media/My Card", "'/media/My Card'"), ("/a';x", "'/a'\\'';x'")];
         assert!(cases.iter().all(|(path, word)| quoted(path) == *word));
-        // A fix that is already made is not offered.
+        // A fix that is already in force is not offered.
         assert_eq!(
             words(tuned, "/data/notes.db-wal"),
             told(&[
@@ -329,7 +330,7 @@ mod tests {
         );
         let zram = DeviceInfo { name: Some("zram0".to_owned()), requests: 1, ..DeviceInfo::default() };
         assert!(!words(zram, "x").iter().any(|(name, _)| name == "fix.swap"));
-        // Traces of other tools do not name the device.
+        // Traces of other tools do not contain device names.
         assert_eq!(
             words(DeviceInfo { requests: 1, ..DeviceInfo::default() }, "x"),
             told(&[

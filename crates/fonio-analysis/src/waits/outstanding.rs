@@ -1,9 +1,10 @@
 //! Computes the time for which programs may have waited for storage: time with outstanding requests, and
 //! single long responses.
 //!
-//! The verdict uses this figure. The time includes only requests for which a program may wait, from queueing
-//! to completion. Overlapping time is counted once. A sum of service times would count overlaps several times
-//! and include write-back, which makes light loads look heavy.
+//! The verdict uses the time for which programs may have waited. The time includes only requests for which a
+//! program may wait, from queueing to completion. Time with several outstanding requests is counted once. A
+//! sum of service times would count overlaps several times and include write-back, which makes light loads
+//! look heavy.
 
 use fonio_core::{Nanos, Request, Timestamp, Unit};
 use schemars::JsonSchema;
@@ -107,7 +108,7 @@ use crate::question::ratio::{at, ratio};
 use crate::question::seen::Seen;
 use crate::requests::class::Class;
 
-/// The number of long responses listed.
+/// Number of long responses that the analysis lists.
 const NAMED: usize = 10;
 /// Maximum number of busy periods that a late request can still extend; older periods are final.
 const OPEN: usize = 256;
@@ -117,10 +118,10 @@ pub(crate) fn may_be_waited_for(class: Class) -> bool {
     !matches!(class, Class::WriteAsync | Class::Discard)
 }
 
-/// Collects the time with requests outstanding.
+/// Collects the time with outstanding requests.
 #[derive(Debug, Default)]
 pub(crate) struct OutstandingTally {
-    /// Start of the span. Requests queued earlier are counted from here.
+    /// Start of the span. For requests queued before the span, time is counted from its start.
     began: Timestamp,
     classes: [Union; Class::COUNT],
     reads: Union,
@@ -152,7 +153,7 @@ struct Union {
     total: Nanos,
     /// End of the last busy period that no interval can extend.
     settled: Timestamp,
-    /// The latest busy periods: disjoint, in time order.
+    /// The latest busy periods, sorted by time and without overlaps.
     open: VecDeque<(Timestamp, Timestamp)>,
 }
 
@@ -355,7 +356,7 @@ impl LongResponses {
         facts.felt("long.count", "responses of 100 ms or longer", Unit::Count, count as f64);
         facts.count("long.background", "write-back of 100 ms or longer", self.background);
         if count > 0 {
-            // Lost events may have hidden more long waits.
+            // If events were lost, there may be more long waits than counted.
             let least = if frame.has_loss { "at least " } else { "" };
             let requests = if count == 1 { "request" } else { "requests" };
             let number = Unit::Count.format(count as f64);
@@ -471,7 +472,7 @@ mod tests {
         }
         assert_eq!((union.total, union.open.len()), (Nanos(50_000), OPEN));
         union.add(Timestamp(0), Timestamp(100_000));
-        // Settled busy periods are unchanged; all later time is covered.
+        // Settled busy periods stay as they are; all time after them is covered.
         let settled = (10_000 - OPEN as u64) * 10 - 5;
         assert_eq!(union.total.0, (10_000 - OPEN as u64) * 5 + 100_000 - settled);
     }
@@ -481,7 +482,6 @@ mod tests {
         fn as_counted_at_every_instant(
             mut spans in prop::collection::vec((0u64..80, 0u64..30, 0u64..25, 0usize..4), 1..60)
         ) {
-            // Issue, queue time, service time, kind.
             spans.sort_by_key(|(issued, ..)| *issued);
             let rows: Vec<_> = spans.iter().enumerate().map(|(id, (issued, queue, service, kind))| {
                 let (issued, op) = (issued + 30, ["R", "WS", "W", "FF"][*kind]);

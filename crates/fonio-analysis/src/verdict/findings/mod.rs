@@ -8,8 +8,8 @@ use super::finding::{Finding, Severity};
 use crate::analyser::Analysis;
 use crate::figures::facts::Facts;
 
-/// Name of a figure: the share of requests to disks known to rotate. Advice for flash is wrong for these
-/// disks.
+/// Name of a figure: the share of requests to disks known to rotate. Advice for flash does not apply to
+/// rotating disks.
 const ROTATING: &str = "devices.rotating_share";
 /// Name of a figure: the share of requests to loop devices, whose medium is unknown.
 const LOOP: &str = "devices.loop_share";
@@ -68,7 +68,7 @@ struct Verdict {
     sentence: String,
 }
 
-/// A condition such as `figure >= 0.15`.
+/// A condition of a rule, such as `figure >= 0.15`.
 #[derive(Debug, Deserialize)]
 #[serde(try_from = "String")]
 struct Condition {
@@ -245,7 +245,7 @@ mod tests {
         toml::from_str(include_str!("../findings_fixtures.toml")).unwrap()
     }
 
-    /// The names in sentences that are not figures.
+    /// Names that occur in sentences but are not names of figures.
     static WORDS: LazyLock<Vec<&str>> = LazyLock::new(|| {
         let figures = crate::verdict::facts::tests::figures_of_everything();
         let names = RULES.split('{').skip(1).filter_map(|rest| rest.split('}').next());
@@ -317,7 +317,7 @@ mod tests {
         for name in named {
             assert!(known.contains(name), "no analysis has the figure {name}");
         }
-        // The offered fixes depend on the machine.
+        // The values of these fixes depend on the machine.
         let offered = [
             "read_scheduler",
             "writers_class",

@@ -9,10 +9,11 @@ use super::Behind;
 use super::count::Kept;
 use crate::question::threads::Threads;
 
-/// Maximum number of owners per wait, and of files per owner. Further ones are included only in the sum.
+/// Maximum number of owners per wait, and of files per owner. The time of further owners and files is only
+/// added to the sum.
 const OWNERS_MAX: usize = 64;
 const FILES_MAX: usize = 8;
-/// The number of owners listed.
+/// Number of owners listed per program.
 const LISTED: usize = 5;
 /// A file is named only if at least this share of the owner's requests belongs to it.
 const FILE_FROM: f64 = 0.5;
@@ -22,22 +23,21 @@ const FILE_FROM: f64 = 0.5;
 pub(crate) struct Owner {
     pub(crate) process: u32,
     pub(crate) unit: Option<u32>,
-    /// Whether the waiting process is the owner.
+    /// Whether the owner is the process that waits.
     pub(crate) is_own: bool,
 }
 
 /// The data of a request: its file, and the kind of data.
 pub(crate) type FileContent = (Option<u32>, Content);
 
-/// Request time by owner, not normalised.
+/// Request time of each owner in a wait, not normalised.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Owners {
     known: FxHashMap<Owner, Part>,
-    /// Time of owners beyond the maximum number.
+    /// Total request time of owners that exceed the maximum number.
     beyond: f64,
 }
 
-/// The request time of one owner.
 #[derive(Clone, Debug, Default)]
 struct Part {
     time: f64,
@@ -87,7 +87,7 @@ impl Owners {
         self.sorted().iter().map(|(_, part)| part.time).sum::<f64>() + self.beyond
     }
 
-    /// Returns the time of the waiting process's own requests.
+    /// Returns the request time of the waiting process's own requests.
     fn own(&self) -> f64 {
         self.sorted().iter().filter(|(owner, _)| owner.is_own).map(|(_, part)| part.time).sum()
     }
@@ -111,7 +111,7 @@ impl Owners {
         self.beyond += other.beyond * weight;
     }
 
-    /// The largest shares, with names.
+    /// Lists the owners with the largest shares, with their names.
     pub(super) fn told(&self, threads: &Threads, path: &dyn Fn(u32) -> Option<String>) -> Vec<Behind> {
         let sum = self.sum();
         if sum <= 0.0 {
@@ -145,7 +145,7 @@ pub(super) struct Watch {
 
 #[derive(Debug)]
 struct Watched {
-    /// The numbers of the thread and of its name.
+    /// Numbers that identify the waiting thread: its id and its name.
     key: (u32, u32),
     pid: u32,
     wait: Kept,
@@ -154,8 +154,8 @@ struct Watched {
 }
 
 impl Watch {
-    /// Maximum number of threads whose waits are watched. A thread is in at most one wait at a time, so the
-    /// number of threads bounds the work for each request.
+    /// Maximum number of threads for whose waits the outstanding requests are computed. A thread is in at
+    /// most one wait at a time, so the number of threads bounds the work for each request.
     pub(super) const THREADS_MAX: usize = 64;
 
     pub(super) fn new(waits: Vec<((u32, u32), u32, Kept)>) -> Watch {

@@ -23,14 +23,14 @@ type Interval = (Timestamp, Timestamp);
 /// Where a thread was blocked on storage: thread, operation and file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Place {
-    /// The numbers of the thread's name and unit.
+    /// Number of the thread's name; `unit` is the number of its unit.
     pub(super) name: u32,
     pub(super) unit: Option<u32>,
     pub(super) operation: BlockedIn,
     pub(super) file: Option<u32>,
 }
 
-/// A wait for another thread.
+/// A wait of one thread for another thread.
 #[derive(Clone, Debug)]
 pub(super) struct ForThread {
     pub(super) key: (u32, u32),
@@ -75,18 +75,19 @@ impl ForThread {
         }
     }
 
-    /// Returns the same wait, not counted for its thread.
+    /// Returns the wait marked as not counted for its thread.
     pub(super) fn uncounted(self) -> ForThread {
         ForThread { is_counted: false, ..self }
     }
 
     /// Adds the part of an interval that lies within the wait, and returns that part.
     fn add(&mut self, (began, ended): Interval, place: Place) -> Option<Interval> {
-        // A thread's intervals come in order. Skip the part that was already counted.
+        // The blocked intervals of a thread arrive in order. Skip the part of the interval that was already
+        // counted.
         let from = began.max(self.began).max(self.last);
         let until = ended.min(self.ended);
-        // If neither wait has ended, both last until the end of the recording. That end is unknown here, so
-        // the part is dropped.
+        // If neither wait has ended, both last until the end of the recording. The end of the recording is
+        // not known yet, so the part is dropped.
         if from >= until || until == Timestamp::MAX {
             return None;
         }
@@ -120,18 +121,18 @@ impl ForThread {
     }
 }
 
-/// The waits for other threads that have not ended.
+/// The waits for other threads that are still open.
 #[derive(Debug, Default)]
 pub(super) struct Chains {
     open: FxHashMap<u64, ForThread>,
     next: u64,
-    /// By the thread that was waited for.
+    /// Keys of the open waits, by the thread that each wait is for.
     by_waker: FxHashMap<u32, Vec<u64>>,
     /// By end.
     ends: BinaryHeap<Reverse<(Timestamp, u64)>>,
-    /// The last interval in which each thread was blocked.
+    /// The latest interval in which each thread was blocked.
     last: FxHashMap<u32, (Interval, Place)>,
-    /// Waits that arrived while too many were open.
+    /// Number of waits dropped because too many waits were open.
     pub(super) beyond: u64,
 }
 
@@ -162,7 +163,7 @@ impl Chains {
         self.thread_blocked(tid, interval, place, 0);
     }
 
-    /// Takes a wait for another thread.
+    /// Adds a wait for another thread.
     pub(super) fn waited(&mut self, mut wait: ForThread) {
         if self.open.len() >= OPEN_MAX {
             self.beyond += 1;
@@ -209,7 +210,7 @@ impl Chains {
 /// Maximum number of places per thread or program in waits for other threads.
 const THROUGH_MAX: usize = 16;
 
-/// Adds time to a place in a short list. If the list is full, the place is added without its file.
+/// Adds blocked time to a place in a short list. If the list is full, the place is added without its file.
 pub(super) fn add_place(places: &mut Vec<(Place, Nanos)>, place: Place, time: Nanos) {
     if let Some((_, sum)) = places.iter_mut().find(|(known, _)| *known == place) {
         *sum += time;
@@ -274,12 +275,13 @@ mod tests {
             (&[&[1, 10, 90, 2], &[2, 20, 40], &[2, 50, 60], &[2, 91, 99]], &[(1, 30, 20, 60, 2)]),
             // The other thread was blocked from before the wait began until after the wait ended.
             (&[&[2, 0, 30], &[1, 10, 90, 2], &[2, 80, 100]], &[(1, 30, 10, 90, 2)]),
-            // It was not blocked, or another thread was.
+            // Thread 2 was not blocked during the wait, or only thread 3 was blocked.
             (&[&[1, 10, 90, 2], &[3, 20, 40]], &[]),
             (&[&[2, 0, 10], &[1, 10, 90, 2]], &[]),
-            // Two threads wait for it, one of them longer.
+            // Two threads wait for thread 2, one of them longer than the other.
             (&[&[1, 10, 90, 2], &[3, 15, 30, 2], &[2, 20, 40]], &[(3, 10, 20, 30, 2), (1, 20, 20, 40, 2)]),
-            // A waits for B, and B waits for C. The test covers both orders of the two waits.
+            // Thread 1 waits for thread 2, and thread 2 waits for thread 3. The test covers both orders of
+            // the two waits.
             (&[&[1, 10, 90, 2], &[2, 12, 80, 3], &[3, 20, 40]], &[(2, 20, 20, 40, 3), (1, 20, 20, 40, 3)]),
             (&[&[2, 5, 80, 3], &[3, 6, 40], &[1, 10, 90, 2]], &[(2, 34, 6, 40, 3), (1, 30, 10, 40, 3)]),
         ];
@@ -323,7 +325,7 @@ mod tests {
         assert_eq!(told(&[&[1, 10, 50, 2], &[2, 20, end]]), [(1, 30, 20, 50, 2)]);
     }
 
-    /// A cycle of waiting threads terminates.
+    /// A cycle of threads that wait for each other does not cause an endless loop.
     #[test]
     fn a_circle_ends() {
         let found = told(&[&[1, 0, 100, 2], &[2, 1, 100, 1], &[2, 10, 20]]);

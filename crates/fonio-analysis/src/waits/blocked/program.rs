@@ -1,4 +1,4 @@
-//! The waits of all threads with one name.
+//! Sums up the waits of all threads with the same name.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ pub(super) struct Program {
     pub(super) threads: u64,
     pub(super) waits: u64,
     pub(super) time: Nanos,
-    /// Time and id of the longest blocked thread.
+    /// Blocked time and id of the thread that was blocked longest.
     pub(super) worst: (Nanos, u32),
     pub(super) longest: Nanos,
     pub(super) long: u64,

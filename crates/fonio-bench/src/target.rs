@@ -23,7 +23,7 @@ const DATA: &str = ".data";
 /// Name suffix of the apps' folders.
 const APPS: &str = ".apps";
 
-/// Space that stays free in a directory.
+/// Space that benchmarks leave free on a file system.
 const RESERVE_BYTES: u64 = 64 << 20;
 
 /// A target. Dropping the target removes the file; a device keeps the written data.
@@ -58,7 +58,7 @@ impl Target {
         }
     }
 
-    /// Opens a block device for reading only. It can be in use.
+    /// Opens a block device for reading only. The device may be in use.
     pub fn read_only(path: &Path) -> Result<Target, BenchError> {
         let metadata = fs::metadata(path).map_err(BenchError::system("find", path))?;
         if !metadata.file_type().is_block_device() {
@@ -84,7 +84,7 @@ impl Target {
     /// Truncates the file to free its space for other parts of a benchmark.
     pub(crate) fn make_room(&self) -> Result<(), BenchError> {
         if self.remove {
-            // fio may have replaced the file.
+            // Open the file again, because fio may have replaced it.
             let file = OpenOptions::new().write(true).open(&self.file);
             file.and_then(|file| file.set_len(0)).map_err(BenchError::system("empty", &self.file))?;
         }
@@ -96,7 +96,7 @@ impl Target {
         &self.file
     }
 
-    /// The environment of the target.
+    /// Returns the description of the target's environment.
     pub fn place(&self) -> &Place {
         &self.place
     }
@@ -113,7 +113,7 @@ impl Target {
         }
     }
 
-    /// Number of bytes that can be written.
+    /// Returns the number of bytes that benchmarks can write to the target.
     pub fn room_bytes(&self) -> u64 {
         self.room_bytes
     }
@@ -137,7 +137,7 @@ impl Drop for Target {
     }
 }
 
-/// Number of bytes that could be written to `path`. This check does not change `path`.
+/// Returns the number of bytes that benchmarks could write to `path`, without changing anything there.
 pub fn room_bytes(path: &Path) -> Result<u64, BenchError> {
     let metadata = fs::metadata(path).map_err(BenchError::system("find", path))?;
     let place = Place::of(path);
@@ -161,7 +161,7 @@ fn in_folder(folder: &Path, place: Place) -> Result<Target, BenchError> {
                 _ => BenchError::system("create", &file)(error),
             },
         )?;
-    // The file is new, so the lock is free.
+    // The file is new, so no other process can have locked it.
     held.try_lock().map_err(|error| BenchError::system("lock", &file)(error.into()))?;
     let room_bytes = room_bytes(folder)?;
     let target = Target { file, place, room_bytes, remove: true, _held: held };

@@ -1,4 +1,4 @@
-//! The verdict of a benchmark.
+//! Computes the verdict of a benchmark.
 
 use fonio_core::Access;
 use fonio_storebench_document::classes::CLASSES;
@@ -22,8 +22,8 @@ fn four(benchmark: &Benchmark) -> Option<Four<'_>> {
     })
 }
 
-/// The SD classes whose limits the four numbers reach. This is only a comparison: the official tests use
-/// another queue depth and a fresh card.
+/// Returns the SD speed classes whose limits the benchmark's four numbers reach. This is only a comparison:
+/// the official tests use another queue depth and a fresh card.
 pub fn classes(benchmark: &Benchmark) -> Vec<&'static str> {
     let Some(four) = four(benchmark) else { return Vec::new() };
     CLASSES
@@ -134,7 +134,7 @@ fn sustained(benchmark: &Benchmark) -> Option<String> {
     })
 }
 
-/// The verdict on slowdowns; `None` if none was measured.
+/// Returns the verdict on slowdowns, or `None` if no slowdown was measured.
 fn on_slowdowns(slowdowns: &[Slowdown]) -> Option<String> {
     let of = |processes: u32, writes: bool, like: Access| {
         slowdowns.iter().find(|found| {

@@ -1,4 +1,4 @@
-//! Short real runs of fio in a temporary directory.
+//! Runs fio for short tests in a temporary directory.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;

@@ -1,13 +1,14 @@
 //! Finds the number of concurrent requests beyond which throughput no longer grows.
 //!
-//! This is the smallest number within [`TOLERANCE`] of the best. The means of a few runs do not show this
-//! number directly: on a plateau, the best of ten noisy means is always above the other nine. So a number of
-//! requests is rejected only if a larger one was *shown* to be faster by more than the tolerance.
+//! The result is the smallest number of requests whose throughput is within [`TOLERANCE`] of the best
+//! throughput. The means of a few runs do not show this number directly: on a plateau, the best of ten noisy
+//! means is always above the other nine. So a number of requests is rejected only if a larger one was *shown*
+//! to be faster by more than the tolerance.
 //!
-//! A bootstrap gives the bounds. Each rate is divided by the mean of its round, which removes slowdowns
-//! between rounds. The error of a run is its difference from the mean of all runs with the same number of
-//! requests. The errors for all numbers of requests form one pool, because five runs are too few to estimate
-//! a spread. Each resample draws new errors.
+//! A bootstrap gives the bounds of the confidence interval. Each rate is divided by the mean of its round,
+//! which removes slowdowns between rounds. The error of a run is its difference from the mean of all runs
+//! with the same number of requests. The errors for all numbers of requests form one pool, because five runs
+//! are too few to estimate a spread. Each resample draws its errors from this pool.
 
 use fonio_core::Random;
 use fonio_core::statistics::sample::mean;
@@ -33,12 +34,13 @@ pub struct Enough {
     pub high: Option<usize>,
 }
 
-/// Finds the number of requests that is enough. `rates` contains, for each number in ascending order, the
-/// throughput in each round. Returns `None` if there are no numbers or no rounds.
+/// Finds the smallest number of concurrent requests that reaches nearly the best throughput. `rates`
+/// contains, for each number of requests in ascending order, the throughput in each round. Returns `None` if
+/// `rates` is empty or has no rounds.
 ///
 /// # Panics
 ///
-/// If the numbers have different counts of rounds.
+/// If the numbers of requests were measured in different numbers of rounds.
 pub fn enough(rates: &[Vec<f64>]) -> Option<Enough> {
     let rounds = rates.first()?.len();
     assert!(rates.iter().all(|of_number| of_number.len() == rounds), "a round measures every number");
@@ -141,7 +143,8 @@ mod tests {
     }
 
     /// The number found exceeds the true one in at most 5 of 100 measurements, even if all numbers of
-    /// requests give the same throughput. The interval contains the true number with its stated probability.
+    /// requests give the same throughput. The interval contains the true number of requests with the stated
+    /// probability.
     #[test]
     fn intervals_hold_the_number_and_equal_numbers_do_not_differ() {
         const MEASUREMENTS: u64 = 60;

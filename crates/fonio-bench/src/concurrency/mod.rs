@@ -1,13 +1,13 @@
-//! The concurrency parameters of a device (Nguyen et al. 2015, sections 4.5 and 5): for sequential and random
-//! reads and writes, the number of concurrent requests beyond which throughput no longer grows.
+//! Measures the concurrency parameters of a device (Nguyen et al. 2015, sections 4.5 and 5): for sequential
+//! and random reads and writes, the number of concurrent requests beyond which throughput no longer grows.
 //!
 //! Each test has a number of processes with one request in flight each. The study gives every process its own
-//! 32 MB, so a test with more processes covers a larger range. On some devices, the larger range alone makes
-//! it slower. Here all processes of a test share one range in equal parts.
+//! 32 MB, so a test with more processes covers a larger range. On some devices, the larger range alone lowers
+//! the throughput. Here all processes of a test share one range in equal parts.
 //!
-//! Every round measures each test once. The kinds of I/O, and the numbers of processes within a kind, are in
-//! random order. So a device that slows down or heats up favours no number of processes. [`growth`] reads the
-//! parameters from the rounds.
+//! In every round, each test runs once. The kinds of I/O, and the numbers of processes within a kind, are in
+//! random order. So a device that slows down or heats up favours no number of processes. [`growth`] computes
+//! the parameters from the results of the rounds.
 
 pub mod growth;
 pub mod limits;
@@ -19,21 +19,21 @@ use self::growth::Enough;
 use crate::result::{Benchmark, Parameter, Run, TestResult};
 use crate::test::{Set, Test};
 
-/// Measured numbers of concurrent requests. The study uses 1, 2, 4, … 32 processes; we added numbers between
-/// these.
+/// The numbers of concurrent requests that are measured. The study uses 1, 2, 4, … 32 processes; we added
+/// numbers between these.
 pub const AT_ONCE: [u32; 10] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32];
 
-/// The numbers of a quick measurement, as in the study.
+/// The numbers of concurrent requests of a quick measurement, as in the study.
 pub const AT_ONCE_QUICK: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
-/// The smallest range: 128 KiB for each of 32 processes.
+/// The smallest range of a test: 128 KiB for each of 32 processes.
 pub const RANGE_MIN: u64 = 4 << 20;
 
-/// Maximum total number of requests in a run. Only fast devices reach this number before the time limit of a
-/// run.
+/// Maximum number of requests of a run, over all processes. Only fast devices reach this number before the
+/// time limit of a run.
 const REQUESTS: u64 = 16_384;
 
-/// Request size, as in the study.
+/// Size of a request, as in the study.
 const REQUEST_BYTES: u64 = 4096;
 
 /// Returns the tests with these numbers of processes, which share `range` bytes.
@@ -130,7 +130,7 @@ pub(crate) fn sentence(parameters: &[Parameter]) -> Option<String> {
     ))
 }
 
-/// [`growth::TOLERANCE`] in percent, for messages.
+/// [`growth::TOLERANCE`] in percent, for use in messages.
 const TOLERANCE_PERCENT: f64 = growth::TOLERANCE * 100.0;
 
 fn capitalised(words: &str) -> String {

@@ -45,7 +45,7 @@ pub(crate) fn measure(
     Ok(tests.iter().zip(runs).map(result).collect())
 }
 
-/// Runs every test once. Returns the runs in the order of `tests`.
+/// Runs every test once. Returns one run per test, in the order of `tests`.
 fn round(
     session: &mut Session<'_>,
     tests: &[Test],

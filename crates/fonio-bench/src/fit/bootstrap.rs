@@ -11,16 +11,16 @@ use serde::Serialize;
 use super::solve::{self, Knob, NEARBY};
 use super::{FitError, Observation};
 
-/// The interval of a fitted number.
+/// The confidence interval of a fitted number.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Interval {
-    /// The key in the profile.
+    /// The number's key in the profile.
     pub key: &'static str,
     /// The fitted value, with its unit.
     pub value: String,
-    /// The 5th percentile of the resamples.
+    /// The 5th percentile of the value over the resamples.
     pub low: String,
-    /// The 95th percentile of the resamples.
+    /// The 95th percentile of the value over the resamples.
     pub high: String,
 }
 

@@ -4,7 +4,7 @@
 //! 2. `structure` lists possible devices with these layers: page, erase block, log blocks.
 //! 3. `solve` finds the times and rates of each model that reproduce the measured numbers. The structure
 //!    whose model comes closest to all measurements is chosen.
-//! 4. [`bootstrap`] computes the intervals of the numbers.
+//! 4. [`bootstrap`] computes confidence intervals of the fitted numbers.
 //!
 //! The fit does not use the tests of [`Set::HeldBack`]; [`predict`] compares the predictions of a profile
 //! with these tests.
@@ -38,31 +38,31 @@ const FINALISTS: usize = 3;
 pub struct Fitted {
     /// The profile. Its numbers are `fitted`, or `assumed` if the benchmark cannot determine them.
     pub profile: Profile,
-    /// The shape that determined the translation layers.
+    /// The shape of the random-write curve, which determined the possible translation layers.
     pub shape: Shape,
-    /// Number of structures that were tried.
+    /// Number of device structures that the fit tried.
     pub structures: usize,
-    /// The tests that the fit used, with the profile's predictions.
+    /// The tests used for the fit, with the profile's predictions.
     pub used: Vec<Prediction>,
     /// 90 % intervals of the fitted numbers; empty if there was no resampling.
     pub intervals: Vec<Interval>,
-    /// Properties that the profile lacks, with reasons.
+    /// Properties of the device that the profile does not model, with reasons.
     pub notes: Vec<String>,
 }
 
 /// A test with its measured value and the prediction of a profile.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Prediction {
-    /// The test's name.
+    /// The name of the test.
     pub test: String,
-    /// The measured value in 10⁶ bytes per second.
+    /// The measured throughput in 10⁶ bytes per second.
     pub measured_mb_s: f64,
-    /// The value of the model.
+    /// The throughput that the profile's model predicts, in 10⁶ bytes per second.
     pub predicted_mb_s: f64,
 }
 
 impl Prediction {
-    /// Relative error: predicted divided by measured, minus one.
+    /// Returns the relative error: predicted divided by measured throughput, minus one.
     pub fn error(&self) -> f64 {
         self.predicted_mb_s / self.measured_mb_s - 1.0
     }
@@ -108,11 +108,11 @@ impl Observation {
 }
 
 /// Fits a profile named `name`. `resamples` is the number of resamples for the intervals; 0 omits them.
-/// `progress` receives the current step.
+/// `progress` is called with a description of each step.
 ///
 /// # Errors
 ///
-/// [`FitError::NotMeasured`] if a required measurement is missing.
+/// [`FitError::NotMeasured`] if the benchmark lacks a required measurement.
 pub fn fit(
     benchmark: &Benchmark,
     name: &str,

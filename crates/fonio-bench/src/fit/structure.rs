@@ -10,10 +10,10 @@ use super::{FitError, Observation, Shape};
 const KIB: u64 = 1024;
 const MIB: u64 = 1 << 20;
 
-/// Candidate page sizes, summed over all planes.
+/// Candidate sizes of a flash page, summed over all planes.
 const PAGES: [u64; 4] = [4 * KIB, 8 * KIB, 16 * KIB, 32 * KIB];
 
-/// Candidate erase block sizes, summed over all planes.
+/// Candidate sizes of an erase block, summed over all planes.
 const ERASE_BLOCKS: [u64; 5] = [512 * KIB, MIB, 2 * MIB, 4 * MIB, 8 * MIB];
 
 const LOG_BLOCKS: [u64; 6] = [1, 2, 3, 4, 8, 16];
@@ -21,7 +21,7 @@ const LOG_BLOCKS: [u64; 6] = [1, 2, 3, 4, 8, 16];
 /// Candidate amounts of data covered by one cached unit of the map.
 const PIECES: [u64; 3] = [MIB, 4 * MIB, 16 * MIB];
 
-/// All properties of a profile except times and rates.
+/// All properties of a device profile except its times and rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Structure {
     layer: Layer,
@@ -43,7 +43,7 @@ pub(super) fn candidates(shape: &Shape) -> Vec<Structure> {
         match *shape {
             Shape::Flat => found.push(Structure { layer: Layer::PageMap, page, erase_block: 128 * page }),
             Shape::Cliff { before } => {
-                // The cliff is between two measured ranges.
+                // The true range of the cliff lies between two measured ranges.
                 for (logs, reach) in
                     LOG_BLOCKS.into_iter().flat_map(|logs| [(logs, before), (logs, before / 2 * 3)])
                 {
@@ -75,8 +75,8 @@ pub(super) fn candidates(shape: &Shape) -> Vec<Structure> {
 }
 
 impl Structure {
-    /// Creates an initial profile and its adjustable numbers. `None` if the structure does not fit the
-    /// capacity.
+    /// Creates an initial profile with its adjustable numbers. Returns `None` if the structure does not fit
+    /// the capacity.
     pub(super) fn profile(
         &self,
         name: &str,
@@ -136,7 +136,7 @@ reads_wait_for = {{ value = "queue", source = "assumed" }}
         );
         let profile = match Profile::parse(name, &text) {
             Ok(profile) => Some(profile),
-            // The values are valid, but do not fit the capacity.
+            // Each value of the structure is valid, but together they do not fit the capacity.
             Err(ProfileError::Contradiction { .. }) => None,
             Err(error) => return Err(error.into()),
         };
@@ -215,7 +215,7 @@ impl Needed {
                 .ok_or_else(|| FitError::NotMeasured { what: what.to_owned(), set })
         };
         let request = |one: &Observation| one.test.request_bytes as i64;
-        // Small requests first, ordered by range.
+        // Sort small requests first, then by range.
         let near = |one: &Observation| (request(one) << 42) + one.test.range_bytes as i64;
         let far = |one: &Observation| (request(one) << 42) - one.test.range_bytes as i64;
         Ok(Needed {

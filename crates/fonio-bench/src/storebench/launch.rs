@@ -25,8 +25,8 @@ use rustix::time::{ClockId, clock_gettime};
 use super::parts::{NO_TIME, PartResult};
 use crate::error::BenchError;
 
-/// The folder of the apps' files. The folder is locked while in use, so a folder without a lock is from a
-/// killed run.
+/// The folder that contains the apps' files. The folder is locked while in use, so an unlocked folder is left
+/// over from a killed run.
 #[derive(Debug)]
 pub(super) struct AppsFolder {
     path: PathBuf,
@@ -163,7 +163,7 @@ fn figures(repetitions: &[Repetition], result: &mut PartResult) {
 }
 
 struct Repetition {
-    /// Seconds of the cold and the warm launch, per app.
+    /// Duration of the cold and of the warm launch of each app, in seconds.
     apps: BTreeMap<String, [f64; 2]>,
     ticks: Option<Ticks>,
 }
@@ -204,8 +204,8 @@ impl Observer for Spans<'_> {
     }
 }
 
-/// Drops the cached pages of all files below `folder`. Returns whether the kernel reports that all were
-/// dropped.
+/// Drops the cached pages of all files below `folder`. Returns whether the kernel reports that all cached
+/// pages were dropped.
 fn drop_caches(folder: &Path, notes: &mut Vec<String>) -> bool {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
@@ -285,7 +285,7 @@ impl Ticks {
         Ticks {
             active: self.active.saturating_sub(before.active),
             idle: self.idle.saturating_sub(before.idle),
-            // The kernel may decrease iowait (proc(5)).
+            // The kernel sometimes decreases the iowait counter (proc(5)).
             iowait: self.iowait.saturating_sub(before.iowait),
         }
     }

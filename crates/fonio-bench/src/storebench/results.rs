@@ -36,7 +36,7 @@ pub fn write(document: &Document, path: &Path) -> Result<(), BenchError> {
     written.map_err(BenchError::system("write", path))
 }
 
-/// Writes a file atomically; only this user can read it.
+/// Writes a file atomically, readable only by the current user.
 fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
     let mut new = path.as_os_str().to_owned();
     new.push(format!(".{}.new", std::process::id()));
@@ -55,7 +55,7 @@ fn private(path: &Path) -> std::io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
 }
 
-/// Reads and checks a result.
+/// Reads a result file and checks it.
 pub fn read(path: &Path) -> Result<Document, BenchError> {
     let json = fs::read(path).map_err(BenchError::system("read", path))?;
     let refused = |reason: String| BenchError::NotAResult { path: path.to_owned(), reason };
@@ -68,14 +68,14 @@ pub fn read(path: &Path) -> Result<Document, BenchError> {
     })
 }
 
-/// The file of an unfinished run on this target.
+/// The file that stores an unfinished run on one target.
 #[derive(Debug)]
 pub struct Unfinished {
     path: PathBuf,
 }
 
 impl Unfinished {
-    /// Returns the file for a target; it may not exist.
+    /// Returns the file for unfinished runs on a target; the file may not exist.
     pub fn of(target: &Path) -> Result<Unfinished, BenchError> {
         let name = format!("unfinished-{:016x}.json", number_of(target.as_os_str().as_bytes()));
         Ok(Unfinished { path: folder()?.join(name) })
@@ -112,7 +112,8 @@ fn token_file(server: &str, id: &str) -> Result<PathBuf, BenchError> {
     Ok(folder.join(format!("{:016x}-{id}", number_of(server.as_bytes()))))
 }
 
-/// Hashes a path or address for a file name. FNV-1a gives the same number in every version of fonio.
+/// Hashes a target's path or a server's address to a number for a file name. FNV-1a gives the same number in
+/// every version of fonio.
 fn number_of(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |number, byte| {
         (number ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
@@ -126,7 +127,7 @@ pub fn keep_token(server: &str, id: &str, token: &str) -> Result<PathBuf, BenchE
     Ok(path)
 }
 
-/// Reads the delete token of a result.
+/// Reads the token with which a submitted result can be deleted.
 pub fn token(server: &str, id: &str) -> Result<Option<String>, BenchError> {
     let path = token_file(server, id)?;
     match fs::read_to_string(&path) {
@@ -136,12 +137,11 @@ pub fn token(server: &str, id: &str) -> Result<Option<String>, BenchError> {
     }
 }
 
-/// Removes the token of a deleted result.
+/// Removes the stored delete token of a deleted result.
 pub fn forget_token(server: &str, id: &str) -> Result<(), BenchError> {
     remove(&token_file(server, id)?)
 }
 
-/// Removes a file if it exists.
 fn remove(path: &Path) -> Result<(), BenchError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(BenchError::system("remove", path)(error)),

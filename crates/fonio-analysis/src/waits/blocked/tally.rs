@@ -340,7 +340,7 @@ impl BlockedTally {
         Role::OfInterest
     }
 
-    /// Returns the role of each thread. A program that only waits for bulk work, such as the shell of a copy,
+    /// Returns each thread's role. A program that only waits for bulk work, such as the shell of a copy,
     /// is bulk work too.
     fn roles(&self, span: Nanos, command: Option<u32>) -> FxHashMap<Key, Role> {
         let role = |(&key, count): (&Key, &Count)| (key, self.role(key, count, span, command));

@@ -232,7 +232,7 @@ fn the_files_of_a_database_count_together() {
     let found = file(&["/n.db", "/n.db-journal", "/n.db-journal", "/x"]);
     assert_eq!(found, ("/n.db".to_owned(), "0.75".to_owned(), journal.clone()));
     assert_eq!(file(&["/n.db-wal", "/n.db", "/x"]), ("/n.db".to_owned(), "0.67".to_owned(), None));
-    // Without the database file, the path does not prove that the file is a journal.
+    // Without the database file, a path that ends in `-journal` may belong to another kind of file.
     assert_eq!(
         file(&["/n.db-journal", "/n.db-journal"]),
         ("/n.db-journal".to_owned(), "1.00".to_owned(), None)

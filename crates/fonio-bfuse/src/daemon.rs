@@ -16,7 +16,7 @@ use crate::options::Options;
 /// writes all data to the files below and unmounts.
 ///
 /// # Errors
-/// Errors of [`Mount::start`], and an error if the unmount fails.
+/// Errors of [`Mount::start`], and of the unmount.
 pub fn serve(
     source: &Path,
     dir: &Path,
@@ -33,7 +33,7 @@ pub fn serve(
 /// Detaches the process from the terminal and closes the standard streams.
 ///
 /// # Errors
-/// Errors of the system calls.
+/// Errors of the system calls that open and replace the streams.
 pub fn leave_terminal() -> Result<(), MountError> {
     let null = Path::new("/dev/null");
     let failed = || MountError::system("take as standard streams", null);
@@ -51,7 +51,7 @@ pub fn leave_terminal() -> Result<(), MountError> {
 /// or `None` if the daemon ended early and printed the reason to standard error.
 ///
 /// # Errors
-/// If the daemon cannot be started.
+/// If the program `daemon` cannot be started.
 pub fn start_in_background(mut daemon: Command) -> Result<Option<String>, MountError> {
     let program = Path::new(daemon.get_program()).to_owned();
     let mut child: Child = daemon
@@ -64,7 +64,7 @@ pub fn start_in_background(mut daemon: Command) -> Result<Option<String>, MountE
         BufReader::new(said).read_line(&mut line).map_err(MountError::system("listen to", &program))?;
     }
     if line.is_empty() {
-        // The daemon has already reported the error.
+        // The daemon has already printed the error.
         let _ = child.wait();
         return Ok(None);
     }

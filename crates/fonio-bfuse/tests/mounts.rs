@@ -1,4 +1,4 @@
-//! Tests mounts under difficult conditions, and their cleanup.
+//! Tests mounts under difficult conditions, and the cleanup of mounts.
 
 use crate::support;
 
@@ -83,7 +83,7 @@ fn folder_on_disk() -> (tempfile::TempDir, PathBuf) {
     (folder, source)
 }
 
-/// Each mount enables the kernel parameter for a moment.
+/// Each mount temporarily enables a kernel parameter, one mount at a time.
 #[test]
 fn mounts_made_at_the_same_time_wait_for_each_other_and_are_served_over_io_uring() {
     if !can_mount() {
@@ -113,7 +113,7 @@ fn mounts_made_at_the_same_time_wait_for_each_other_and_are_served_over_io_uring
     for mounted in &mounts {
         std::fs::write(mounted.path("file"), b"x").expect("the mount is served");
     }
-    // Until then, threads with a refused ring have ended.
+    // Threads whose ring the kernel refused end within this time.
     std::thread::sleep(Duration::from_millis(300));
     for mounted in &mounts {
         assert_ne!(rings(mounted), 0, "requests come over io_uring");
@@ -161,7 +161,7 @@ fn a_killed_daemon_loses_at_most_what_the_options_bound() {
         let below = mounted.below("stream");
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // The daemon may be killed before the file exists.
+                // The daemon may be killed before it creates the file.
                 let Ok(mut file) = File::create(&path) else { return };
                 let mut numbers = Numbers::new(round);
                 let mut end = 0;
@@ -278,7 +278,7 @@ fn a_full_disk_is_told_and_nothing_is_dropped_in_silence() {
         std::fs::remove_file(mounted.path("large")).expect("root may do this");
         let again = || {
             let file = File::create(mounted.path("small"));
-            // The kernel's cache notices the error when it writes back.
+            // The kernel reports the error when it writes back its cached pages.
             file.and_then(|mut file| file.write_all(b"again").and_then(|()| file.sync_all())).is_ok()
         };
         assert!(comes_true(100, again), "{mode}: the space is free again");
@@ -557,7 +557,7 @@ fn far_more_inodes_than_descriptors() {
                 File::create(folder.join(file.to_string())).expect("root may do this");
             }
         }
-        // The kernel does not forget open files.
+        // The kernel does not forget inodes of open files.
         let open: Vec<_> = (0..50)
             .map(|number| {
                 let file = File::create_new(mounted.path(&number.to_string())).expect("it is writable");
@@ -627,7 +627,7 @@ fn streams_that_are_passed_through_are_handed_to_the_device_as_they_come() {
         for offset in (0..42 * MIB).step_by(MIB as usize) {
             stream.write_all_at(&piece(offset, MIB), offset).expect("there is space");
         }
-        // Much longer than the interval between two checks.
+        // The limit is much longer than the interval between two checks.
         assert!(
             comes_true(1000, || handed_over() >= expected),
             "{options}: {} bytes were written back early",
@@ -659,7 +659,7 @@ fn the_buffer_coalesces() {
     assert_eq!(report.buffer.lost_bytes, 0);
 }
 
-/// A control group with little memory. Dropping this value removes it.
+/// A control group with little memory. Dropping this value removes the group.
 struct LittleMemory(PathBuf);
 
 impl LittleMemory {

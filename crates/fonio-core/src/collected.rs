@@ -10,7 +10,7 @@ use crate::units::Timestamp;
 
 macro_rules! collected {
     ($($rows:ident: $method:ident $row:ident,)*) => {
-        /// Stores the rows of a small recording. The rows of each kind are in order of arrival.
+        /// Stores the rows of a small recording. The rows of each table are in order of arrival.
         #[derive(Clone, Debug, Default, PartialEq)]
         #[allow(missing_docs)]
         pub struct CollectedRows {

@@ -13,10 +13,10 @@
 //! 3. At most one thread at a time writes an inode's entries below (`in_flight`).
 //! 4. No thread waits for a free entry while it holds an inode's lock, because flushing an entry needs this
 //!    lock.
-//! 5. The memory is allocated when the buffer is created. A writer that needs an entry waits until an entry
-//!    is free.
-//! 6. A failed flush is counted, and recorded in the inode's error sequence. Each handle of the file gets the
-//!    error once.
+//! 5. The memory of all entries is allocated when the buffer is created. A writer that needs an entry waits
+//!    until an entry is free.
+//! 6. A failed flush is counted, and recorded in the inode's error sequence. Each open handle of the file
+//!    gets the error of a failed flush once.
 
 mod error_sequence;
 mod manager;
@@ -52,7 +52,7 @@ pub(crate) struct Buffer {
     options: BufferOptions,
     pool: Pool,
     dirty: Mutex<Dirty>,
-    /// Signalled when there is work for a manager.
+    /// Signalled when a manager has something to flush.
     work: Condvar,
     statistics: Arc<BufferStatistics>,
 }
@@ -61,7 +61,7 @@ pub(crate) struct Buffer {
 struct Dirty {
     /// Inodes with pending data, and the time of the first pending write of each; oldest first.
     by_age: VecDeque<(Instant, Arc<Pending>)>,
-    /// Inodes with a sealed entry, to be flushed at once.
+    /// Inodes with a sealed entry, which a manager flushes at once.
     sealed: VecDeque<Arc<Pending>>,
     /// Number of writers that wait for a free entry.
     starving: usize,
@@ -70,10 +70,10 @@ struct Dirty {
     closed: bool,
 }
 
-/// Which entries of an inode to flush.
+/// Which entries of an inode a flush writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Take {
-    /// Only sealed entries, without the last entry.
+    /// Only sealed entries; the last entry, which still has room, is not flushed.
     Sealed,
     Everything,
 }
@@ -88,12 +88,12 @@ impl Buffer {
         Self { options, pool, dirty: Mutex::default(), work: Condvar::new(), statistics }
     }
 
-    /// Writes `data` at `offset` of the inode of `pending`. `file` is the open file below. Data that continue
-    /// the last write are buffered; all other data are written directly.
+    /// Writes `data` at `offset` of the inode of `pending`. `file` is the open source file. Data that
+    /// continue the last write are buffered; all other data are written directly.
     ///
     /// # Errors
-    /// Errors of a direct write to the file below. [`Pending::error_for`] returns errors of buffered data
-    /// later.
+    /// Errors of a direct write to the source file. Errors of buffered data are returned later, by
+    /// [`Pending::error_for`].
     pub(crate) fn write(
         &self,
         pending: &Arc<Pending>,
@@ -176,14 +176,14 @@ impl Buffer {
             self.make_room();
             state = pending.lock();
             if state.end != offset {
-                // Another thread has written to this inode during the wait. The kernel serialises writes, so
-                // this was the write-back of a mapped page.
+                // Another thread has written to this inode while this thread waited for an entry. The kernel
+                // serialises writes, so this was the write-back of a mapped page.
                 state = self.drain_locked(pending, state);
             }
         }
     }
 
-    /// Waits until an entry is free. Without managers, flushes an inode to free one.
+    /// Waits until an entry is free. If there are no managers, flushes an inode to free an entry.
     fn make_room(&self) {
         if self.options.thread {
             let mut dirty = self.lock_dirty();
@@ -196,7 +196,7 @@ impl Buffer {
             let oldest = self.lock_dirty().by_age.pop_front();
             match oldest {
                 Some((_, oldest)) => self.flush_listed(&oldest),
-                // Other threads are flushing all entries.
+                // Other threads are already flushing all inodes with data.
                 None => self.pool.wait(),
             }
         }
@@ -245,7 +245,8 @@ impl Buffer {
         state
     }
 
-    /// Writes entries below. If another thread is doing so, waits for it.
+    /// Writes entries of an inode to the source. If another thread is already writing them, waits for that
+    /// thread.
     fn flush<'a>(
         &self,
         pending: &'a Arc<Pending>,
@@ -311,7 +312,7 @@ impl Buffer {
         }
     }
 
-    /// Writes all data below that were pending at the call.
+    /// Writes all data that were pending at the time of the call to the source.
     pub(crate) fn drain_all(&self) {
         let listed: Vec<_> = self.lock_dirty().by_age.drain(..).collect();
         for (_, pending) in listed {
@@ -323,7 +324,8 @@ impl Buffer {
         self.dirty.lock().expect("no thread panics while it holds the dirty list")
     }
 
-    /// Returns the maximum number of sealed entries in one flush. The other entries stay free for writers.
+    /// Returns the maximum number of sealed entries in one flush. Limiting the flush leaves free entries for
+    /// writers.
     fn sealed_max(&self) -> usize {
         (self.options.entries() / 2).max(1)
     }
@@ -333,7 +335,7 @@ impl Buffer {
         if self.options.direct { self.options.entry_bytes as u64 } else { u64::MAX }
     }
 
-    /// Returns the maximum time of data in the buffer.
+    /// Returns the maximum time for which data stay in the buffer.
     fn interval(&self) -> Duration {
         self.options.flush
     }
@@ -356,8 +358,8 @@ pub(crate) fn write_all(file: &OwnedFd, mut offset: u64, mut data: &[u8]) -> Res
 }
 
 /// Writes several entries with one call if they bypass the page cache, and returns the number of bytes
-/// written. This keeps the device busy until our thread runs again. If the call fails, the caller writes each
-/// entry separately, so that only data that cannot be written are lost.
+/// written. A single call keeps the device busy until the flushing thread runs again. If the call fails, the
+/// caller writes each entry separately, so that only data that cannot be written are lost.
 fn write_together(taken: &pending::Taken) -> usize {
     let are_aligned = taken.offset.is_multiple_of(ALIGNMENT as u64)
         && taken.entries.iter().all(|entry| entry.data().len().is_multiple_of(ALIGNMENT));

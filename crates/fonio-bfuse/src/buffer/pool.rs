@@ -13,7 +13,7 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 #[derive(Debug)]
 pub(super) struct Entry {
     memory: Box<[u8]>,
-    /// Index of the first aligned byte.
+    /// Index of the first aligned byte in `memory`.
     from: usize,
     bytes: usize,
     used: usize,
@@ -93,7 +93,7 @@ impl Pool {
         self.freed.notify_one();
     }
 
-    /// Waits until an entry is free. Another thread may take it first.
+    /// Waits until an entry is free. Another thread may take the entry first.
     pub(super) fn wait(&self) {
         let mut free = self.lock();
         while free.is_empty() {

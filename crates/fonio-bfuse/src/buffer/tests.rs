@@ -22,7 +22,7 @@ const ENTRY_BYTES: usize = 4096;
 
 #[derive(Clone, Debug)]
 enum Step {
-    // A write at the end of the file's last write.
+    // A write that begins where the file's previous write ended.
     Continue { file: usize, bytes: usize },
     Write { file: usize, offset: u64, bytes: usize },
     Settle { file: usize, offset: u64, bytes: u64 },
@@ -210,7 +210,7 @@ fn data_younger_than_the_interval_stay_and_older_ones_go() {
         let mut file = Oracle::new(dir.path(), number);
         file.write(&buffer, 0, 100, 1);
         let length = || std::fs::metadata(&file.path).expect("it exists").len();
-        // Long enough for a manager that flushes at once. If a flush must happen, the test waits for it.
+        // A manager that flushes at once needs less time. If a flush must happen, the test waits longer.
         std::thread::sleep(Duration::from_millis(50));
         let arrived = (0..1000).any(|_| {
             std::thread::sleep(Duration::from_millis(if length() < below { 10 } else { 0 }));
@@ -222,7 +222,7 @@ fn data_younger_than_the_interval_stay_and_older_ones_go() {
     }
 }
 
-/// A small tmpfs. It is unmounted when this value is dropped.
+/// A small tmpfs. Dropping this value unmounts it.
 struct Small(tempfile::TempDir);
 
 impl Small {

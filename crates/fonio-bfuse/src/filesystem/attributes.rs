@@ -1,4 +1,4 @@
-//! Attributes of inodes and of the file system.
+//! Handles requests for the attributes of inodes and of the file system.
 
 use rustix::fs::{Access, AtFlags, Gid, Mode, StatxFlags, Timespec, Timestamps, UTIME_NOW, UTIME_OMIT, Uid};
 

@@ -14,12 +14,12 @@ use super::{Answer, FileSystem};
 use crate::node::Node;
 use crate::protocol::{FSYNC_DATA_ONLY, Record, Request, open as opened};
 
-/// Size of a read from the source directory.
+/// Number of bytes requested in each read of a source directory.
 const BATCH_BYTES: usize = 32 << 10;
 
 /// Size of `struct fuse_entry_out`, which precedes each entry if the kernel requests attributes too.
 const ENTRY_BYTES: usize = 128;
-/// Size of `struct fuse_dirent` before the name.
+/// Size of `struct fuse_dirent` without the name.
 const DIRENT_BYTES: usize = 24;
 
 /// The kernel may cache a directory's names while the modification time stays the same. This time has the
@@ -54,7 +54,7 @@ struct Name {
     name: CString,
     inode: u64,
     kind: FileType,
-    /// Offset of the next entry.
+    /// Offset from which a read of the directory continues after this entry.
     next: u64,
 }
 
@@ -142,7 +142,7 @@ impl FileSystem {
         Ok(record.length())
     }
 
-    /// Writes an entry; returns false if it does not fit.
+    /// Writes a directory entry; returns false if the entry does not fit.
     fn write_name(
         &self,
         record: &mut Record<'_>,
@@ -165,8 +165,8 @@ impl FileSystem {
                     inode = attributes.inode;
                     self.write_entry(record, &node, &attributes);
                 }
-                // The file was deleted, or descriptors are scarce: return only the name. The kernel looks it
-                // up when needed.
+                // The file was deleted, or descriptors are scarce: return only the name. The kernel looks the
+                // name up when needed.
                 None => {
                     record.zeros(ENTRY_BYTES);
                 }

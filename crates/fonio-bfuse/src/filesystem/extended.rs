@@ -1,4 +1,4 @@
-//! Extended attributes, including ACLs, and the inode flags of `chattr`.
+//! Handles extended attributes, including ACLs, and the inode flags of `chattr`.
 
 use rustix::io::Errno;
 
@@ -53,8 +53,8 @@ impl FileSystem {
         Ok(0)
     }
 
-    /// Executes only the ioctls for inode flags (`lsattr`, `chattr`) and project quotas. The effects of other
-    /// ioctls are unknown here.
+    /// Executes only the ioctls for inode flags (`lsattr`, `chattr`) and project quotas. Other ioctls could
+    /// have effects that the daemon does not know.
     pub(super) fn control(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
         let mut fields = request.fields();
         let handle = fields.u64()?;
@@ -94,7 +94,7 @@ impl FileSystem {
     }
 }
 
-/// `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS` of a 64-bit kernel, `include/uapi/linux/fs.h`.
+/// `FS_IOC_GETFLAGS` and `FS_IOC_SETFLAGS` of a 64-bit kernel (`include/uapi/linux/fs.h`).
 const GET_FLAGS: u32 = 0x8008_6601;
 const SET_FLAGS: u32 = 0x4008_6602;
 /// `FS_IOC_FSGETXATTR` and `FS_IOC_FSSETXATTR`.

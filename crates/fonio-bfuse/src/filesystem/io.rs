@@ -82,11 +82,12 @@ impl FileSystem {
             write_all(&handle.file, offset, data)?;
             return Ok(data.len());
         }
-        // The bytes before an error count as written. The application gets the error when it writes the rest.
+        // Bytes before an error are reported as written. The application gets the error when it writes the
+        // remaining bytes.
         rustix::io::pwrite(&handle.file, data, offset)
     }
 
-    /// Returns the end of the file, including pending data.
+    /// Returns the end of the source file, including pending data.
     fn end_of(&self, handle: &Handle) -> Result<u64, Errno> {
         let pending = handle.node.pending.end_and_time();
         let below = rustix::fs::fstat(&handle.file)?.st_size.cast_unsigned();
@@ -124,8 +125,8 @@ impl FileSystem {
         }
     }
 
-    /// Runs `work`, which changes a file's content, as the caller. A user's change clears set-user-ID bits,
-    /// which the kernel's inode does not show.
+    /// Runs `work`, which changes a file's content, with the caller's identity. A user's change clears
+    /// set-user-ID bits, which the kernel's inode does not show.
     fn change(
         &self,
         worker: &mut Worker,
@@ -185,7 +186,7 @@ impl FileSystem {
         let (mut target, length) = (fields.u64()?, fields.u64()?);
         self.buffer.drain(&from.node.pending);
         self.buffer.drain(&to.node.pending);
-        // The reply has 32 bits for the length.
+        // The reply has only 32 bits for the copied length.
         let length = usize::try_from(length.min(u64::from(u32::MAX) & !0xfff)).unwrap_or(usize::MAX);
         let copied = self.change(worker, request, &to, || {
             rustix::fs::copy_file_range(&from.file, Some(&mut offset), &to.file, Some(&mut target), length)
@@ -195,7 +196,7 @@ impl FileSystem {
     }
 
     /// Clears set-user-ID, set-group-ID and capabilities of a file, like a write by an unprivileged user. The
-    /// kernel requests this and ignores the result.
+    /// kernel requests this change and ignores its result.
     pub(super) fn kill_privileges(&self, node: &Node, file: &OwnedFd) -> Result<(), Errno> {
         let mode = Mode::from_raw_mode(rustix::fs::fstat(file)?.st_mode);
         let mut kept = mode - Mode::SUID;
@@ -227,7 +228,7 @@ impl FileSystem {
     }
 }
 
-/// The extended attribute with the capabilities of a program.
+/// The extended attribute that stores a program's capabilities.
 const CAPABILITIES: &CStr = c"security.capability";
 
 fn has_attribute(file: &OwnedFd, name: &CStr) -> bool {

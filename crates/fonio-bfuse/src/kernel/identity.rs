@@ -1,11 +1,12 @@
-//! The identity of a thread for operations on the source. Linux has user, group, capabilities and umask per
-//! thread, but glibc changes them for the whole process. So this module uses system calls directly.
+//! Sets the identity with which a thread executes operations on the source. Linux has user, group,
+//! capabilities and umask per thread, but glibc changes them for the whole process. So this module calls the
+//! kernel directly.
 
 use std::io;
 
 use super::process::checked;
 
-/// Capabilities, by their number in `include/uapi/linux/capability.h`.
+/// Numbers of capabilities, from `include/uapi/linux/capability.h`.
 const CAP_DAC_OVERRIDE: u32 = 1;
 const CAP_DAC_READ_SEARCH: u32 = 2;
 const CAP_FSETID: u32 = 4;
@@ -39,7 +40,7 @@ struct CapabilityWords {
     inheritable: u32,
 }
 
-/// The identity of a thread that serves requests. The value must stay on the thread that created it.
+/// The identity of a thread that serves requests. The value must not be moved to another thread.
 #[derive(Debug)]
 pub(crate) struct Identity {
     /// Whether the thread can change its identity; otherwise it acts as the mounting user.
@@ -53,16 +54,16 @@ pub(crate) struct Identity {
 }
 
 impl Identity {
-    /// Gives the calling thread its own identity.
+    /// Gives the calling thread an identity separate from other threads.
     ///
     /// # Errors
     /// Errors of the kernel, if the thread cannot have its own umask or drop a capability.
     pub(crate) fn of_this_thread() -> io::Result<Self> {
         // SAFETY: no memory is passed; the thread gets its own umask and working directory.
         checked(unsafe { libc::unshare(libc::CLONE_FS) })?;
-        // SAFETY: no memory is passed.
+        // SAFETY: the call passes no memory.
         let umask = unsafe { libc::umask(0o022) };
-        // SAFETY: as above; this restores the previous umask.
+        // SAFETY: the call passes no memory; it restores the previous umask.
         unsafe { libc::umask(umask) };
         let mut capabilities = [CapabilityWords::default(); 2];
         let header = CapabilityHeader { version: CAPABILITY_VERSION, pid: 0 };
@@ -133,10 +134,12 @@ impl Identity {
         outcome
     }
 
-    /// Makes all permitted capabilities effective. Call this before an operation that needs them.
+    /// Makes all permitted capabilities effective. Call this before an operation that needs more than the
+    /// effective ones.
     ///
     /// # Errors
-    /// `EPERM`, which the kernel does not return for permitted capabilities.
+    /// Returns `EPERM` only if the kernel refuses to make permitted capabilities effective, which it never
+    /// does.
     pub(crate) fn take_back(&mut self) -> rustix::io::Result<()> {
         if self.is_root {
             self.set_effective(self.capabilities[0].effective).map_err(|_| rustix::io::Errno::PERM)?;
@@ -149,7 +152,7 @@ impl Identity {
     /// for any user.
     ///
     /// # Errors
-    /// Errors of `work` and of the kernel.
+    /// Errors of `work`, and of the system call that changes capabilities.
     pub(crate) fn without_keeping_privileges<T>(
         &mut self,
         work: impl FnOnce() -> io::Result<T>,
@@ -192,8 +195,8 @@ fn set_file_system_ids(uid: u32, gid: u32) {
 }
 
 fn set_groups(groups: &[u32]) -> rustix::io::Result<()> {
-    // SAFETY: the kernel reads `groups.len()` IDs. Unlike glibc's function, the system call affects only this
-    // thread.
+    // SAFETY: the kernel reads `groups.len()` IDs. Unlike glibc's `setgroups`, the system call affects only
+    // this thread.
     let outcome = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
     if outcome == 0 { Ok(()) } else { Err(rustix::io::Errno::PERM) }
 }

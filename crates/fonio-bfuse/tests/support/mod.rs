@@ -14,7 +14,7 @@ pub fn can_mount() -> bool {
     fonio_testing::has(&[fonio_testing::Need::Root, fonio_testing::Need::Fuse])
 }
 
-/// Mounts a new folder; `None` if this machine cannot mount.
+/// Mounts a new folder; returns `None` if this machine cannot mount.
 #[track_caller]
 pub fn mount(options: &str) -> Option<Mounted> {
     can_mount().then(|| Mounted::new(options))
@@ -35,7 +35,7 @@ pub fn program() -> PathBuf {
     path.join("examples/mount")
 }
 
-/// A mounted directory. Dropping this value unmounts it.
+/// A mounted directory. Dropping this value unmounts the directory.
 pub struct Mounted {
     pub folder: TempDir,
     pub source: PathBuf,
@@ -100,7 +100,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Pseudorandom numbers, the same for the same seed.
+/// Generates pseudorandom numbers; the same seed gives the same numbers.
 pub struct Numbers(Random);
 
 impl Numbers {

@@ -1,4 +1,4 @@
-//! Memory for direct I/O.
+//! Provides memory for direct I/O.
 
 use fonio_core::Random;
 

@@ -1,4 +1,4 @@
-//! Errors of a benchmark.
+//! Defines the errors of benchmarks.
 
 use std::io;
 use std::path::PathBuf;
@@ -142,7 +142,7 @@ impl BenchError {
 impl From<HostError> for BenchError {
     fn from(error: HostError) -> BenchError {
         match error {
-            // Confirmation by `--erase`.
+            // The user confirms this case with `--erase`.
             HostError::HoldsData { path, found } => BenchError::HoldsData { path, found },
             other => BenchError::Host(other),
         }

@@ -8,7 +8,7 @@ use fonio_core::DeviceId;
 use fonio_machine::Machine;
 use serde::{Deserialize, Serialize};
 
-/// The machine, file system and device according to procfs and sysfs. `None` means unknown.
+/// The machine, file system and device according to procfs and sysfs. Values that are `None` are unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     /// The directory or block device that is benchmarked.

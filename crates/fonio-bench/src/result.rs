@@ -77,7 +77,7 @@ pub struct Parameter {
     /// The kind of I/O to which the parameter applies.
     pub access: Access,
     /// The smallest number of concurrent requests that is enough: no other number was shown to have more than
-    /// 2 % higher throughput. It is also the lower end of the 95 % confidence interval.
+    /// 2 % higher throughput. This number is also the lower end of the 95 % confidence interval.
     pub requests: u32,
     /// The upper end of the interval; `None` if each test ran only once.
     pub requests_high: Option<u32>,
@@ -114,10 +114,10 @@ pub struct TestResult {
     pub sustained: Option<Sustained>,
 }
 
-/// One run of a test.
+/// One run of a benchmark test.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// Number of completed requests.
+    /// Number of requests completed in the run.
     pub requests: u64,
     /// Bytes of the completed requests.
     pub bytes: u64,

@@ -26,10 +26,11 @@ const APPS: &str = ".apps";
 /// Space that benchmarks leave free on a file system.
 const RESERVE_BYTES: u64 = 64 << 20;
 
-/// A target. Dropping the target removes the file; a device keeps the written data.
+/// The directory or device that is benchmarked. Dropping this value removes the benchmark's file; a device
+/// keeps the written data.
 #[derive(Debug)]
 pub struct Target {
-    /// The path for fio.
+    /// The path of the benchmark's file or device.
     file: PathBuf,
     place: Place,
     room_bytes: u64,
@@ -75,8 +76,8 @@ impl Target {
     }
 
     /// Path prefix of further files (`-NUMBER.data`) and folders (`.apps`) in the directory. The next
-    /// benchmark in the directory removes files and folders that are left behind without a lock. `None` for a
-    /// device.
+    /// benchmark in the directory removes files and folders that are left behind without a lock. Returns
+    /// `None` if the target is a device.
     pub(crate) fn beside(&self) -> Option<PathBuf> {
         self.remove.then(|| self.file.with_extension(""))
     }
@@ -91,7 +92,7 @@ impl Target {
         Ok(())
     }
 
-    /// The path for fio.
+    /// Returns the path of the file or device on which fio runs.
     pub fn file(&self) -> &Path {
         &self.file
     }

@@ -47,7 +47,7 @@ pub(crate) fn judged(mut benchmark: Benchmark) -> Benchmark {
     benchmark
 }
 
-/// The verdict.
+/// Returns the verdict on a device.
 pub fn sentence(benchmark: &Benchmark) -> String {
     let mut sentences = Vec::new();
     sentences.extend(against_a1(benchmark));

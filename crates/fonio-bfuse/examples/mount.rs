@@ -1,5 +1,5 @@
 //! Mounts a directory with this crate alone: `mount SOURCE DIR [OPTIONS]`. The program runs in the foreground
-//! until the directory is unmounted, or until SIGTERM or Ctrl-C. After mounting, it prints the mode.
+//! until the directory is unmounted, or until SIGTERM or Ctrl-C. After mounting, the program prints the mode.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -12,8 +12,8 @@ use crate::error::MountError;
 use crate::mount::Mount;
 use crate::options::Options;
 
-/// Mounts, calls `when_ready`, and serves until the directory is unmounted or SIGTERM, SIGINT or SIGHUP arrives. Then it
-/// writes all data to the files below and unmounts.
+/// Mounts, calls `when_ready`, and serves until the directory is unmounted or SIGTERM, SIGINT or SIGHUP
+/// arrives. Afterwards, it writes all buffered data to the source files and unmounts.
 ///
 /// # Errors
 /// Errors of [`Mount::start`], and of the unmount.

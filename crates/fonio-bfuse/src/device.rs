@@ -104,8 +104,8 @@ fn mount_with_helper(name: &str, dir: &Path, options: &Options) -> Result<OwnedF
     received.ok_or_else(|| failed(Errno::PROTO))
 }
 
-/// Unmounts `dir`. A lazy unmount removes the mount from the directory tree at once, and ends it when no
-/// process uses it any more.
+/// Unmounts the file system at `dir`. A lazy unmount removes the mount from the directory tree at once, and
+/// ends it when no process uses it any more.
 ///
 /// # Errors
 /// Errors of the kernel or of `fusermount3`, such as `EBUSY` for a mount in use without a lazy unmount.
@@ -121,7 +121,8 @@ pub(crate) fn unmount(dir: &Path, lazy: bool) -> io::Result<()> {
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("{HELPER}: {status}"))) }
 }
 
-/// Detaches our mounts whose daemon has ended, for example after `kill -9`. Returns their directories.
+/// Detaches our mounts whose daemon has ended, for example after `kill -9`. Returns the directories of the
+/// detached mounts.
 pub(crate) fn detach_dead(is_served: impl Fn(&MountPoint) -> bool) -> Vec<std::path::PathBuf> {
     let unserved = our_mounts::all().into_iter().filter(|mount| !is_served(mount));
     let dead = unserved

@@ -50,7 +50,7 @@ pub enum MountError {
     Answer {
         /// The directory at which the file system is mounted.
         path: PathBuf,
-        /// The parser's error.
+        /// The error of the JSON parser.
         #[source]
         source: serde_json::Error,
     },

@@ -6,7 +6,7 @@
 
 use crate::protocol::HEADER_IN;
 
-/// The modes.
+/// The modes in which a mount can serve files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {
@@ -20,8 +20,8 @@ pub enum Mode {
     /// study (section 4.1); it only helps applications with large writes.
     Extended,
     /// Large requests and fonio's write buffer. The buffer collects consecutive writes of an inode until an
-    /// entry is full, the interval ends, or the data are needed in the source. These are the second and third
-    /// step of the study.
+    /// entry is full, the interval ends, or the data are needed in the source. This mode has the second and
+    /// third step of the study.
     Buffered,
     /// The kernel caches written pages and sends them later, in large requests. The kernel maintains size and
     /// times itself, so it may not notice changes to an open file in the source.
@@ -43,7 +43,7 @@ pub(crate) struct Offers {
 /// The mode of a mount with its settings, after `auto` is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ChosenMode {
-    /// Never [`Mode::Auto`].
+    /// The resolved mode, which is never [`Mode::Auto`].
     pub(crate) mode: Mode,
     /// Maximum size of a request in bytes.
     pub(crate) io_bytes: u32,

@@ -39,7 +39,7 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Mounts `source` at `dir`. Before this, detaches fonio mounts whose daemon was killed.
+    /// Mounts the directory `source` at `dir`. Before this, detaches fonio mounts whose daemon was killed.
     ///
     /// # Errors
     /// If `source` or `dir` is not a directory, the mode is not available, or the kernel refuses.

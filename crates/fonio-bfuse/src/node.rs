@@ -27,7 +27,7 @@ const SHARDS: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) id: u64,
-    /// `O_PATH`.
+    /// An `O_PATH` descriptor of the inode.
     pub(crate) file: OwnedFd,
     pub(crate) device: u64,
     pub(crate) inode: u64,
@@ -144,7 +144,7 @@ impl Nodes {
         node
     }
 
-    /// Subtracts `count` forgotten lookups.
+    /// Subtracts `count` forgotten lookups from a node.
     pub(crate) fn forget(&self, id: u64, count: u64) {
         if id == ROOT_ID {
             return;

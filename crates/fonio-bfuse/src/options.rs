@@ -55,8 +55,9 @@ pub struct Options {
 }
 
 /// Whether requests come through io_uring instead of `/dev/fuse`. io_uring saves system calls, and each
-/// request is served on its caller's CPU. It needs Linux 6.14. A mount by root enables the kernel parameter
-/// `fuse.enable_uring` while it mounts; a mount by another user depends on the parameter's current value.
+/// request is served on its caller's CPU. FUSE over io_uring needs Linux 6.14. A mount by root enables the
+/// kernel parameter `fuse.enable_uring` while it mounts; a mount by another user depends on the parameter's
+/// current value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoUring {
     /// Use io_uring if it is available.
@@ -189,7 +190,7 @@ impl Default for Options {
     }
 }
 
-/// An invalid mount option.
+/// The reason why a mount option is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum OptionError {
@@ -299,7 +300,7 @@ impl Options {
             ("allow_other", None) => self.allow_other = true,
             ("noallow_other", None) => self.allow_other = false,
             ("remount", None) => self.remount = true,
-            // Always in effect.
+            // The option `default_permissions` is always in effect.
             ("default_permissions", None) => {}
             // mount(8) passes these options when it remounts.
             ("user_id" | "group_id", Some(_)) => {}

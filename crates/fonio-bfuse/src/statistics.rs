@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::protocol::Opcode;
 
-/// A counter or gauge.
+/// A counter or gauge that threads update without a lock.
 #[derive(Debug, Default)]
 pub(crate) struct Counter(AtomicU64);
 
@@ -86,9 +86,9 @@ impl Histogram {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Distribution {
-    /// Number of values.
+    /// Number of values in the histogram.
     pub count: u64,
-    /// Sum of all values.
+    /// Sum of all values in the histogram.
     pub sum: u64,
     /// Upper bound of the median value; `None` if there are no values.
     pub median: Option<u64>,
@@ -113,7 +113,7 @@ impl From<&Histogram> for Distribution {
     }
 }
 
-/// Statistics of one opcode.
+/// Statistics of the requests with one opcode.
 #[derive(Debug, Default)]
 pub(crate) struct OpcodeStatistics {
     /// Time from receiving a request to sending its reply.
@@ -156,9 +156,9 @@ statistics! {
     is_locked: Counter => bool,
     /// Number of bytes that the buffer currently contains.
     fill_bytes: Counter => u64,
-    /// Number of buffered writes.
+    /// Number of writes that the buffer accepted.
     writes: Counter => u64,
-    /// Bytes of buffered writes.
+    /// Number of bytes that the buffer accepted.
     bytes_in: Counter => u64,
     /// Number of writes that bypassed the buffer because they did not continue an earlier write.
     through: Counter => u64,

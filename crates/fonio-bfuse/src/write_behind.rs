@@ -176,7 +176,7 @@ impl Stream {
     }
 }
 
-/// The thread. It ends when this value is dropped.
+/// The thread that starts write-back. Dropping this value ends it.
 #[derive(Debug)]
 pub(crate) struct Writer {
     behind: Arc<WriteBehind>,
@@ -184,7 +184,7 @@ pub(crate) struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread.
+    /// Starts the thread that checks files.
     ///
     /// # Errors
     /// If the system cannot start another thread.
@@ -192,8 +192,8 @@ impl Writer {
         behind.lock().is_running = true;
         let running = Arc::clone(behind);
         let thread = std::thread::Builder::new().name("fonio-behind".to_owned()).spawn(move || {
-            // Otherwise, the kernel could reclaim memory for us by writing back through our own mount. Needs
-            // a capability.
+            // Otherwise, the kernel could reclaim memory for us by writing back through our own mount. The
+            // call needs a capability.
             let _ = kernel::forbid_io_recursion();
             running.run();
         })?;

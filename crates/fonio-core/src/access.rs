@@ -16,7 +16,7 @@ pub enum Access {
 }
 
 impl Access {
-    /// All access patterns.
+    /// All four access patterns.
     pub const ALL: [Access; 4] = [Access::SeqRead, Access::SeqWrite, Access::RandRead, Access::RandWrite];
 
     /// Returns the operation of the pattern: read or write.

@@ -1,4 +1,4 @@
-//! Rows in memory.
+//! Keeps rows in memory.
 
 use std::io;
 

@@ -39,7 +39,7 @@ pub enum DeviceKind {
 }
 
 impl DeviceKind {
-    /// Its words for people.
+    /// Returns the name of the kind for users, such as "SD card".
     pub fn label(self) -> &'static str {
         match self {
             DeviceKind::Emmc => "eMMC",

@@ -6,7 +6,7 @@ use crate::op::{Flags, Op};
 use crate::rows::{Diagnostic, Mark, Request, Sample, Thread};
 use crate::units::{ByteCount, DeviceId, Nanos, Sector, Timestamp};
 
-/// One event of the kernel's block layer, from any trace format.
+/// One event of the kernel's block layer, read from any trace format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockEvent {
     /// When the event happened.
@@ -63,7 +63,7 @@ impl BlockEvent {
 pub enum EventKind {
     /// Q: a bio was submitted to the device (`block_bio_queue`).
     BioQueue,
-    /// M: a bio was appended to a request (`block_bio_backmerge`). In blktrace, also
+    /// M: a bio was appended to a request (`block_bio_backmerge`). In blktrace, this event can also be
     /// [`EventKind::RequestMerge`].
     BackMerge,
     /// F: a bio was prepended to a request (`block_bio_frontmerge`).
@@ -145,7 +145,7 @@ impl EventKind {
         }
     }
 
-    /// The name in [`Source::shows`](crate::meta::Source::shows).
+    /// Returns the kind's name in [`Source::shows`](crate::meta::Source::shows).
     pub fn name(self) -> &'static str {
         self.entry().1
     }
@@ -209,18 +209,20 @@ impl Run {
 }
 
 impl Instants {
-    /// Thirty days. This value is our choice: a block device in use never goes this long without an event.
+    /// Maximum gap within a run: 30 days. This value is our choice: a block device in use never goes this
+    /// long without an event.
     pub const FAR: Nanos = Nanos(30 * 24 * 3600 * 1_000_000_000);
     /// Maximum number of runs of timestamps. If a source has more, further timestamps extend the last run.
     const RUNS_MAX: usize = 64;
 
-    /// Adds a timestamp.
+    /// Adds a single timestamp.
     #[inline]
     pub fn see(&mut self, time: Timestamp) {
         self.add(Run { first: time, last: time, count: 1 });
     }
 
-    /// Adds timestamps. The times are nearly always close together, so they are added as one run.
+    /// Adds several timestamps. The timestamps are nearly always close together, so they are added as one
+    /// run.
     pub fn see_all(&mut self, times: impl Iterator<Item = Timestamp> + Clone) {
         let start = Run { first: Timestamp(u64::MAX), last: Timestamp(0), count: 0 };
         let all = times.clone().fold(start, |run, time| Run {
@@ -251,12 +253,12 @@ impl Instants {
         run.count += more.count;
     }
 
-    /// Adds runs.
+    /// Adds several runs.
     pub fn add_all(&mut self, runs: impl IntoIterator<Item = Run>) {
         runs.into_iter().for_each(|run| self.add(run));
     }
 
-    /// Returns the runs, in order of their first timestamps. Overlapping runs are joined.
+    /// Returns the runs, in order of their first timestamps. Runs that are close together are joined.
     pub fn runs(&self) -> Vec<Run> {
         let mut sorted = self.runs.clone();
         sorted.sort_unstable_by_key(|run| run.first);
@@ -282,7 +284,7 @@ impl Instants {
 /// itself is not in time order. The assembler must handle sources that are not in time order.
 #[derive(Debug, Default)]
 pub struct Batch {
-    /// Block events.
+    /// Block events found in this step.
     pub events: Vec<BlockEvent>,
     /// Complete requests, from sources that list requests (biosnoop, MSR CSV). The assembler assigns the
     /// `request_id` of these requests.

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct FileFlags(pub u32);
 
 impl FileFlags {
-    /// No flag.
+    /// A set without any flag.
     pub const NONE: FileFlags = FileFlags(0);
     /// Writes go to the end of the file (`O_APPEND`).
     pub const APPEND: FileFlags = FileFlags(1);
@@ -22,7 +22,7 @@ impl FileFlags {
     pub const DSYNC: FileFlags = FileFlags(1 << 2);
     /// Written data and all its metadata are durable when the write returns (`O_SYNC`).
     pub const SYNC: FileFlags = FileFlags(1 << 3);
-    /// This `open` created the file. Later calls on the opened file do not have this flag.
+    /// The `open` call created the file. Later calls on the opened file do not have this flag.
     pub const MADE: FileFlags = FileFlags(1 << 4);
     /// The opened file is a folder.
     pub const FOLDER: FileFlags = FileFlags(1 << 5);

@@ -13,7 +13,7 @@ pub const SCHEMA_VERSION: u32 = 1;
 /// The contents of `meta.json`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Meta {
-    /// The writer's [`SCHEMA_VERSION`].
+    /// The [`SCHEMA_VERSION`] of the program that wrote the recording.
     pub schema_version: u32,
     /// The program that wrote the recording, such as `fonio 0.1.0`.
     pub writer: String,
@@ -110,7 +110,7 @@ pub struct Clock {
     pub unix_ns_at_zero: Option<i64>,
 }
 
-/// The machine.
+/// The machine on which the events were recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Host {
@@ -134,7 +134,8 @@ pub struct Device {
     pub rotational: Option<bool>,
     pub removable: Option<bool>,
     pub scheduler: Option<String>,
-    /// The schedulers available in the kernel, built in or as modules. Empty if unknown.
+    /// The schedulers available in the kernel, built in or as modules. The list is empty if the schedulers
+    /// are unknown.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub schedulers: Vec<String>,
     /// The maximum number of requests in the driver (`nr_requests` and the driver's own depth).
@@ -156,7 +157,7 @@ pub struct Device {
     pub below: Vec<DeviceId>,
 }
 
-/// One mounted file system.
+/// A mounted file system.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct Mount {

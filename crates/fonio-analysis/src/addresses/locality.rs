@@ -78,7 +78,8 @@ const CHUNKS_MAX: usize = 1 << 17;
 /// of the active regions stays in the CPU cache.
 const REGION_CHUNKS_SHIFT: u32 = 6;
 const REGION_CHUNKS: usize = 1 << REGION_CHUNKS_SHIFT;
-/// Chunks per slab. Allocating the counters in slabs avoids copying as they grow.
+/// Number of chunks of counters that are allocated together. Allocating the counters in slabs avoids copying
+/// as they grow.
 const SLAB_CHUNKS: usize = 256;
 /// Bits of an address's hash that decide whether the address is followed.
 const HASH_BITS: u32 = 32;
@@ -97,9 +98,9 @@ struct Chunk([[u8; CHUNK_PLACES]; 2]);
 
 const UNTOUCHED: Chunk = Chunk([[0; CHUNK_PLACES]; 2]);
 
-/// Counts touches of places. Beyond [`CHUNKS_MAX`] chunks, it drops half of the chunks by the hash of their
-/// address, and repeats this when needed. SHARDS (Waldspurger et al., FAST 2015) does the same for cache
-/// simulation.
+/// Counts how often requests touch each place. Beyond [`CHUNKS_MAX`] chunks, it drops half of the chunks by
+/// the hash of their address, and repeats this when needed. SHARDS (Waldspurger et al., FAST 2015) does the
+/// same for cache simulation.
 #[derive(Debug)]
 pub(crate) struct PlaceTally {
     batch: Vec<Touch>,
@@ -111,13 +112,14 @@ pub(crate) struct PlaceTally {
     regions: FxHashMap<u64, u32>,
     /// For each region: the numbers of its chunks, or [`NOT_FOLLOWED`].
     tables: Vec<[u32; REGION_CHUNKS]>,
-    /// Number of followed chunks.
+    /// Number of chunks whose accesses are counted.
     followed: usize,
     slabs: Vec<Box<[Chunk]>>,
     /// For each chunk number: the number of reads and writes that cover the complete chunk. Counting complete
     /// chunks separately makes large requests cheap.
     whole: Vec<[u64; 2]>,
-    /// Multiples of 256 touches. The key consists of the chunk number, a flag for writes, and the place.
+    /// Touches of a place, in multiples of 256. The key consists of the chunk number, a flag for writes, and
+    /// the place.
     carried: FxHashMap<(u32, bool, u8), u64>,
     /// Numbers of dropped chunks, which are reused.
     free: Vec<u32>,

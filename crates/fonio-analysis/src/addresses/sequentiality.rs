@@ -59,7 +59,7 @@ use crate::question::options::AnalysisOptions;
 use crate::question::ratio::{at, ratio};
 use crate::question::seen::Seen;
 
-/// Maximum window.
+/// Maximum number of earlier requests that a sequential request may continue.
 pub const WINDOW_MAX: usize = 16;
 const BINS: usize = 512;
 
@@ -120,7 +120,6 @@ impl Question for SequentialTally {
         self.bins.begin_at(origin);
     }
 
-    /// Adds a request. Requests without a sector, and ops other than reads and writes, are ignored.
     #[inline]
     fn request(&mut self, _: &Request, seen: &Seen) {
         let Some(start) = seen.sector.filter(|_| seen.has_data()) else { return };

@@ -333,7 +333,7 @@ mod tests {
             let comm = Some(comm.to_owned());
             analyser.thread(&Thread { tid, comm, cgroup, ..Thread::default() }).unwrap();
         }
-        // File 1 was renamed. The last two files are one journal, which was deleted and created
+        // The test renames file 1. The last two files are one journal, which was deleted and created
         // again.
         for row in [
             file(1, 0, Some("/notes.tmp")),

@@ -52,7 +52,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// The name, with the unit or container if known: `python3 (notes.service)`.
+    /// Returns the process name, with the unit or container if known: `python3 (notes.service)`.
     pub fn full_name(&self) -> String {
         match &self.unit {
             Some(unit) => format!("{} ({unit})", self.name),
@@ -71,7 +71,7 @@ use crate::question::seen::Seen;
 use crate::question::threads::{Threads, UNKNOWN_NAME};
 use crate::requests::class::Class;
 
-/// Counts by process name.
+/// Counts the requests of each process name.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessCounts {
     counts: Vec<Count>,

@@ -28,9 +28,9 @@ use statistics::{FAMILY_LEVEL, holm};
 /// A value with the name of its recording or side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Named<T> {
-    /// The name.
+    /// The name of the recording or side.
     pub name: String,
-    /// The value.
+    /// The named value.
     pub value: T,
 }
 

@@ -1,4 +1,4 @@
-//! The devices with requests.
+//! Describes the devices that have requests.
 
 use fonio_core::DeviceId;
 use fonio_core::meta::{Device, Mount};

@@ -67,7 +67,7 @@ impl<const STEP_BITS: u32> Tally<STEP_BITS> {
         self.steps.add(key);
     }
 
-    /// Combines several tallies.
+    /// Combines several tallies into one distribution.
     pub(crate) fn together<'a>(tallies: impl IntoIterator<Item = &'a Tally<STEP_BITS>>) -> Tally<STEP_BITS> {
         let mut all = Tally::default();
         for tally in tallies {

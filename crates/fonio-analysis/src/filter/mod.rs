@@ -44,20 +44,20 @@ pub struct FilterOptions {
     pub until_ns: Option<u64>,
 }
 
-/// An invalid filter.
+/// The reason why a filter is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FilterError {
     /// A device of the filter is not in the form `major:minor`.
     #[error("{device:?} is not a device number; use major:minor, 179:0 for example")]
     Device {
-        /// The given device.
+        /// The device as given by the user.
         device: String,
     },
-    /// An unknown op.
+    /// The filter contains an unknown op.
     #[error("{op:?} is not an op; the ops are {}", Op::ALL.map(Op::name).join(", "))]
     Op {
-        /// The given op.
+        /// The op as given by the user.
         op: String,
     },
     /// The time range of the filter ends before it begins.
@@ -65,7 +65,7 @@ pub enum FilterError {
     EmptyRange {
         /// The start of the range in nanoseconds since the recording began.
         from_ns: u64,
-        /// Its end, likewise.
+        /// The end of the range in nanoseconds since the recording began.
         until_ns: u64,
     },
 }

@@ -73,8 +73,8 @@ use crate::question::seen::Seen;
 use crate::requests::class::Class;
 use crate::waits::outstanding::{LONG, may_be_waited_for};
 
-/// Maximum number of slices. It is large enough to detect autocorrelation over a hundredth of the span or
-/// more.
+/// Maximum number of time slices. The number is large enough to detect autocorrelation over a hundredth of
+/// the span or more.
 const SLICES: usize = 128;
 
 /// A rate: its name, a function that returns the value of each slice, and the number of nanoseconds in its

@@ -10,7 +10,7 @@ use crate::requests::class::Class;
 pub(crate) enum Flush {
     /// A flush request.
     Request,
-    /// A write with preflush.
+    /// A write with the preflush flag.
     Preflush,
     /// A write with FUA, if the option counts it as a flush.
     Fua,

@@ -43,12 +43,13 @@ pub(crate) trait Question: Default {
     /// The question's answer, which becomes a field of the analysis.
     type Answer;
 
-    /// Creates an empty tally.
+    /// Creates a tally that has not seen any rows.
     fn with(_options: &AnalysisOptions) -> Self {
         Self::default()
     }
 
-    /// Sets the start of the span, if the producer states it. Called before any row.
+    /// Sets the start of the span, if the producer states it. This function is called before any row is
+    /// passed.
     fn begin_at(&mut self, _began: Timestamp) {}
 
     /// Takes a request; requests come in table order, after all other rows.

@@ -16,7 +16,7 @@ pub(crate) struct Seen {
     pub(crate) bytes: ByteCount,
     pub(crate) queued: Option<Timestamp>,
     /// The request's time in the table: the time of issue, otherwise of queueing, otherwise of completion.
-    /// Never earlier than `at` of the preceding request.
+    /// The value is never earlier than `at` of the preceding request.
     pub(crate) at: Timestamp,
     /// Start and end of the time in flight: issue (otherwise queueing) to completion, cut at the end of the
     /// filter's time range.

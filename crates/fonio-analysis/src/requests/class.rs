@@ -39,7 +39,7 @@ impl Class {
         Class::Discard,
         Class::Other,
     ];
-    /// The number of classes.
+    /// The number of request classes.
     pub const COUNT: usize = Class::ALL.len();
 
     /// Returns the class of a request.

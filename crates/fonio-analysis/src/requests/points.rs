@@ -35,8 +35,8 @@ const SLOWEST: usize = 1000;
 pub(crate) struct PointTally {
     sample_max: usize,
     of_requests: u64,
-    /// Hash and point. When the list reaches twice the wanted number, the half with the greater hashes is
-    /// dropped.
+    /// The points with their hashes. When the list reaches twice the wanted number, the half with the greater
+    /// hashes is dropped.
     sample: Vec<(u64, Point)>,
     /// Points whose hash is not below this bound are ignored.
     bound: u64,
@@ -47,8 +47,8 @@ pub(crate) struct PointTally {
 }
 
 impl PointTally {
-    /// Drops the half of the points with the greater hashes. This is cheaper than a heap, which moves entries
-    /// for every point.
+    /// Drops the half of the points with the greater hashes. Dropping half at a time is cheaper than a heap,
+    /// which moves entries for every point.
     #[cold]
     fn drop_half(&mut self) {
         if self.sample.len() > self.sample_max {

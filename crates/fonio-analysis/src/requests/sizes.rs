@@ -38,7 +38,7 @@ use crate::requests::class::Class;
 
 /// The sizes that the study names, in bytes: up to 4 KiB, below 16 KiB, below 64 KiB.
 const BOUNDS: [u64; 3] = [4096 + 1, 16 * 1024, 64 * 1024];
-/// Bytes per histogram step. With one sector per step, sizes are exact up to 1 MiB.
+/// Number of bytes per histogram step. With one sector per step, sizes are exact up to 1 MiB.
 const SCALE: u64 = fonio_core::SECTOR_BYTES;
 
 #[derive(Debug, Default)]

@@ -67,7 +67,7 @@ impl ServiceTally {
     }
 }
 
-/// Collects responses by class.
+/// Collects response times by class.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseTally {
     requests: [u64; Class::COUNT],

@@ -28,7 +28,7 @@ pub(super) enum Act {
     Read,
     Write(Option<SqliteWrite>),
     Sync,
-    /// Truncation to this length.
+    /// The file was truncated to this length.
     Truncate(u64),
     Delete,
     Other,

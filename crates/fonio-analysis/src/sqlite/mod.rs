@@ -131,7 +131,7 @@ impl SqliteTally {
         self.states.get_mut(database)?.slots.at(time)
     }
 
-    /// Takes a call. Files come before calls, and calls are in order of their begin times.
+    /// Takes a file-system call. Files come before calls, and calls are in order of their begin times.
     fn call(&mut self, row: &Call) {
         self.has_calls = true;
         // Failed calls changed nothing; the effect of unfinished calls is unknown.

@@ -135,8 +135,8 @@ impl Sums {
         self.all.syncs == 0 || self.all.writes + self.all.flushes > 0
     }
 
-    /// Returns the receipt. `has_blocked` and `has_device` say whether waits of threads and requests were
-    /// recorded.
+    /// Returns the summed costs as a receipt. `has_blocked` and `has_device` say whether waits of threads and
+    /// requests were recorded.
     pub(super) fn receipt(&self, has_blocked: bool, has_device: bool) -> Receipt {
         let per = |sum: u64| sum as f64 / self.commits as f64;
         let on_device = |sum: u64| has_device.then(|| per(sum));

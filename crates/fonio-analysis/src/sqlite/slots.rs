@@ -27,7 +27,7 @@ pub(super) struct Cost {
     pub sync: Nanos,
     /// Number of bytes written by the calls.
     pub written: ByteCount,
-    /// Requests.
+    /// Number of write requests; `flushes` counts flush requests.
     pub writes: u64,
     pub flushes: u64,
     pub bytes: [ByteCount; KINDS],

@@ -25,7 +25,7 @@ pub(super) struct Spans {
 }
 
 impl Spans {
-    /// Adds a call. Calls must be added in order of their begin times.
+    /// Adds the time of a call. Calls must be added in order of their begin times.
     pub(super) fn add(&mut self, tid: u32, from: Timestamp, until: Timestamp, database: Option<usize>) {
         let database = database.map(|database| database as u32);
         let spans = self.threads.entry(tid).or_default();

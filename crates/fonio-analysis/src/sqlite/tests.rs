@@ -91,7 +91,7 @@ fn transaction(mode: &str, thread: u32, at: u64, database: &str) -> Vec<String> 
             "pwrite64 @-journal 0+28 journal_end",
             "fdatasync @-journal",
         ],
-        // Without synchronous.
+        // Transactions with `synchronous=OFF`.
         "off" => &["pwrite64 @-journal 0+512 journal_header", "pwrite64 @ 0+4096", "unlink @-journal"],
         "rollback" => &["pwrite64 @-journal 0+512 journal_header", "unlink @-journal"],
         // The rollback restores a page that was already written to the database.
@@ -231,8 +231,8 @@ fn a_wal_shows_commits_checkpoints_and_rollbacks() {
     // A checkpoint writes two pages.
     calls.extend(["7 60 pwrite64 a.db 0+4096", "7 61 pwrite64 a.db 4096+4096"].map(str::to_owned));
     calls.push("7 62 fdatasync a.db".into());
-    // The WAL restarts. A transaction that wrote frames is rolled back, so the next transaction overwrites
-    // these frames.
+    // SQLite restarts the WAL. A transaction that wrote frames is rolled back, so the next transaction
+    // overwrites these frames.
     calls.push("7 70 pwrite64 a.db-wal 0+32 wal_header".into());
     calls.extend(wal(7, 80, 0..2));
     calls.extend(
@@ -241,7 +241,7 @@ fn a_wal_shows_commits_checkpoints_and_rollbacks() {
     calls.extend(wal(7, 110, 2..3));
     // SQLite writes the frame headers again with new checksums.
     calls.push("7 130 pwrite64 a.db-wal 8272+24 wal_commit".into());
-    // The last connection closes.
+    // The last connection runs a checkpoint and closes.
     calls.push("7 140 pwrite64 a.db 0+4096".into());
     calls.push("7 150 unlink a.db-wal".into());
     check(&calls, &["/d/a.db: [4 wal], 1 rolled back, 2 checkpoints, 0 without journal, 0.5 syncs"]);

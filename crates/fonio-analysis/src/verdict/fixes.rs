@@ -17,7 +17,7 @@ const HEED_CLASSES: [&str; 3] = ["bfq", "mq-deadline", ISOLATES_READS];
 const HEEDS_WEIGHTS: &str = "bfq";
 /// The advice if the device's scheduler is not known.
 const HEEDED: &str = "`ionice -c idle`, which the schedulers bfq and mq-deadline heed";
-/// Maximum read-ahead offered. More read-ahead hardly helps.
+/// Maximum read-ahead that a fix sets, because more hardly helps.
 const READ_AHEAD_KB: u32 = 512;
 const SECOND_NS: u64 = 1_000_000_000;
 /// Dirty-page limit in MiB if the device's write rate is unknown, and the bounds of the limit. With a lower

@@ -121,7 +121,7 @@ pub(crate) fn may_be_waited_for(class: Class) -> bool {
 /// Collects the time with outstanding requests.
 #[derive(Debug, Default)]
 pub(crate) struct OutstandingTally {
-    /// Start of the span. For requests queued before the span, time is counted from its start.
+    /// Start of the analysed span. For requests queued before the span, time is counted from its start.
     began: Timestamp,
     classes: [Union; Class::COUNT],
     reads: Union,
@@ -147,7 +147,8 @@ struct ProcessUnion {
     longest: Nanos,
 }
 
-/// The union of intervals. They come in order of issue, so an interval may begin before previous ones.
+/// The union of time intervals. Intervals are added in order of issue, so an interval may begin before
+/// previous ones.
 #[derive(Debug, Default)]
 struct Union {
     total: Nanos,

@@ -247,7 +247,7 @@ impl Question for QueueTally {
     }
 }
 
-/// Adds the figures of a device, or of the busiest device. Labels begin with `of`.
+/// Adds the figures of a device, or of the busiest device. The figures' labels begin with `of`.
 fn of_device(row: &DeviceDepth, name: &str, of: &str, facts: &mut Facts) {
     let depth = row.mean_depth;
     facts.put(format!("{name}.mean_depth"), format!("{of}queue depth, mean"), Unit::Number, depth);

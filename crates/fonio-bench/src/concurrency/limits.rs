@@ -138,7 +138,7 @@ impl Lifted {
         Ok(lifted)
     }
 
-    /// Restores the limits.
+    /// Restores the queue limits.
     pub fn restore(self) -> Result<(), BenchError> {
         Ok(self.ledger.close()?)
     }

@@ -1,4 +1,4 @@
-//! Measures tests in rounds.
+//! Measures tests in rounds, in which each test runs once.
 
 use fonio_core::Random;
 use fonio_core::statistics::sample::is_known;

@@ -1,4 +1,4 @@
-//! Runs fio.
+//! Runs the benchmark program fio.
 //!
 //! fio runs in its own process group, so Ctrl-C reaches it only through this process. If util-linux's
 //! `setpriv` is installed, fio ends together with this process; otherwise the time limit of its job ends it.
@@ -19,7 +19,7 @@ use crate::error::BenchError;
 use crate::plan::{Set, Test};
 use crate::result::Run;
 
-/// The installed fio.
+/// The installed program fio.
 #[derive(Clone, Debug)]
 pub struct Fio {
     program: PathBuf,
@@ -50,7 +50,7 @@ pub struct Limit<'a> {
 const PREPARE_REQUEST_BYTES: u64 = 512 << 10;
 
 impl Fio {
-    /// Finds the installed fio.
+    /// Finds the fio program in `PATH`.
     ///
     /// # Errors
     ///

@@ -3,7 +3,7 @@
 use fonio_sim::profile::ProfileError;
 use thiserror::Error;
 
-/// A fit that failed.
+/// The reason why a fit failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FitError {
@@ -23,7 +23,7 @@ pub enum FitError {
         /// The capacity of the benchmarked device in bytes.
         capacity_bytes: u64,
     },
-    /// The profile is invalid.
+    /// The fitted profile is invalid.
     #[error(transparent)]
     Profile(#[from] ProfileError),
 }

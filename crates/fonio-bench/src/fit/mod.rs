@@ -36,7 +36,8 @@ const FINALISTS: usize = 3;
 /// The result of a fit.
 #[derive(Clone, Debug)]
 pub struct Fitted {
-    /// The profile. Its numbers are `fitted`, or `assumed` if the benchmark cannot determine them.
+    /// The fitted profile. The origin of its numbers is `fitted`, or `assumed` for numbers that the benchmark
+    /// cannot determine.
     pub profile: Profile,
     /// The shape of the random-write curve, which determined the possible translation layers.
     pub shape: Shape,

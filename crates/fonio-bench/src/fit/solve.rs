@@ -4,7 +4,8 @@ use fonio_sim::profile::{Profile, ProfileError, Source};
 
 use super::Observation;
 
-/// An adjustable number. A rate is adjusted as the time per MiB, because times can be added but rates cannot.
+/// A number of a profile that the fit adjusts. A rate is adjusted as the time per MiB, because times can be
+/// added but rates cannot.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Knob {
     pub(super) key: &'static str,
@@ -27,7 +28,7 @@ impl Knob {
         Knob { key, is_rate: true, low: 10.0, high: 1e7, target }
     }
 
-    /// Its value in microseconds.
+    /// Returns the knob's value in microseconds.
     pub(super) fn get(&self, profile: &Profile) -> f64 {
         let number = profile.number(self.key).unwrap_or(0) as f64;
         if self.is_rate { MIB * 1e6 / number.max(1.0) } else { number / 1e3 }

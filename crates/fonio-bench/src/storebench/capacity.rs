@@ -48,8 +48,8 @@ pub(super) struct Checked {
     pub written_bytes: u64,
 }
 
-/// Checks `places`. After the time `until`, it writes no more regions, but still reads back those already
-/// written. `complete` tells whether the regions are spread over the complete device.
+/// Checks the test regions `places`. After the time `until`, it writes no more regions, but still reads back
+/// those already written. `complete` tells whether the regions are spread over the complete device.
 ///
 /// # Errors
 ///
@@ -163,9 +163,9 @@ fn failed(doing: &str, place: u64, count: u64, error: &io::Error) -> String {
 enum Found {
     Right,
     Other(u64),
-    /// No page is correct.
+    /// No page of the region is correct.
     Lost,
-    /// Some pages are correct.
+    /// Some pages of the region are correct.
     Damaged,
 }
 
@@ -335,7 +335,7 @@ mod tests {
         Loses(u64),
         /// Starting with this region, each region has a flipped bit whenever it is read.
         Flips(u64),
-        /// This region has a flipped bit only in the first read.
+        /// The region with this number has a flipped bit only in the first read.
         FlipsOnce(u64),
         FailsAt(u64),
     }

@@ -34,7 +34,7 @@ pub(super) struct AppsFolder {
 }
 
 impl AppsFolder {
-    /// Creates the folder.
+    /// Creates the folder of the apps' files.
     pub fn make(path: PathBuf) -> io::Result<AppsFolder> {
         fs::create_dir(&path)?;
         let held = File::open(&path)?;

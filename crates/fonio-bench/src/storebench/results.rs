@@ -29,7 +29,7 @@ pub fn new_file(document: &Document) -> Result<PathBuf, BenchError> {
     Ok((0..).map(name).find(|path| !path.exists()).expect("a folder has fewer files than there are numbers"))
 }
 
-/// Writes a result.
+/// Writes a result file.
 pub fn write(document: &Document, path: &Path) -> Result<(), BenchError> {
     let text = serde_json::to_string_pretty(document).map_err(std::io::Error::from);
     let written = text.and_then(|text| replace(path, (text + "\n").as_bytes()));
@@ -81,20 +81,20 @@ impl Unfinished {
         Ok(Unfinished { path: folder()?.join(name) })
     }
 
-    /// Reads the unfinished run. `None` if it is unreadable: another version of fonio wrote it, so the run
-    /// cannot be continued.
+    /// Reads the unfinished run from its file. `None` if it is unreadable: another version of fonio wrote it,
+    /// so the run cannot be continued.
     pub fn read(&self) -> Option<Kept> {
         serde_json::from_slice(&fs::read(&self.path).ok()?).ok()
     }
 
-    /// Saves a run.
+    /// Saves a run to its file.
     pub fn save(&self, kept: &Kept) -> Result<(), BenchError> {
         let text = serde_json::to_vec(kept).map_err(std::io::Error::from);
         let saved = text.and_then(|text| replace(&self.path, &text));
         saved.map_err(BenchError::system("keep the finished parts in", &self.path))
     }
 
-    /// Removes the saved run.
+    /// Removes the file of the unfinished run.
     pub fn remove(&self) -> Result<(), BenchError> {
         remove(&self.path)
     }

@@ -1,6 +1,6 @@
 //! Runs the parts of a schedule, stores each part as soon as it ends, and creates the document.
 //!
-//! Lifecycle: [`Kept`] holds the finished parts and is saved after each part, so a killed run continues with
+//! [`Kept`] holds the finished parts and is saved after each part, so a killed run continues with
 //! the next part. However a run ends, [`Kept::document`] creates a complete document, which gives a reason
 //! for each missing figure.
 
@@ -174,7 +174,7 @@ pub struct Step<'a> {
     pub left_max: Duration,
 }
 
-/// Measures a target.
+/// Measures a directory or device with StoreBench.
 pub struct Session<'a> {
     /// The fio program that runs the tests.
     pub fio: &'a Fio,

@@ -60,7 +60,7 @@ pub struct ScheduledPart {
 /// The work that a part of a run does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
-    /// Runs tests with fio.
+    /// Runs benchmark tests with fio.
     Tests {
         /// The tests that fio runs.
         tests: Vec<Test>,
@@ -75,14 +75,14 @@ pub enum Work {
     Sync(SyncWork),
     /// Launches the apps repeatedly.
     Launch {
-        /// Maximum number of repetitions.
+        /// Maximum number of repetitions of the launches.
         runs_max: u32,
         /// Factor that scales the amounts that the apps read and write.
         scale: f64,
     },
     /// Writes test regions and reads them back, to check the capacity.
     Capacity {
-        /// Number of test regions.
+        /// Number of test regions that are written.
         places: u64,
     },
     /// The part does not run, for the contained reason.
@@ -96,11 +96,11 @@ pub struct SyncWork {
     pub range_bytes: u64,
     /// Maximum number of synchronous writes in a run.
     pub writes_max: u64,
-    /// Minimum number of runs.
+    /// Minimum number of runs of the synchronous writes.
     pub runs_min: u32,
-    /// Maximum number of runs.
+    /// Maximum number of runs of the synchronous writes.
     pub runs_max: u32,
-    /// Maximum duration of a run.
+    /// Maximum duration of a run of synchronous writes.
     pub run_time_max: Duration,
 }
 

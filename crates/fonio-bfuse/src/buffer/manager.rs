@@ -1,5 +1,5 @@
-//! Runs the study's management threads (managers). They flush full entries at once, and other data after the
-//! flush interval. Managers sleep while no data are pending.
+//! Runs the study's management threads (managers). Managers flush full entries at once, and other data after
+//! the flush interval. While no data are pending, managers sleep.
 //!
 //! With two managers, the device always has another entry to write, even while one of our threads waits for a
 //! CPU. While full entries are being written, old data and flushes that only free entries have to wait.
@@ -35,8 +35,8 @@ impl Manager {
             let buffer = Arc::clone(buffer);
             manager.threads.push(std::thread::Builder::new().name("fonio-flush".to_owned()).spawn(
                 move || {
-                    // Otherwise, the kernel could reclaim memory for us by writing back through our own
-                    // mount. Needs a capability.
+                    // Without this call, the kernel could reclaim memory for this thread by writing back
+                    // through our own mount. The call needs a capability.
                     let _ = crate::kernel::forbid_io_recursion();
                     buffer.manage();
                 },

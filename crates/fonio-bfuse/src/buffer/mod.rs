@@ -196,7 +196,7 @@ impl Buffer {
             let oldest = self.lock_dirty().by_age.pop_front();
             match oldest {
                 Some((_, oldest)) => self.flush_listed(&oldest),
-                // Other threads are already flushing all inodes with data.
+                // Other threads are already flushing all inodes that have data.
                 None => self.pool.wait(),
             }
         }
@@ -341,7 +341,7 @@ impl Buffer {
     }
 }
 
-/// Writes all data. If a write fails, the data before the failed position have been written.
+/// Writes all of `data` to a file. If a write fails, the data before the failed position have been written.
 pub(crate) fn write_all(file: &OwnedFd, mut offset: u64, mut data: &[u8]) -> Result<(), Errno> {
     while !data.is_empty() {
         match rustix::io::pwrite(file, data, offset) {

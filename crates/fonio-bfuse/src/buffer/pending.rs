@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::error_sequence::{ErrorSequence, Seen};
 use super::{Entry, Take};
 
-/// One inode's part of the buffer, for all its names and handles.
+/// The part of the buffer that belongs to one inode, for all its names and handles.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     state: Mutex<State>,

@@ -38,7 +38,7 @@ impl Entry {
     }
 }
 
-/// The free entries.
+/// The entries of the buffer that are free.
 #[derive(Debug)]
 pub(super) struct Pool {
     free: Mutex<Vec<Entry>>,
@@ -58,7 +58,7 @@ impl Pool {
                 let from = memory.as_ptr().align_offset(alignment);
                 let bytes = &memory[from..from + entry_bytes];
                 if is_huge {
-                    // With huge pages, a flush passes one page to the device instead of 512. They are
+                    // With huge pages, a flush passes one page to the device instead of 512. Huge pages are
                     // optional.
                     let _ = kernel::ask_for_huge_pages(bytes);
                 }

@@ -30,7 +30,7 @@ const UNPOISONED: &str = "no thread panics while it holds the state of the descr
 /// The limits on descriptors, and the state of the thread that frees them.
 #[derive(Debug)]
 pub(crate) struct Descriptors {
-    /// `RLIMIT_NOFILE`.
+    /// The process's limit of open files, `RLIMIT_NOFILE`.
     pub(crate) limit: u64,
     /// If inodes and open files hold more descriptors than this, some must be freed.
     high: u64,

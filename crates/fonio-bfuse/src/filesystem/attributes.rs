@@ -109,8 +109,8 @@ impl FileSystem {
         Ok(record.length())
     }
 
-    /// Serves access(2). The kernel sends this request only if it does not check permissions itself; then the
-    /// caller is the mounting user.
+    /// Serves the system call access(2). The kernel sends this request only if it does not check permissions
+    /// itself; then the caller is the mounting user.
     pub(super) fn access(&self, request: &Request<'_>) -> Answer {
         let node = self.node(request.header.node)?;
         let wanted = Access::from_bits_truncate(request.fields().u32()?);

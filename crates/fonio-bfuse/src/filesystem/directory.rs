@@ -1,4 +1,4 @@
-//! Reading directories.
+//! Serves requests that read directories.
 
 use std::collections::VecDeque;
 use std::ffi::CString;
@@ -22,9 +22,9 @@ const ENTRY_BYTES: usize = 128;
 /// Size of `struct fuse_dirent` without the name.
 const DIRENT_BYTES: usize = 24;
 
-/// The kernel may cache a directory's names while the modification time stays the same. This time has the
-/// resolution of a clock tick, up to 10 ms. If less than this constant has passed since the last change,
-/// another change may leave the time unchanged.
+/// The kernel may cache a directory's names while the modification time stays the same. The modification time
+/// has the resolution of a clock tick, up to 10 ms. If less than this constant has passed since the last
+/// change, another change may leave the time unchanged.
 const AT_REST_NANOSECONDS: i128 = 50_000_000;
 
 /// Returns whether the next change of the directory is certain to change its modification time.
@@ -42,7 +42,8 @@ pub(crate) struct Directory {
     read: Mutex<ReadState>,
 }
 
-/// Invariant: `ahead` contains the entries that were read and come after `position`.
+/// The state of reading a directory. Invariant: `ahead` contains the entries that were read and come after
+/// `position`.
 #[derive(Debug, Default)]
 struct ReadState {
     position: u64,

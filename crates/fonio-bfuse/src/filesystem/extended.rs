@@ -54,7 +54,7 @@ impl FileSystem {
     }
 
     /// Executes only the ioctls for inode flags (`lsattr`, `chattr`) and project quotas. Other ioctls could
-    /// have effects that the daemon does not know.
+    /// have effects that are unknown to the daemon.
     pub(super) fn control(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
         let mut fields = request.fields();
         let handle = fields.u64()?;

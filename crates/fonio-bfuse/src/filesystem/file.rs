@@ -47,7 +47,7 @@ impl FileSystem {
             Err(Errno::ACCESS) if below & OFlags::RWMODE != flags & OFlags::RWMODE => {
                 self.open_below(node, flags - WITHHELD)?
             }
-            // The file is append-only.
+            // An append-only file can only be opened for appending.
             Err(Errno::PERM) if flags.contains(OFlags::APPEND) => {
                 self.open_below(node, below | OFlags::APPEND)?
             }

@@ -1,4 +1,4 @@
-//! Reads, writes and syncs.
+//! Serves reads, writes and syncs of open files.
 
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
@@ -236,7 +236,7 @@ fn has_attribute(file: &OwnedFd, name: &CStr) -> bool {
     rustix::fs::fgetxattr(file, name, &mut nothing[..]) != Err(Errno::NODATA)
 }
 
-/// Flags of `setxattr(2)`.
+/// Converts flags of `setxattr(2)`.
 pub(super) fn xattr_flags(bits: u32) -> XattrFlags {
     XattrFlags::from_bits_retain(bits)
 }

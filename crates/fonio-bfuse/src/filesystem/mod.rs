@@ -34,7 +34,7 @@ use directory::Directory;
 /// The length of the reply to a request, or an error.
 pub(crate) type Answer = Result<usize, Errno>;
 
-/// A mounted directory.
+/// The file system of a mounted directory.
 #[derive(Debug)]
 pub(crate) struct FileSystem {
     pub(crate) chosen: ChosenMode,

@@ -164,8 +164,8 @@ impl Identity {
         work()
     }
 
-    /// Sets the effective capabilities. Skips the system call if the capabilities are unchanged, as they are
-    /// for most requests.
+    /// Sets the effective capabilities of this thread. Skips the system call if the capabilities are
+    /// unchanged, as they are for most requests.
     fn set_effective(&mut self, effective: u32) -> io::Result<()> {
         if self.effective == Some(effective) {
             return Ok(());
@@ -185,9 +185,9 @@ impl Identity {
 const FILE_SYSTEM_CAPABILITIES: u32 = 0b1_1111 | 1 << 9 | 1 << 27;
 
 fn set_file_system_ids(uid: u32, gid: u32) {
-    // These two calls return the old identity and cannot fail with CAP_SETUID and CAP_SETGID. Set the group
-    // first, because the thread cannot set it after it has lost the user's privilege. SAFETY: no memory is
-    // passed.
+    // `setfsgid` and `setfsuid` return the old identity and cannot fail with CAP_SETUID and CAP_SETGID. Set
+    // the group first, because the thread cannot set it after it has lost the user's privilege. SAFETY: no
+    // memory is passed.
     unsafe {
         libc::syscall(libc::SYS_setfsgid, gid);
         libc::syscall(libc::SYS_setfsuid, uid);

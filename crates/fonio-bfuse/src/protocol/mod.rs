@@ -112,7 +112,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// Reads a header.
+    /// Reads the header of a request.
     ///
     /// # Errors
     /// If `bytes` is shorter than [`HEADER_IN`].
@@ -135,7 +135,7 @@ pub(crate) struct Request<'a> {
     pub(crate) header: Header,
     pub(crate) opcode: Opcode,
     pub(crate) record: &'a [u8],
-    /// Names, data, extensions.
+    /// Names, data and extensions of the request.
     pub(crate) payload: &'a [u8],
 }
 

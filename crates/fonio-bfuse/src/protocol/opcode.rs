@@ -2,7 +2,7 @@
 
 macro_rules! opcodes {
     ($($opcode:ident $number:literal $record_bytes:literal $name:literal)*) => {
-        /// An opcode. After a reply of `ENOSYS`, the kernel stops sending an unknown opcode.
+        /// The opcode of a request. After a reply of `ENOSYS`, the kernel stops sending an unknown opcode.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub(crate) enum Opcode {

@@ -70,7 +70,7 @@ pub struct Report {
     pub switches_involuntary: u64,
 }
 
-/// Statistics of one opcode.
+/// Statistics of the requests with one opcode.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct OpcodeReport {

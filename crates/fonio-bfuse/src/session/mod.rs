@@ -5,7 +5,7 @@
 //! others are waiting when it becomes idle. With more waiting threads, requests would be slower. The kernel
 //! wakes waiting threads in turn, even for asynchronous requests (forgets, releases). So each request would
 //! run on a thread with colder caches, and our threads would take the caller's CPU. `docs/bfuse-design.md`
-//! has the measurements.
+//! contains the measurements.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -63,7 +63,7 @@ struct Running {
 type OnEnd = Arc<dyn Fn() + Send + Sync>;
 
 impl Session {
-    /// Starts the threads.
+    /// Starts the threads that serve the mount.
     ///
     /// # Errors
     /// If the first thread cannot be started or cannot get its own identity.
@@ -159,8 +159,8 @@ impl Session {
     }
 
     fn serve(self: &Arc<Self>, on_end: &OnEnd) -> io::Result<()> {
-        // Otherwise, the kernel could reclaim memory for us by writing back through our own mount. Needs a
-        // capability.
+        // Otherwise, the kernel could reclaim memory for us by writing back through our own mount. The call
+        // needs a capability.
         let _ = kernel::forbid_io_recursion();
         let mut worker = Worker { identity: Identity::of_this_thread()? };
         // If the descriptor cannot be cloned, the thread uses the first one.

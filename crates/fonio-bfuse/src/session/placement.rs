@@ -58,7 +58,7 @@ struct State {
 #[derive(Debug)]
 struct Thread {
     number: i32,
-    /// Its `schedstat` file.
+    /// The thread's `schedstat` file.
     waiting: File,
     waited: Duration,
 }
@@ -116,7 +116,7 @@ impl Placement {
         }
     }
 
-    /// Makes [`Placement::watch`] return.
+    /// Ends [`Placement::watch`], so that the watcher thread can be joined.
     pub(super) fn close(&self) {
         self.lock().closed = true;
         self.woken.notify_one();
@@ -175,7 +175,7 @@ impl Placement {
 impl State {
     fn take(&self, policy: Policy) {
         for thread in &self.threads {
-            // This fails for a thread that has ended, which is harmless.
+            // This call fails for a thread that has ended, which is harmless.
             let _ = set_policy(thread.number, policy);
         }
     }

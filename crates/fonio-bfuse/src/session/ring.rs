@@ -1,4 +1,5 @@
-//! Serves requests over io_uring. Each thread stays on one CPU and serves the callers of this CPU.
+//! Serves requests of the kernel over io_uring. Each thread stays on one CPU and serves the callers of this
+//! CPU.
 //!
 //! A caller sleeps until it gets the reply, so its CPU is free for our thread; this CPU is awake and its
 //! caches are warm. Over `/dev/fuse`, the kernel wakes the thread that has waited longest, usually on another
@@ -66,8 +67,8 @@ impl Session {
             // This call fails for a CPU that may be added later; such a CPU runs no callers yet.
             let _ = sched_setaffinity(None, &cpus);
         }
-        // Otherwise, the kernel could reclaim memory for us by writing back through our own mount. Needs a
-        // capability.
+        // Otherwise, the kernel could reclaim memory for us by writing back through our own mount. The call
+        // needs a capability.
         let _ = kernel::forbid_io_recursion();
         let mut worker = Worker { identity: Identity::of_this_thread()? };
         let mut entry =

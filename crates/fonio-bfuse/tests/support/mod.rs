@@ -35,7 +35,7 @@ pub fn program() -> PathBuf {
     path.join("examples/mount")
 }
 
-/// A mounted directory. Dropping this value unmounts the directory.
+/// A directory mounted for a test. Dropping this value unmounts the directory.
 pub struct Mounted {
     pub folder: TempDir,
     pub source: PathBuf,

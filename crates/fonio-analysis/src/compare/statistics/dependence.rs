@@ -8,20 +8,20 @@
 //!    (initial positive sequence: Geyer, *Practical Markov Chain Monte Carlo*, 1992) gives the number of
 //!    slices per segment. If a few slices hold nearly all data, only these slices are counted.
 //! 2. The long-run variance is the mean of the first squared cosine transforms (equal-weighted cosines:
-//!    Müller 2004; Lazarus, Lewis, Stock, Watson, *HAR Inference*, 2018). They capture slow movements. With
-//!    `B` cosines, the quotient follows Student's t with `B` degrees of freedom. Fewer cosines are used if
-//!    there are few segments, or if few slices carry the variance (stalls).
+//!    Müller 2004; Lazarus, Lewis, Stock, Watson, *HAR Inference*, 2018). Cosine transforms capture slow
+//!    movements. With `B` cosines, the quotient follows Student's t with `B` degrees of freedom. Fewer
+//!    cosines are used if there are few segments, or if few slices carry the variance (stalls).
 
 /// Minimum number of independent segments from which a variance can be estimated.
 pub(crate) const PIECES_MIN: f64 = 8.0;
 
-/// Maximum number of cosines. In a series of length `T`, 16 cosines cover frequencies up to `8 / T` hertz.
-/// With 16 degrees of freedom, Student's t is close to the normal distribution. With more than 16 cosines,
-/// high-frequency noise would hide slow movements.
+/// Maximum number of cosine transforms. In a series of length `T`, 16 cosines cover frequencies up to `8 / T`
+/// hertz. With 16 degrees of freedom, Student's t is close to the normal distribution. With more than 16
+/// cosines, high-frequency noise would hide slow movements.
 const COSINES_MAX: f64 = 16.0;
 
-/// Cosines per independent segment. At this frequency, the power of a first-order autoregression has fallen
-/// to half.
+/// Number of cosine transforms per independent segment. At this frequency, the power of a first-order
+/// autoregression has fallen to half.
 const COSINES_PER_PIECE: f64 = 0.6;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,8 +41,8 @@ pub(crate) fn spread(residuals: &[f64], weights: &[f64], memory: f64) -> Option<
     if pieces < PIECES_MIN {
         return None;
     }
-    // For normal noise, the participation is a third of the length, so the limit does not apply to noise. A
-    // single stall is.
+    // For normal noise, the participation is a third of the length, so the limit does not apply to noise. It
+    // applies to a single stall.
     let carriers = 3.0 * participation(residuals.iter().map(|residual| residual * residual));
     let carriers = if carriers > 0.0 { carriers } else { pieces };
     let cosines = (COSINES_PER_PIECE * pieces.min(carriers)).floor().clamp(1.0, COSINES_MAX);
@@ -147,7 +147,7 @@ mod tests {
         // The correlations are 1, 0.25, -0.5 and -0.25. The first pair is summed; the sum of the second pair
         // is negative, which ends the sum.
         assert_eq!(autocorrelation_time(&[1.0, 1.0, -1.0, -1.0]), 1.5);
-        // Alternating values cancel. The number of segments is capped at the number of slices.
+        // Alternating values cancel each other. The number of segments is capped at the number of slices.
         let alternating: Vec<f64> = (0..100).map(|at| if at % 2 == 0 { 1.0 } else { -1.0 }).collect();
         assert_eq!(autocorrelation_time(&alternating), 1.0);
     }

@@ -12,10 +12,10 @@ pub(crate) enum Estimate {
     Ratio {
         /// The value over the full span.
         value: f64,
-        /// The spread of `value`.
+        /// The variance and degrees of freedom of `value`.
         spread: Spread,
     },
-    /// A quantile.
+    /// A quantile of the values of all slices.
     Quantile {
         /// The value over the full span.
         value: f64,
@@ -48,9 +48,9 @@ impl Estimate {
         Some(Estimate::Ratio { value, spread: spread(&residuals, &weights, memory)? })
     }
 
-    /// Estimates a quantile. For each slice, `below` is the number of values below the quantile and `counts`
-    /// the number of all values. `steps` is the histogram of all values. Returns `None` if there are too few
-    /// independent segments.
+    /// Estimates a quantile from time slices. For each slice, `below` is the number of values below the
+    /// quantile and `counts` the number of all values. `steps` is the histogram of all values. Returns `None`
+    /// if there are too few independent segments.
     ///
     /// The share of values below the quantile varies between slices. Its variance is converted into an
     /// effective number of independent values. Wilson's interval for that number is then read off the
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_quantile_of_independent_values() {
-        // Each of 100 slices has 100 values, which are evenly spread over 1..=100. So half of the values in
+        // There are 100 slices of 100 values, which are evenly spread over 1..=100. So half of the values in
         // each slice lie below the median.
         let steps: Vec<(u64, u64)> = (1..=100).map(|value| (value, 100)).collect();
         let mut below = vec![50.0; 100];

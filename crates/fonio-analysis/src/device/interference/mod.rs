@@ -99,11 +99,11 @@ use crate::question::context::Ending;
 use crate::question::ratio::{at, ratio};
 use crate::question::seen::Seen;
 
-/// Maximum number of slices. A long recording has at least half this number of slices.
+/// Maximum number of time slices. A long recording has at least half this number of slices.
 const SLICES: usize = 32;
 /// Maximum number of requests held back to sort them by arrival, since rows come in the order of issue. A
-/// request that more than this number of requests have overtaken is not compared. Block-layer queues hold
-/// 256.
+/// request that more than this number of requests have overtaken is not compared. Block-layer queues hold 256
+/// requests.
 const HELD: usize = 512;
 /// Requests that arrive at this depth or a greater one are not compared.
 const DEEP: u64 = 256;

@@ -55,7 +55,7 @@ struct Run {
     entered: Timestamp,
     exited: Timestamp,
     stepping: Nanos,
-    /// Index into `texts`.
+    /// Index of the statement's text in `texts`.
     text: Option<u32>,
     connection: Option<u32>,
 }

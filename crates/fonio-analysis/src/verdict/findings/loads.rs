@@ -22,7 +22,7 @@ pub(super) struct Load {
     copies: u64,
     #[serde(default)]
     lines: Vec<String>,
-    /// Each copy completes later than the previous copy by this time.
+    /// Time by which each copy of a line completes later than the previous copy.
     #[serde(default)]
     serve_us: u64,
     /// Whether the load's sectors are spread over the device.

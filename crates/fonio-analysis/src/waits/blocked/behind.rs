@@ -149,7 +149,7 @@ struct Watched {
     key: (u32, u32),
     pid: u32,
     wait: Kept,
-    /// Request time by device.
+    /// Request time of each owner, by device.
     devices: Vec<(usize, Owners)>,
 }
 

@@ -1,9 +1,9 @@
 //! Finds waits for a thread that was blocked on storage: waits for a lock that the thread held, or for its
 //! reply.
 //!
-//! Only the part of the wait during which the other thread was blocked is counted. That other thread may have
-//! waited for a third thread, and so on. Waits arrive in order of their begin times, so a wait stays open
-//! until another wait begins after its end.
+//! Only the part of the wait during which the other thread was blocked is counted. The other thread may
+//! itself have waited for a third thread, and so on. Waits arrive in order of their begin times, so a wait
+//! stays open until another wait begins after its end.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -46,7 +46,7 @@ pub(super) struct ForThread {
     pub(super) time: Nanos,
     pub(super) first: Timestamp,
     pub(super) last: Timestamp,
-    /// Longest uninterrupted blocked time.
+    /// The longest time for which the other thread was blocked without interruption.
     longest: Nanos,
     /// Where the other thread was blocked, with the blocked time for each place.
     places: Vec<(Place, Nanos)>,
@@ -128,7 +128,7 @@ pub(super) struct Chains {
     next: u64,
     /// Keys of the open waits, by the thread that each wait is for.
     by_waker: FxHashMap<u32, Vec<u64>>,
-    /// By end.
+    /// Keys of the open waits, earliest end first.
     ends: BinaryHeap<Reverse<(Timestamp, u64)>>,
     /// The latest interval in which each thread was blocked.
     last: FxHashMap<u32, (Interval, Place)>,

@@ -6,7 +6,7 @@
 //! threads wait in parallel, the user does not wait longer.
 //!
 //! A thread can also wait for a blocked thread: for a lock that the blocked thread holds, or for its reply.
-//! Only the time for which the other thread was blocked is counted.
+//! Only the part of the wait during which the other thread was blocked is counted.
 //!
 //! "Behind whom" is a share of request time. While a thread waits for a device, requests are outstanding on
 //! that device. The request time is the time from queueing to completion within the wait. A process's share
@@ -135,7 +135,7 @@ impl Through {
 }
 
 impl BlockedProgram {
-    /// The name, with the unit if known: `python3 (notes.service)`.
+    /// Returns the thread's name, with its unit if known: `python3 (notes.service)`.
     pub fn full_name(&self) -> String {
         named(&self.name, self.unit.as_deref())
     }

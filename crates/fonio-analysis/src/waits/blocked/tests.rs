@@ -21,7 +21,8 @@ fn analyser() -> Analyser {
     analyser
 }
 
-/// Analyses waits and requests. Each thread is a separate process, and process 8 is the parent of process 9.
+/// Analyses waits of threads together with requests. Each thread is a separate process, and process 8 is the
+/// parent of process 9.
 fn blocked(waits: &[&str], requests: &[&str], command_pid: Option<u32>) -> Option<Blocked> {
     let mut analyser = analyser();
     for (tid, parent) in [(1, 0), (7, 1), (8, 1), (9, 8), (10, 99)] {

@@ -1,7 +1,8 @@
 //! Measures how often a false slowdown is claimed, and how often a real slowdown is found.
 //!
-//! Generated reads run through a small device model. Some reads are then labelled as writes; nothing else
-//! changes. `cargo test -p fonio-analysis equal_depth_experiment -- --nocapture` prints the rates.
+//! Generated reads run through a small device model. Some of the generated reads are then labelled as writes;
+//! nothing else changes. `cargo test -p fonio-analysis equal_depth_experiment -- --nocapture` prints the
+//! rates.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -62,13 +63,13 @@ enum Source {
 enum Service {
     Fixed,
     Exponential,
-    /// One request in ten takes ten times the usual time.
+    /// One request in ten takes ten times as long as the others.
     Stalls,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Load {
-    /// One or two processes.
+    /// The processes that run at the same time, one or two.
     sources: [Option<Source>; 2],
     service: Service,
     /// Number of requests that the device serves in parallel.

@@ -20,8 +20,8 @@ pub enum Mode {
     /// study (section 4.1); it only helps applications with large writes.
     Extended,
     /// Large requests and fonio's write buffer. The buffer collects consecutive writes of an inode until an
-    /// entry is full, the interval ends, or the data are needed in the source. This mode has the second and
-    /// third step of the study.
+    /// entry is full, the interval ends, or the data are needed in the source. The mode consists of the
+    /// second and third step of the study.
     Buffered,
     /// The kernel caches written pages and sends them later, in large requests. The kernel maintains size and
     /// times itself, so it may not notice changes to an open file in the source.

@@ -83,9 +83,8 @@ fn who_waits_for_another_thread_waits_for_what_that_does() {
          1 91..92 cpu",
     )
     .expect("a launch");
-    // Thread 1 runs from 1 to 11 ms. From 11 ms, the path is in thread 2: cpu 5, runs 4, storage 50, runs 5,
-    // lock 5, runs
-    // 11. Then the path returns to thread 1: cpu 1, runs 9.
+    // Thread 1 runs from 1 to 11 ms. The path then follows thread 2 (cpu 5, runs 4, storage 50, runs 5, lock
+    // 5, runs 11) and returns to thread 1 (cpu 1, runs 9).
     assert_eq!(parts(&found), [39, 50, 0, 0, 5, 0, 6, 0]);
     assert_eq!(found.programs[0].name, "t2");
     assert_eq!(found.all_threads.thread_ns, 79_000_000);

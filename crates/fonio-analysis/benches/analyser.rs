@@ -1,5 +1,5 @@
-//! The analyser's cost per request, by the shape of the workload. Criterion's items per second are requests
-//! per second.
+//! Measures the analyser's cost per request for workloads of different shape. Criterion's items per second
+//! are requests per second.
 
 use divan::Bencher;
 use divan::counter::ItemsCount;

@@ -1,5 +1,5 @@
-//! The rest of the machine: CPU ticks (active, idle, iowait), memory, pressure, temperature, network (Kim et
-//! al., Figures 11 and 12; Nguyen et al., section 4.2).
+//! The rest of the machine: Analyses CPU ticks (active, idle, iowait), memory, pressure, temperature and
+//! network (Kim et al., Figures 11 and 12; Nguyen et al., section 4.2).
 
 use fonio_core::{Metric, Nanos, Timestamp, Unit};
 use rustc_hash::FxHashMap;
@@ -184,7 +184,7 @@ pub(crate) struct MachineTally {
     samples: u64,
     keys: FxHashMap<(Metric, Option<String>), usize>,
     readings: Vec<Reading>,
-    /// One value per metric and subject; a bin grows when new metrics appear.
+    /// Each bin has one value per metric and subject, and grows when new metrics appear.
     bins: Bins<Bin, BINS>,
     processors: ProcessorTally,
 }

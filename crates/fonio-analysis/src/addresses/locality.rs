@@ -74,14 +74,14 @@ const CHUNK_PLACES: usize = 1 << CHUNK_PLACES_SHIFT;
 /// Maximum number of chunks whose accesses are counted. Their counters take 17 MiB and cover 32 GiB of
 /// addresses.
 const CHUNKS_MAX: usize = 1 << 17;
-/// Size of a region (16 MiB), by which chunks are looked up. Few regions are active at a time, so the index
-/// of the active regions stays in the CPU cache.
+/// Binary logarithm of the chunks per region (16 MiB). Chunks are looked up by region. Few regions are active
+/// at a time, so the index of the active regions stays in the CPU cache.
 const REGION_CHUNKS_SHIFT: u32 = 6;
 const REGION_CHUNKS: usize = 1 << REGION_CHUNKS_SHIFT;
 /// Number of chunks of counters that are allocated together. Allocating the counters in slabs avoids copying
 /// as they grow.
 const SLAB_CHUNKS: usize = 256;
-/// Bits of an address's hash that decide whether the address is followed.
+/// Number of bits of a chunk's hash that decide whether the chunk is followed.
 const HASH_BITS: u32 = 32;
 const BATCH: usize = 256;
 /// Number of ranks in Figure 6 of the study, which ranks places by accesses.
@@ -98,9 +98,9 @@ struct Chunk([[u8; CHUNK_PLACES]; 2]);
 
 const UNTOUCHED: Chunk = Chunk([[0; CHUNK_PLACES]; 2]);
 
-/// Counts how often requests touch each place. Beyond [`CHUNKS_MAX`] chunks, it drops half of the chunks by
-/// the hash of their address, and repeats this when needed. SHARDS (Waldspurger et al., FAST 2015) does the
-/// same for cache simulation.
+/// Counts how often requests touch each place. If there are more than [`CHUNKS_MAX`] chunks, the tally drops
+/// half of them by the hash of their address, and repeats this when needed. SHARDS (Waldspurger et al., FAST
+/// 2015) does the same for cache simulation.
 #[derive(Debug)]
 pub(crate) struct PlaceTally {
     batch: Vec<Touch>,
@@ -115,8 +115,8 @@ pub(crate) struct PlaceTally {
     /// Number of chunks whose accesses are counted.
     followed: usize,
     slabs: Vec<Box<[Chunk]>>,
-    /// For each chunk number: the number of reads and writes that cover the complete chunk. Counting complete
-    /// chunks separately makes large requests cheap.
+    /// For each chunk number: the number of reads and of writes that cover the complete chunk. Counting
+    /// complete chunks separately makes large requests cheap.
     whole: Vec<[u64; 2]>,
     /// Touches of a place, in multiples of 256. The key consists of the chunk number, a flag for writes, and
     /// the place.
@@ -124,7 +124,7 @@ pub(crate) struct PlaceTally {
     /// Numbers of dropped chunks, which are reused.
     free: Vec<u32>,
     used: u32,
-    /// A chunk is followed if its hash has this many zeroes at its low end.
+    /// Number of low bits of a chunk's hash that must be zero for the chunk to be followed.
     thinned: u32,
 }
 
@@ -542,7 +542,7 @@ mod tests {
         assert_eq!((written.places, written.touches, written.again_places, written.most), (3, 5, 1, 3));
         assert_eq!((written.again_share, written.top_10_share), (Some(0.4), Some(1.0)));
         assert_eq!((written.covering_50, written.covering_90, written.covering_99), (1, 3, 3));
-        // The second read begins in the middle of one place and ends in the next.
+        // The second read begins in the middle of one place and ends in the next place.
         assert_eq!((locality.read.places, locality.read.touches, locality.read.again_places), (3, 4, 1));
         let ranks: Vec<_> = locality.most_written.iter().map(|place| (place.sector, place.writes)).collect();
         assert_eq!(ranks, [(0, 3), (8, 1), (800, 1)]);

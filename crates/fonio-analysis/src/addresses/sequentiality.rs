@@ -96,7 +96,7 @@ impl Fold for Bin {
 }
 
 impl Ends {
-    /// Returns whether `start` is one of the last end addresses, and stores `end` as the newest.
+    /// Returns whether `start` is one of the last end addresses, and stores `end` as the newest end address.
     #[inline]
     fn follows(&mut self, start: Sector, end: Sector, window: usize) -> bool {
         assert!(self.next < window && self.known <= window, "the ends lie in the window");
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!((found.write.sequential_requests, found.write.random_requests), (0, 3));
         assert_eq!(found.read.sequential_bytes_share, Some(0.5));
         assert_eq!(found.cumulative.sequential_read_bytes, [8192]);
-        // With a window of 2, the last write continues the first.
+        // With a window of 2, the last write continues the first write.
         assert_eq!(with_window(&rows(&lines), 2).write.sequential_requests, 1);
     }
 

@@ -1,4 +1,4 @@
-//! The analyser: takes rows, answers each question, and returns the analysis.
+//! Provides the analyser, which takes rows, answers each question, and returns the analysis.
 
 mod questions;
 

@@ -46,8 +46,8 @@ macro_rules! each {
     }};
 }
 
-/// Registers the questions. Fields of the analysis that are not questions follow the first questions and
-/// precede the others.
+/// Registers the questions. In the table, fields of the analysis that are not questions stand between the
+/// first questions and the other questions.
 macro_rules! questions {
     (
         $($(#[$first_attribute:meta])* $first:ident: $first_tally:ty => $first_answer:ty,)*

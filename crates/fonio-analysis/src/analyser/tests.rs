@@ -286,7 +286,7 @@ fn span_is_the_recordings_the_filters_or_the_requests() {
     rows.iter().for_each(|row| filter.request(row).unwrap());
     let analysis = filter.into_inner().finish(&meta);
     assert_eq!(analysis.span, Span { began_ns: 0, duration_ns: 60_000, source: SpanSource::Filter });
-    // The request is in flight from 20 to 100 us; this time is cut at 60 us.
+    // The request is in flight from 20 to 100 us; the time in flight is cut at 60 us.
     let share = analysis.io_share.all.unwrap();
     assert_eq!((share.latency_sum_ns, share.busy_union_ns), (40_000, 40_000));
 }
@@ -308,8 +308,8 @@ fn damaged_times_are_counted_and_harm_nothing() {
     assert_eq!(analysis.totals.requests, 6);
 }
 
-/// The definition reproduces a published table: the percentage is the sum of latencies divided by the
-/// duration.
+/// The definition of the I/O share reproduces a published table: the percentage is the sum of latencies
+/// divided by the duration.
 #[test]
 fn io_share_is_the_studys() {
     // Table III, Angry Birds: 846 requests in 7414.26 ms, with an I/O share of 19.8508 percent. Each request

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 /// Maximum number of files whose names are kept.
 pub(super) const FILES_MAX: usize = 1 << 20;
 
-/// The last known names of files, by the file's number in the recording.
+/// The last known name of each file, by the file's number in the recording.
 #[derive(Debug, Default)]
 pub(crate) struct FileNames {
     names: FxHashMap<u32, Name>,

@@ -80,7 +80,7 @@ pub(crate) struct ProcessCounts {
 #[derive(Debug, Default)]
 struct Count {
     requests: u64,
-    /// The unit of the first request, and whether a later request had a different unit.
+    /// The unit of the process name's first request, and whether a later request had a different unit.
     unit: Option<u32>,
     has_several_units: bool,
     reads: u64,

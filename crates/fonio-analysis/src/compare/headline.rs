@@ -58,7 +58,8 @@ impl Headline {
 
 /// Whether one recording is enough for a confidence interval of a figure.
 pub(super) enum Within {
-    /// The figure has one value per recording, so its variation is known only from several recordings.
+    /// The figure has one value per recording, so the variation of the figure is known only from several
+    /// recordings.
     OneValue,
     /// The recording has too few independent segments for an interval.
     TooFewPieces,
@@ -93,7 +94,7 @@ fn put_own(analysis: &Analysis, facts: &mut Facts) {
 
 /// Returns the number of slices in one independent segment: the longest correlation of any latency. This
 /// number is used for all figures, because figures of rare events (such as a 99th percentile) have too few
-/// values for an estimate of their own.
+/// values for a separate estimate.
 fn memory(analysis: &Analysis) -> f64 {
     let slices = &analysis.slices;
     [&slices.read, &slices.write_sync, &slices.write_async]

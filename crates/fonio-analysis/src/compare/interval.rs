@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::compare::statistics::{FAMILY_LEVEL, holm, student};
 
-/// The smallest reported difference is 5 percent (our choice). Identical runs differ by that much, because
-/// file locations and earlier writes to the device vary.
+/// The smallest reported difference is 5 percent (our choice). Identical runs can differ by 5 percent,
+/// because file locations and earlier writes to the device vary.
 pub const LEAST_EFFECT: f64 = 1.05;
 
 /// An interval that reaches this ratio or its inverse is too wide for "no difference" (our choice).
 const TOO_WIDE: f64 = 2.0;
 
-/// Minimum number of runs for an interval, because two runs give too poor an estimate of the spread.
+/// Minimum number of runs for an interval. Two runs are not enough to estimate the spread.
 pub const RUNS_MIN: usize = 3;
 
 /// The change from a first value to a second.
@@ -87,7 +87,7 @@ impl Change {
         Change { ratio, low: None, high: None, confidence: None, answer: Answer::Unknown, unknown: Some(why) }
     }
 
-    /// Derives the change from an interval of the ratio at `level`.
+    /// Creates a change from the interval of the ratio at `level`.
     pub(crate) fn of_ratio(ratio: Interval, level: f64) -> Change {
         let Interval { low, value, high } = ratio;
         let (answer, unknown) = if low > LEAST_EFFECT {
@@ -121,7 +121,8 @@ pub fn geometric_mean(values: &[f64]) -> Option<f64> {
     possible.then(|| libm::exp(mean(&values.iter().map(|value| libm::log(*value)).collect::<Vec<f64>>())))
 }
 
-/// Compares runs with each of several fixes with runs without a fix, and tests all fixes together (Holm).
+/// For each of several fixes, compares runs with the fix to runs without any fix. All fixes are tested
+/// together (Holm).
 ///
 /// Run `r` with a fix is compared with run `r` without the fix. Both runs belong to round `r`, and have the
 /// same seed and machine state. The interval is Student's t of the logarithms of the rounds' ratios. A ratio
@@ -158,7 +159,7 @@ fn paired(logarithms: &[f64], level: f64) -> Change {
 }
 
 /// Returns the number of rounds, estimated from a pilot, after which the interval lies within `factor` of the
-/// ratio of the run times. The result is at least the number of pilot rounds, and at most `most`. Returns
+/// ratio of the run times. The number is at least the number of pilot rounds, and at most `most`. Returns
 /// `None` if the pilot has fewer than three rounds.
 ///
 /// `together` is the number of ratios tested together; the interval uses the strictest level of Holm's
@@ -180,8 +181,8 @@ pub fn rounds_needed(base: &[f64], fix: &[f64], factor: f64, together: usize, mo
     Some((ratios.len()..most).find(enough).unwrap_or(most.max(ratios.len())))
 }
 
-/// Returns the standard deviation for planning after a pilot of at least three values: the upper end of its
-/// one-sided 80 percent interval.
+/// Returns the standard deviation to plan with after a pilot of at least three values: the upper end of the
+/// one-sided 80 percent interval of the standard deviation.
 pub(crate) fn deviation_of_pilot(values: &[f64]) -> f64 {
     let (count, freedom) = (values.len() as f64, values.len() as f64 - 1.0);
     (variance_of_mean(values) * count * freedom / chi_squared_lower_fifth(freedom)).sqrt()
@@ -294,8 +295,8 @@ mod tests {
 
     #[test]
     fn many_fixes_are_held_together() {
-        // The difference of one fix is found if that fix is tested alone, but not if it is tested together
-        // with nineteen fixes that have no effect.
+        // The effect of a fix is found if the fix is tested alone, but not if it is tested together with
+        // nineteen fixes that have no effect.
         let (base, fix) = ([1.0; 4], [0.80, 0.86, 0.79, 0.84]);
         let nothing = [1.01, 0.99, 1.0, 1.02];
         assert_eq!(compare_rounds(&[(&base, &fix)])[0].answer, Answer::Lower);

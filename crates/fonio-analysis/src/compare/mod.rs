@@ -1,4 +1,4 @@
-//! Compares recordings: differences with intervals, and "no difference" as a possible answer.
+//! Compares recordings. The answers are differences with intervals, "no difference", or "unknown".
 //!
 //! The method depends on the number of recordings:
 //!
@@ -111,7 +111,7 @@ pub fn compare(sides: &[Named<Vec<Named<&Analysis>>>]) -> Comparison {
                 between(&values(&measured[0], figure), &values(other, figure), level)
             }
         };
-        // A figure without an interval takes no share of the significance level.
+        // A figure without an interval gets no share of the significance level.
         let weight = |at: usize| match change(at, FAMILY_LEVEL).confidence {
             Some(_) => measured[0][0][known[at]].nearness.weight(),
             None => 0.0,

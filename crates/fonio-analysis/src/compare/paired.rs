@@ -20,7 +20,7 @@ pub const EFFECT: f64 = 0.8;
 /// Minimum number of pairs needed to claim a difference.
 pub const PAIRS_MIN: usize = 6;
 
-/// Constant that is added to both times of a pair, in seconds blocked per second. Nobody notices 0.1 ms per
+/// Constant that is added to both blocked times of a pair, in seconds per second. Nobody notices 0.1 ms per
 /// second, and ratios of times near 0 are meaningless.
 pub const FLOOR: f64 = 1e-4;
 
@@ -62,7 +62,7 @@ pub enum PairedAnswer {
 }
 
 impl PairedAnswer {
-    /// Whether the test can end because more pairs would not change the answer.
+    /// Whether the test can end early, because more pairs would not change the answer.
     pub fn is_final(self) -> bool {
         self != PairedAnswer::NotShown
     }
@@ -73,7 +73,7 @@ impl PairedAnswer {
     }
 }
 
-/// Compares pairs of times in seconds blocked per second: without the setting, and with it.
+/// Compares pairs of blocked times in seconds per second: the first without the setting, the second with it.
 ///
 /// # Panics
 ///
@@ -153,7 +153,7 @@ mod tests {
         let none = compare_pairs(&[]);
         assert_eq!((none.answer, none.ratio, none.pairs_needed), (PairedAnswer::NotShown, None, None));
         assert_eq!(compare_pairs(&[(0.0, 0.0); 10]).answer, PairedAnswer::LittleDifference);
-        // The times differ by a factor of 4, but are negligible.
+        // The blocked times differ by a factor of 4, but are negligible.
         assert_eq!(compare_pairs(&[(1e-6, 4e-6); 10]).answer, PairedAnswer::LittleDifference);
     }
 

@@ -125,8 +125,7 @@ impl Union {
     #[inline]
     fn add(&mut self, start: Timestamp, end: Timestamp) {
         self.latency_sum += end - start;
-        // Requests come in the order of their start times, so it is enough to keep the end of the last
-        // interval.
+        // Requests arrive in order of their start times, so only the end of the last busy interval is stored.
         let from = start.max(self.busy_until);
         if end > from {
             self.busy += end - from;

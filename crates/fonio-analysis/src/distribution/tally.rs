@@ -22,8 +22,8 @@ const QUANTILES: [(u64, u64, u64); 7] = [
     (9_999, 10_000, 10_000),
 ];
 
-/// Bounds within this relative distance are reported as one value (our choice). It is about ten times the
-/// histogram's error, and smaller than the difference between identical runs.
+/// Bounds within this relative distance are reported as one value (our choice). The distance is about ten
+/// times the histogram's error, and smaller than the difference between identical runs.
 const AGREE: f64 = 0.05;
 
 #[derive(Debug, Clone)]
@@ -169,7 +169,7 @@ impl<const STEP_BITS: u32> Tally<STEP_BITS> {
     fn bounds(&self, part: u64, all: u64, missing: u64, scale: u64) -> Bounds {
         let rank = |count: u128| (count * u128::from(part)).div_ceil(u128::from(all));
         // Missing values below the quantile lower it, and missing values above it raise it. The maximum
-        // number of missing values is therefore the worst case in both directions.
+        // number of missing values is therefore the worst case for both bounds.
         let count = u128::from(self.count) + u128::from(missing);
         Bounds {
             low: rank(count)
@@ -192,7 +192,7 @@ impl<const STEP_BITS: u32> Tally<STEP_BITS> {
     }
 }
 
-/// The grid of a curve: 4/4, 5/4, 6/4 and 7/4 of each power of two.
+/// The values at which a curve is sampled: 4/4, 5/4, 6/4 and 7/4 of each power of two.
 struct Step {
     quarters: u64,
     exponent: u32,

@@ -19,7 +19,7 @@ pub(crate) struct Facts {
     pub(crate) words: BTreeMap<String, String>,
 }
 
-/// The parts of an analysis that figures of several questions refer to.
+/// The parts of an analysis that several questions need to compute their figures.
 pub(crate) struct Frame<'a> {
     pub(crate) devices: &'a [DeviceInfo],
     pub(crate) processes: &'a Processes,
@@ -61,7 +61,7 @@ impl Facts {
         self.put(name, label, Unit::Share, value);
     }
 
-    /// Adds a figure without a direction, in bytes, nanoseconds or another unit.
+    /// Adds a figure in bytes, nanoseconds or another unit, for which neither direction is better.
     pub(crate) fn amount(
         &mut self,
         name: impl Into<String>,

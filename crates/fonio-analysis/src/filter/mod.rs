@@ -106,9 +106,9 @@ pub struct Filter<S> {
     options: FilterOptions,
     devices: Vec<DeviceId>,
     ops: Vec<Op>,
-    /// Indexed by the number of a process name: whether the name passes; `None` if it was not checked yet.
+    /// For each number of a process name: whether the name passes; `None` if the name was not checked yet.
     names: Vec<Option<bool>>,
-    /// Indexed by the number of a unit: whether the unit passes; `None` if it was not checked yet.
+    /// For each number of a unit: whether the unit passes; `None` if the unit was not checked yet.
     units: Vec<Option<bool>>,
     /// Files that have had at least one name that matches the filter.
     files: FxHashSet<u32>,

@@ -8,8 +8,8 @@
 //! and the parts sum to the duration of the launch.
 //!
 //! Nguyen et al. (MobiSys 2015, section 7.4) divide a launch into user, system, storage and network time.
-//! Their equation (1) computes the storage part from the interval's own rates, which yields the interval
-//! itself. This module uses the measured times of the waits instead.
+//! Equation (1) of that paper computes the storage part of an interval from the interval's own rates, which
+//! yields the interval itself. This module uses the measured times of the waits instead.
 
 use fonio_core::{Nanos, Timestamp, Unit, WaitReason};
 use rustc_hash::FxHashMap;
@@ -188,7 +188,7 @@ impl Question for LaunchTally {
         }
     }
 
-    /// Returns `None` if there is no launch or it has too many waits.
+    /// Returns `None` if there is no launch, or if the launch has too many waits.
     fn finish(mut self, end_of_rows: &mut Ending) -> Option<Launch> {
         let (meta, span_began) = (end_of_rows.meta, end_of_rows.began());
         let names = &mut end_of_rows.context.threads;
@@ -230,13 +230,13 @@ impl LaunchTally {
         if !waits_at_end {
             return (until, root);
         }
-        // The `waits` table does not show when a thread ended. A thread that still lives has a later wait, at
-        // the latest at its own end.
+        // The `waits` table does not show when a thread ended. A thread that still exists has a later wait,
+        // at the latest when it ends.
         let lives = |intervals: &[Interval]| intervals.iter().any(|i| i.ended > until);
         let last =
             self.threads.iter().filter(|(_, intervals)| lives(intervals)).filter_map(|(tid, intervals)| {
                 let before = intervals[..intervals.partition_point(|i| i.began <= until)].last()?;
-                // A thread that runs at the end of the launch was active until then.
+                // A thread that runs at the end of the launch was active until the end.
                 let active = if before.ended < until { until } else { before.began };
                 Some((active, std::cmp::Reverse(*tid)))
             });
@@ -266,7 +266,8 @@ impl LaunchTally {
             let intervals = self.threads.get(&tid).map_or(&[][..], Vec::as_slice);
             let place = intervals.partition_point(|interval| interval.began < at);
             let Some(interval) = place.checked_sub(1).map(|place| intervals[place]) else {
-                // The path has reached the thread's start, or nothing is known about the thread.
+                // The path has reached the start of the thread, or the recording shows nothing about the
+                // thread.
                 match intervals.first().and_then(|first| first.waker) {
                     Some(maker) if jumps <= self.threads.len() && self.threads.contains_key(&maker) => {
                         tid = maker;

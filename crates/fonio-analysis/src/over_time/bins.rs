@@ -21,7 +21,8 @@ pub(crate) struct Bins<T, const LIMIT: usize> {
     current_until: Timestamp,
 }
 
-/// Initial width: 1 ms. 512 of these bins cover half a second, which is shorter than any useful recording.
+/// Initial width of a bin: 1 ms. 512 bins of this width cover half a second, which is shorter than any useful
+/// recording.
 const FIRST_WIDTH: Nanos = Nanos(1_000_000);
 
 impl<T, const LIMIT: usize> Default for Bins<T, LIMIT> {
@@ -117,8 +118,8 @@ impl<T: Fold, const LIMIT: usize> Bins<T, LIMIT> {
         if start >= self.current_from && end <= self.current_until && start >= self.origin() {
             return give(&mut self.bins[self.current], end - start);
         }
-        // Look up the end bin first, because this can merge bins, which would change the index of the start
-        // bin.
+        // Look up the end bin first, because this look-up can merge bins and thus change the index of the
+        // start bin.
         self.at(start);
         self.at(Timestamp(end.0 - 1));
         let origin = self.origin();

@@ -148,7 +148,8 @@ impl Times {
         self.steps.fold(&later.steps);
     }
 
-    /// Returns the middle of the percentile's step, and the share of the step's values below the percentile.
+    /// Returns the middle of the histogram step with the percentile, and the share of this step's values
+    /// below the percentile.
     fn quantile_step(&self, percent: u64) -> Option<(u64, f64)> {
         let wanted = self.count as f64 * percent as f64 / 100.0;
         let mut seen = 0u64;

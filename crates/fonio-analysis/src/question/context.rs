@@ -103,7 +103,7 @@ impl Context {
     pub(crate) fn see(&mut self, row: &Request) -> Seen {
         let time = row.order_time();
         self.first = Some(self.first.map_or(time, |first| first.min(time)));
-        // Questions rely on table order, so a row out of order gets the time of the row before it.
+        // Questions rely on table order, so a row that is out of order gets the time of the preceding row.
         self.at = self.at.max(time);
         let begins = row.issued.or(row.queued);
         let flight = begins.zip(row.completed).and_then(|(_, completed)| {

@@ -12,7 +12,7 @@ pub(crate) enum Flush {
     Request,
     /// A write with the preflush flag.
     Preflush,
-    /// A write with FUA, if the option counts it as a flush.
+    /// A write with FUA, if an option counts writes with FUA as flushes.
     Fua,
 }
 

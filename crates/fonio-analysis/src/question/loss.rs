@@ -44,7 +44,7 @@ impl Loss {
         }
     }
 
-    /// Returns the loss for a figure that a single lost event can change arbitrarily.
+    /// Returns the loss to use for a figure that a single lost event can change arbitrarily.
     pub(crate) fn beyond_bounds(self) -> Loss {
         if self == Loss::Nothing { self } else { Loss::Unknown }
     }
@@ -91,7 +91,7 @@ impl LostInSpan {
         let unnumbered = gaps.iter().filter(|gap| gap.count.is_none()).count() as u64;
         LostInSpan {
             events: if located { known } else { lost.events },
-            // A gap without a number is not uncounted if its events were counted by other means.
+            // A gap without a number of events is not uncounted if its events were counted by other means.
             uncounted: if lost.gaps_beyond == 0 { lost.uncounted.min(unnumbered) } else { lost.uncounted },
             uncounted_time,
             gaps: gaps.len() as u64 + lost.gaps_beyond,

@@ -1,4 +1,4 @@
-//! The interface of a question: its tally, the rows that the tally takes, and its figures.
+//! Defines the interface of a question: its tally, the rows that the tally takes, and its figures.
 
 pub(crate) mod context;
 pub(crate) mod flush;
@@ -36,8 +36,8 @@ pub(crate) enum Row<'r> {
 
 /// A question, which takes rows and returns its answer at the end.
 ///
-/// The file of a question has a tally that implements this trait, an answer (plain data with a JSON schema),
-/// and figures. A line in `analyser/questions.rs` registers the question. Each row is passed to all
+/// The file of each question defines a tally that implements this trait, an answer (plain data with a JSON
+/// schema), and figures. A line in `analyser/questions.rs` registers the question. Each row is passed to all
 /// questions, in no particular order. [`Seen`] and [`Context`] contain values that several questions need.
 pub(crate) trait Question: Default {
     /// The question's answer, which becomes a field of the analysis.

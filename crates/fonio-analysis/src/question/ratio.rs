@@ -31,7 +31,7 @@ pub(crate) fn ratio<A: Amount>(part: A, whole: A) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
 }
 
-/// The rate of `count` events or bytes in `span`, per second.
+/// Returns the rate of `count` events or bytes in `span`, per second.
 pub(crate) fn per_second(count: impl Amount, span: Nanos) -> Option<f64> {
     (span.0 > 0).then(|| count.number() as f64 * 1e9 / span.0 as f64)
 }

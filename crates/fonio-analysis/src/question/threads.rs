@@ -65,7 +65,8 @@ impl Threads {
         if self.row_count >= ROWS_MAX {
             return;
         }
-        // A worker changes its name with every work item: kworker/0:1-events, kworker/u8:3-flush-179:0.
+        // The name of a kernel worker changes with every work item: kworker/0:1-events,
+        // kworker/u8:3-flush-179:0.
         let name = if comm.starts_with("kworker/") { "kworker" } else { comm };
         let number = self.number(name);
         let rows = self.rows.entry(row.tid).or_default();

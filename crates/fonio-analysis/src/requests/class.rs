@@ -1,4 +1,4 @@
-//! Kinds of requests that the studies distinguish, and groups of kinds that tables list.
+//! Defines the classes of requests that the studies distinguish, and the groups of classes that tables list.
 
 use fonio_core::{Flags, Op, Request};
 use schemars::JsonSchema;
@@ -130,7 +130,7 @@ impl Group {
         Group::Other,
     ];
 
-    /// Returns the name in JSON and figures, the plural noun, and the attributive form.
+    /// Returns the group's name in JSON and figures, its plural noun, and its attributive form.
     fn words(self) -> [&'static str; 3] {
         match self {
             Group::All => ["all", "requests", "request"],

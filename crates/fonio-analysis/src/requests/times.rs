@@ -6,8 +6,8 @@ use super::class::{Class, Group};
 use crate::distribution::tally::Tally;
 use crate::question::seen::Seen;
 
-/// Upper bounds of the size classes in bytes. The first is one page, and each further bound is twice the
-/// previous one. One more size class holds all larger requests.
+/// Upper bounds of the size classes in bytes. The first bound is one page, and each further bound is twice
+/// the previous one. One more size class holds all larger requests.
 pub(super) const BOUNDS: [u64; 10] =
     [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20];
 pub(super) const SIZES: usize = BOUNDS.len() + 1;
@@ -55,12 +55,13 @@ impl ServiceTally {
         Tally::together(group.classes().flat_map(|class| &self.tallies[class as usize]))
     }
 
-    /// The number of requests of a group without a service time.
+    /// Returns the number of requests of a group without a service time.
     pub(crate) fn without(&self, group: Group) -> u64 {
         group.classes().flat_map(|class| &self.without[class as usize]).sum()
     }
 
-    /// Service times of a group in one size class, and the number of requests without a service time.
+    /// Returns the service times of a group in one size class, and the number of requests without a service
+    /// time.
     pub(super) fn of_size(&self, group: Group, size: usize) -> (Tally, u64) {
         let tally = Tally::together(group.classes().map(|class| &self.tallies[class as usize][size]));
         (tally, group.classes().map(|class| self.without[class as usize][size]).sum())

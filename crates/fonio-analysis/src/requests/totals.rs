@@ -1,4 +1,5 @@
-//! Requests and bytes by op, and the ratio of reads to writes (the block-trace study's Table I).
+//! Counts requests and bytes by op, and computes the ratio of reads to writes (the block-trace study's Table
+//! I).
 
 use fonio_core::{ByteCount, Flags, Op, Request, Unit};
 use schemars::JsonSchema;

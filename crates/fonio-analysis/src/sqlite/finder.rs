@@ -1,11 +1,11 @@
 //! Finds the transactions of one database in the calls on its files.
 //!
-//! A commit is visible in the calls whatever the value of `synchronous`. The journal is deleted (DELETE),
-//! truncated to 0 (TRUNCATE), or its header is zeroed (PERSIST); in WAL mode, a frame with the size of the
-//! database is written. A rollback ends a rollback journal in the same way, but the database was not written,
-//! or the journal was read back into it. In WAL mode, the frames of a transaction that was rolled back are
-//! overwritten by the next transaction. SQLite's locks allow one writer at a time, so the calls of all
-//! threads and processes form one sequence per database.
+//! A commit is visible in the calls whatever the value of `synchronous`. A commit deletes the journal
+//! (DELETE), truncates it to 0 (TRUNCATE), or zeroes its header (PERSIST); in WAL mode, it writes a frame
+//! with the size of the database. A rollback ends a rollback journal in the same way as a commit, but the
+//! database was not written, or the journal was read back into it. In WAL mode, the frames of a transaction
+//! that was rolled back are overwritten by the next transaction. SQLite's locks allow one writer at a time,
+//! so the calls of all threads and processes form one sequence per database.
 //!
 //! With `journal_mode=OFF` or `MEMORY`, only writes to the database are visible. Such writes are counted, but
 //! cannot be assigned to transactions.
@@ -100,7 +100,7 @@ pub(super) struct Finder {
 }
 
 impl Finder {
-    /// Processes a step, and passes the resulting events to `give`, in order.
+    /// Processes a call on the database, and passes the resulting events to `give`, in order.
     pub(super) fn step(&mut self, step: &Step, give: &mut dyn FnMut(Event)) {
         match step.role {
             Role::Journal => self.journal(step, give),
@@ -185,7 +185,7 @@ impl Finder {
 
     fn frame(&mut self, offset: u64, is_commit: bool, give: &mut dyn FnMut(Event)) {
         self.is_wal = true;
-        // At the end of a transaction, SQLite may rewrite frame headers with new checksums.
+        // At the end of a transaction, SQLite may rewrite the headers of earlier frames with new checksums.
         if !self.is_open && self.last_commit.is_some_and(|last| offset <= last) {
             return;
         }

@@ -112,7 +112,7 @@ pub(crate) struct SqliteTally {
     statements: Statements,
     has_statements: bool,
     statements_lost: u64,
-    /// Blocked time of each thread in waits that were only counted.
+    /// For each thread: its blocked time in waits that were only counted.
     counted: FxHashMap<u32, Nanos>,
 }
 

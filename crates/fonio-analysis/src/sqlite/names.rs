@@ -1,8 +1,8 @@
 //! Finds the database to which each file belongs.
 //!
-//! The recorder recognises databases, journals and WALs by their names and first bytes. The index of a WAL
-//! (`-shm`) is recognised by its name here. If the database could not be read, a file with one of these names
-//! is recognised if a call shows that SQLite wrote it.
+//! The recorder recognises databases, journals and WALs by their names and first bytes. This module
+//! recognises the index of a WAL (`-shm`) by its name. If the database could not be read, a file with the
+//! name of a journal or WAL is recognised if a call shows that SQLite wrote it.
 
 use fonio_core::{Content, File};
 use rustc_hash::FxHashMap;

@@ -1,5 +1,5 @@
 //! Records when each thread worked on each database. Journal and metadata requests of the kernel have
-//! no file; the thread's calls at that time identify the database.
+//! no file; the calls of the causing thread at that time identify the database.
 
 use fonio_core::Timestamp;
 use rustc_hash::FxHashMap;
@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 /// Maximum number of spans over all threads. A span takes 24 bytes.
 const SPANS_MAX: usize = 1 << 20;
 
-/// A span in which all calls of a thread were on the same database.
+/// A time span in which all calls of a thread were on the same database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Span {
     from: Timestamp,

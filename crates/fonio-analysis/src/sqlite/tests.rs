@@ -174,7 +174,7 @@ fn transactions(modes: &[&str]) -> Vec<String> {
     all.flat_map(|(number, mode)| transaction(mode, 7, 1000 * number as u64, "a.db")).collect()
 }
 
-/// Returns the calls of a WAL transaction with these frames; the last frame is the commit.
+/// Returns the calls of a WAL transaction that writes the frames `frames`; the last frame is the commit.
 fn wal(thread: u32, at: u64, frames: std::ops::Range<u64>) -> Vec<String> {
     let mut calls = Vec::new();
     for frame in frames.clone() {
@@ -292,7 +292,7 @@ fn with_requests(mut tally: SqliteTally) -> SqliteTally {
         give(&line("WS 0+16"), Some(2), Content::SqliteJournal, Some(7));
         give(&line("WM 800+24"), None, Content::FsJournal, Some(7));
         give(&line("FF"), None, Content::FsJournal, Some(7));
-        // A flush from the fsync of the folder, and a flush of a thread without calls.
+        // A flush caused by an fsync of the folder, and a flush of a thread without calls.
         give(&line("FF"), Some(7), Content::Unknown, Some(7));
         give(&line("FF"), None, Content::Unknown, Some(99));
         give(&line("W 1600+8"), Some(8), Content::Data, Some(7));

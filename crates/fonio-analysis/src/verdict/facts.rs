@@ -121,8 +121,8 @@ recording does not show is *unknown*.
         for analysis in everything_twice() {
             let figures = facts(&analysis).figures;
             for figure in figures.values() {
-                // List one subject in place of all subjects, and the median in place of all statistics of a
-                // distribution.
+                // For brevity, list one subject instead of all subjects, and the median instead of all
+                // statistics of a distribution.
                 let name = match (figure.name.split_once('['), figure.name.rsplit_once('.')) {
                     (Some((area, _)), Some((_, part))) => format!("{area}[NAME].{part}"),
                     (None, Some((of, "p50"))) => format!("{of}.STATISTIC"),

@@ -1,6 +1,7 @@
-//! Words for fixes: the command that makes a change on the recorded machine, or advice if no command is
-//! known. A word is absent if its change is already in force (scheduler, read-ahead, commit interval, access
-//! times, discards). Words for a unit are absent if the recorded scheduler ignores units' I/O settings.
+//! Provides the words for fixes: the command that applies a change on the recorded machine, or advice if no
+//! command is known. A word is absent if its change is already in force (scheduler, read-ahead, commit
+//! interval, access times, discards). Words for a unit are absent if the recorded scheduler ignores units'
+//! I/O settings.
 
 use crate::analyser::Analysis;
 use crate::device::info::DeviceInfo;
@@ -10,9 +11,9 @@ use crate::over_time::series::Series;
 /// Schedulers that put reads and synchronous writes before other writes.
 const PREFER_READS: [&str; 3] = ["bfq", "mq-deadline", "kyber"];
 /// A scheduler that prefers reads and also delays writes briefly after a read, because another read often
-/// follows. It is not part of Linux, so it is offered only if the recorded machine has it.
+/// follows. This scheduler is not part of Linux, so it is offered only if the recorded machine has it.
 const ISOLATES_READS: &str = "smartio";
-/// Schedulers that use the I/O class of a unit, and the scheduler that uses a unit's weight.
+/// Schedulers that respect a unit's I/O class, and the scheduler that respects a unit's weight.
 const HEED_CLASSES: [&str; 3] = ["bfq", "mq-deadline", ISOLATES_READS];
 const HEEDS_WEIGHTS: &str = "bfq";
 /// The advice if the device's scheduler is not known.
@@ -136,8 +137,8 @@ fn dirty_limit(series: &Series) -> String {
 }
 
 /// Adds advice on the I/O class of programs that write. With schedulers other than [`ISOLATES_READS`], only
-/// this class prevents their writes from delaying reads. `now` is the current scheduler, `best` the offered
-/// one.
+/// the I/O class prevents these programs' writes from delaying reads. `now` is the current scheduler, `best`
+/// the offered one.
 fn writers_class(facts: &mut Facts, now: Option<&str>, best: Option<&str>) {
     let heeds = |name: &str| HEED_CLASSES.contains(&name);
     match now {
@@ -273,7 +274,7 @@ mod tests {
         assert_eq!(told(SECOND_NS / 2, &[1, 20, 30, 3]), seen(64, 50));
         assert_eq!(told(4 * SECOND_NS, &[4, 8]), seen(8, 2));
         assert_eq!(told(SECOND_NS, &[2000]), seen(256, 2000));
-        // Nothing was written, or the recording is shorter than a second.
+        // In these cases, nothing was written or the recording is shorter than a second.
         for series in [&[0, 0][..], &[]] {
             assert_eq!(told(SECOND_NS, series), "`fonio fix apply dirty-limit=32MiB`");
         }

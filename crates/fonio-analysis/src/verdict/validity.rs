@@ -69,7 +69,8 @@ use crate::question::{Question, Row};
 /// Share of lost events at which figures become unreliable (our choice). At 1 %, all values above the 99th
 /// percentile may be lost.
 const LOST_SHARE_MAX: f64 = 0.01;
-/// Share of ambiguous events at which latencies become unreliable (our choice, for the same reason as above).
+/// Share of ambiguous events at which latencies become unreliable (our choice, for the same reason as for
+/// lost events).
 const AMBIGUOUS_SHARE_MAX: f64 = 0.01;
 /// Share of requests without completion at which figures become unreliable (our choice). The end of a
 /// recording can cut off the requests of a full queue, but not every tenth request.
@@ -88,7 +89,7 @@ const EVENTS_OF_REQUEST: u64 = 2;
 const UNISSUED: &str = "completions-without-issue";
 /// The source format of fonio's own recordings.
 const LIVE: &str = "tracefs";
-/// Maximum number of diagnostics shown; the recording has all of them.
+/// Maximum number of diagnostics shown; the recording contains all diagnostics.
 const INPUT_MAX: usize = 20;
 
 /// Counts missing, ambiguous and lost events.
@@ -273,7 +274,7 @@ impl ValidityTally {
         self.incomplete.push_back(issued);
     }
 
-    /// Requests that may have been in flight when the recording ended.
+    /// Returns the number of requests that may have been in flight when the recording ended.
     fn in_flight_at_end(&self, meta: &Meta) -> u64 {
         let Some(ended) = meta.ended else { return 0 };
         let pause = self.service_max.max(PAUSE_MAX);
@@ -426,8 +427,8 @@ mod tests {
     #[test]
     fn loss_of_unknown_size_is_neither_one_nor_nothing() {
         let rows = reads();
-        // The rows span 1 ms. The number of lost events is unknown for the gap of 1 us, or for the gap of 100
-        // us.
+        // The rows span 1 ms. In these two cases, the number of lost events is unknown for the gap of 1 us or
+        // for the gap of 100 us.
         for (until, ok) in [(501_000, true), (600_000, false)] {
             let mut meta = Meta::default();
             meta.lost.add(gap(None, 500_000, until));

@@ -127,7 +127,8 @@ pub(crate) struct OutstandingTally {
     reads: Union,
     waited: Union,
     processes: Vec<ProcessUnion>,
-    /// Service times of requests for which a program may wait, if the source does not show their queueing.
+    /// Service times of requests for which a program may wait, for sources that do not show when requests are
+    /// queued.
     service: Tally,
     queue_sum: Nanos,
     response_sum: Nanos,
@@ -152,7 +153,7 @@ struct ProcessUnion {
 #[derive(Debug, Default)]
 struct Union {
     total: Nanos,
-    /// End of the last busy period that no interval can extend.
+    /// End of the last busy period that later intervals cannot extend.
     settled: Timestamp,
     /// The latest busy periods, sorted by time and without overlaps.
     open: VecDeque<(Timestamp, Timestamp)>,
@@ -166,7 +167,7 @@ impl Union {
             && *earlier <= start
             && start <= *later
         {
-            // The usual case: the latest busy period grows or stays the same.
+            // In the usual case, the latest busy period grows or stays the same.
             self.total += end - *later;
             *later = end.max(*later);
             return;
@@ -394,7 +395,7 @@ fn of_processes(delays: &[OutstandingProcess], frame: &Frame, facts: &mut Facts)
         let bytes = first.write_bytes;
         facts.amount("process.write_bytes", "bytes written by the first process", Unit::Bytes, bytes);
     }
-    // If several processes share a name, the last of them in the table gives the figures.
+    // If several processes share a name, the figures are those of the last of them in the table.
     let mut delays: Vec<&OutstandingProcess> = delays.iter().collect();
     delays.sort_by_key(|delay| delay.process);
     for delay in delays {

@@ -31,7 +31,7 @@ pub(crate) struct Spread {
     pub(crate) freedom: f64,
 }
 
-/// Returns the spread of the sum of `residuals`, which themselves sum to 0. `weights` is the share of the
+/// Returns the spread of the sum of `residuals`. The residuals must sum to 0. `weights` is the share of the
 /// data in each slice. `memory` is the minimum number of slices per independent segment. Returns `None` if
 /// the series has fewer than [`PIECES_MIN`] independent segments.
 pub(crate) fn spread(residuals: &[f64], weights: &[f64], memory: f64) -> Option<Spread> {
@@ -144,8 +144,8 @@ mod tests {
 
     #[test]
     fn autocorrelation_times_by_hand() {
-        // The correlations are 1, 0.25, -0.5 and -0.25. The first pair is summed; the sum of the second pair
-        // is negative, which ends the sum.
+        // The correlations are 1, 0.25, -0.5 and -0.25. The first pair of correlations is added; the second
+        // pair's sum is negative, which ends the summation.
         assert_eq!(autocorrelation_time(&[1.0, 1.0, -1.0, -1.0]), 1.5);
         // Alternating values cancel each other. The number of segments is capped at the number of slices.
         let alternating: Vec<f64> = (0..100).map(|at| if at % 2 == 0 { 1.0 } else { -1.0 }).collect();

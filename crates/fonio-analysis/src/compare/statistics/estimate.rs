@@ -71,8 +71,8 @@ impl Estimate {
         let counts: Vec<f64> = counts.iter().map(|count| *count as f64).collect();
         let residuals = below_residuals(at, below, &counts);
         let Spread { variance, freedom } = spread(&residuals, &counts, memory)?;
-        // The effective number is at most the number of values. If slices vary less than independent values
-        // would, this is a coincidence.
+        // The effective number is at most the number of values. Slices that vary less than independent values
+        // do so by coincidence.
         let effective = (at * (1.0 - at) / variance.max(f64::MIN_POSITIVE)).min(all);
         let mut seen = 0u64;
         let cumulative = steps
@@ -85,7 +85,8 @@ impl Estimate {
         Some(Estimate::Quantile { value, at, effective, freedom, cumulative })
     }
 
-    /// The interval of the value; the true value lies outside it with a probability of at most `level`.
+    /// Returns the interval of the value; the true value lies outside this interval with a probability of at
+    /// most `level`.
     pub(crate) fn bounds(&self, level: f64) -> Interval {
         match self {
             Estimate::Ratio { value, spread } => {
@@ -109,7 +110,8 @@ impl Estimate {
     }
 }
 
-/// The difference between each slice's share below a quantile and the share of all slices.
+/// Returns how far each slice's number of values below a quantile is from the expected number, as a share of
+/// all values.
 fn below_residuals(at: f64, below: &[f64], counts: &[f64]) -> Vec<f64> {
     let all: f64 = counts.iter().sum();
     below.iter().zip(counts).map(|(below, count)| (below - at * count) / all).collect()
@@ -121,7 +123,7 @@ pub(crate) fn memory(below_p50: &[f64], counts: &[u64]) -> f64 {
     autocorrelation_time(&below_residuals(0.5, below_p50, &counts))
 }
 
-/// Wilson's interval for a share of `count` values, with `t` instead of the normal quantile.
+/// Returns Wilson's interval for a share of `count` values, with `t` instead of the normal quantile.
 fn wilson(share: f64, count: f64, t: f64) -> (f64, f64) {
     let shrink = 1.0 + t * t / count;
     let middle = (share + t * t / (2.0 * count)) / shrink;

@@ -3,9 +3,10 @@
 //!
 //! The two-process protocol of Nguyen et al. (section 4.3) compares a run of the work alone with a run during
 //! which another process does I/O. A recording of real work has no such pair of runs. Requests that meet the
-//! other op also meet more requests, so the difference of plain means measures the queue depth. It even finds
-//! a "slowdown" in a load of reads if half of these reads are labelled as writes. This module therefore
-//! compares requests at the same number of outstanding requests, with and without the other op among them:
+//! other op also meet more requests, so the difference of plain means measures the queue depth. This
+//! difference even shows a "slowdown" in a load of reads if half of these reads are labelled as writes. This
+//! module therefore compares requests at the same number of outstanding requests, with and without the other
+//! op among them:
 //!
 //! - *Strata.* A request arrives when it is queued (or issued, if the source shows no queueing). Requests are
 //!   compared only if four properties at arrival are equal: the depth, the size class, the class of the time
@@ -20,14 +21,15 @@
 //!   99 percent, fewer than one recording in twenty has a false claim for either op.
 //!   `interference/tests/experiment.rs` tests this on loads of reads.
 //!
-//! Only requests outstanding when a request arrives count towards its depth. Later arrivals are ignored,
-//! because a slow request meets more of them.
+//! Only requests outstanding when a request arrives count towards its depth. Requests that arrive later are
+//! ignored, because a slow request meets more of them.
 
 use fonio_core::{ByteCount, Nanos, Request, Timestamp, Unit};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Minimum number of slices with compared requests on each side; fewer give no meaningful interval.
+/// Minimum number of slices with compared requests on each side; with fewer slices, the interval is not
+/// meaningful.
 pub const SLICES_LEAST: u32 = 8;
 
 /// Slowdown of reads and writes in recordings of real work.
@@ -168,7 +170,7 @@ struct Slice([FxHashMap<Stratum, Pair>; 2]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Stratum(u32);
 
-/// Number of requests and sum of their times, without and with the other op.
+/// Number of requests and sum of their times, without and with the other op outstanding.
 #[derive(Clone, Copy, Debug, Default)]
 struct Pair {
     count: [u64; 2],

@@ -14,7 +14,7 @@ use super::slots::{Outcome, Slot};
 
 /// Maximum number of statement runs kept: 42 MB at 40 bytes each.
 const RUNS_MAX: usize = 1 << 20;
-/// Maximum number of different texts; the recorder has the same maximum.
+/// Maximum number of different statement texts; the recorder has the same maximum.
 const TEXTS_MAX: usize = 4096;
 /// Maximum number of statement runs searched backwards from COMMIT for BEGIN.
 const BACK_MAX: usize = 4096;
@@ -68,10 +68,10 @@ pub(super) struct Statements {
     texts: Vec<String>,
     kinds: Vec<sql::Kind>,
     numbers: FxHashMap<String, u32>,
-    /// Indices of the runs of each thread; `by_connection` has those on each connection.
+    /// Indices of the runs of each thread; `by_connection` has the indices of the runs on each connection.
     by_thread: FxHashMap<u32, Vec<u32>>,
     by_connection: FxHashMap<u32, Vec<u32>>,
-    /// Number of runs and texts dropped because the tables were full.
+    /// Number of statement runs and texts dropped because the tables were full.
     pub(super) beyond: u64,
 }
 
@@ -190,7 +190,7 @@ struct Group {
 #[derive(Debug, Default)]
 pub(super) struct ByStatement {
     groups: FxHashMap<(bool, Vec<u32>), Group>,
-    /// Committed transactions without a known statement, or in groups beyond the cap.
+    /// Number of committed transactions without a known statement, or in groups beyond the maximum number.
     pub(super) unknown: u64,
     pub(super) beyond: u64,
     /// Autocommits: committed transactions of one statement without BEGIN.

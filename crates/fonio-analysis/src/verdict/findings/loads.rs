@@ -32,12 +32,13 @@ pub(super) struct Load {
     device: Option<String>,
     #[serde(default)]
     rotational: Option<bool>,
-    /// Metric, subject, and the increase of a counter per repetition, or the value of a gauge.
+    /// Samples of the load: metric, subject, and the increase of a counter per repetition or the value of a
+    /// gauge.
     #[serde(default)]
     samples: Vec<(String, String, i64)>,
     #[serde(default)]
     op_filter: Option<String>,
-    /// The process of a recorded command; each thread is a separate process.
+    /// Process id of the recorded command; in these loads, each thread is a separate process.
     #[serde(default)]
     command_pid: Option<u32>,
     /// Waits of threads; each occurs once, not once per repetition.

@@ -104,7 +104,7 @@ fn fires(when: &[Condition], any: &[Condition], facts: &Facts) -> bool {
         && (any.is_empty() || any.iter().any(|condition| condition.holds(facts)))
 }
 
-/// Fills in a sentence; `None` if it needs an unknown value.
+/// Fills the values into a sentence; returns `None` if the sentence needs an unknown value.
 fn fill(template: &str, facts: &Facts) -> Option<String> {
     let mut text = String::new();
     let mut rest = template;
@@ -136,7 +136,7 @@ pub(crate) fn judge(analysis: &mut Analysis) {
         .find_map(|verdict| Some((verdict, fill(&verdict.sentence, &facts)?)))
         .expect("the last verdict needs nothing");
     let is_inferred = verdict.when.iter().any(|condition| INFERRED.contains(&condition.figure.as_str()));
-    // The recording of a launch has the waits of the launch's threads, which get a separate verdict.
+    // The recording of a launch contains the waits of the launch's threads, which get a separate verdict.
     let has_waits = analysis.blocked.is_some() || analysis.launch.is_some();
     let is_low = |condition: &Condition| {
         WAITED.contains(&condition.figure.as_str()) && condition.relation == Relation::Below
@@ -225,7 +225,7 @@ mod tests {
     use crate::figures::Figure;
     use fonio_core::Unit;
 
-    /// For one rule or verdict: figures with which it fires, and figures with which it does not.
+    /// For one rule or verdict: figures with which the rule fires, and figures with which it does not.
     #[derive(Debug, Deserialize)]
     #[serde(deny_unknown_fields)]
     struct Fixture {

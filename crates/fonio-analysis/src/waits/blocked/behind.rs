@@ -55,8 +55,8 @@ impl Part {
         }
     }
 
-    /// Returns the file and kind of data with the most time; if several have the same time, the first of
-    /// them.
+    /// Returns the file and kind of data with the most time; if several have the same time, returns the first
+    /// of them.
     fn most(&self) -> Option<(FileContent, f64)> {
         self.files.iter().copied().reduce(|most, next| if next.1 > most.1 { next } else { most })
     }
@@ -202,8 +202,8 @@ impl Watch {
     /// Returns the owners of requests outstanding during the thread's wait that began at `began`; `None` if
     /// the device is unknown.
     ///
-    /// The thread waited for the device on which its process had requests. If its process had no requests,
-    /// the device is known only if requests were outstanding on just one device.
+    /// The thread waited for the device on which its process had requests. If the waiting process had no
+    /// requests, the device is known only if requests were outstanding on just one device.
     pub(super) fn behind(&self, key: (u32, u32), began: Timestamp) -> Option<Owners> {
         let from = self.waits.partition_point(|watched| (watched.wait.began, watched.key) < (began, key));
         let watched = self.waits.get(from).filter(|found| found.key == key && found.wait.began == began)?;

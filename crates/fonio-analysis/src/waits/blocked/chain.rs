@@ -41,8 +41,8 @@ pub(super) struct ForThread {
     began: Timestamp,
     ended: Timestamp,
     waker: u32,
-    /// Time for which the other thread was blocked during the wait; the begin of the first block and the end
-    /// of the last.
+    /// Total time for which the other thread was blocked during the wait. `first` is the begin of its first
+    /// blocked interval, and `last` the end of its last blocked interval.
     pub(super) time: Nanos,
     pub(super) first: Timestamp,
     pub(super) last: Timestamp,
@@ -108,13 +108,13 @@ impl ForThread {
     }
 
     /// Returns the time that is treated as one wait. This is the total blocked time if it makes up most of
-    /// the wait, as with a reply that took several writes. Otherwise it is the longest single block, because
-    /// a shell that waits minutes for a program is not delayed by the sum.
+    /// the wait, as with a reply that took several writes. Otherwise, it is the longest single blocked
+    /// interval, because a shell that waits minutes for a program is not delayed by the sum.
     pub(super) fn felt(&self) -> Nanos {
         if self.time + self.time >= self.ended - self.began { self.time } else { self.longest }
     }
 
-    /// Returns the place with the most time; if several have the same time, the first of them.
+    /// Returns the place with the most time; if several have the same time, returns the first of them.
     pub(super) fn place(&self) -> Option<Place> {
         let most = self.places.iter().copied().reduce(|most, next| if next.1 > most.1 { next } else { most });
         most.map(|(place, _)| place)
@@ -181,7 +181,8 @@ impl Chains {
         }
     }
 
-    /// Takes an interval in which a thread was blocked, directly or through the thread of `place`.
+    /// Takes an interval in which a thread was blocked, directly or because it waited for the thread of
+    /// `place`.
     fn thread_blocked(&mut self, tid: u32, interval: Interval, place: Place, length: usize) {
         if self.last.len() < OPEN_MAX || self.last.contains_key(&tid) {
             let last = self.last.entry(tid).or_insert((interval, place));
@@ -236,7 +237,8 @@ mod tests {
     }
 
     /// Passes `rows` to the chains in order: `tid began ended` for a thread blocked on storage, `tid began
-    /// ended waker` for a wait. Returns tid, time, first, last and the blocked thread of each wait.
+    /// ended waker` for a wait. For each wait, returns the thread id, the blocked time, its first and last
+    /// timestamp, and the blocked thread.
     fn told(rows: &[&[u64]]) -> Vec<(u32, u64, u64, u64, u32)> {
         let mut chains = Chains::default();
         let mut ended = Vec::new();

@@ -11,7 +11,7 @@ use crate::question::threads::UNKNOWN_NAME;
 const BEHIND_FROM: f64 = 0.3;
 
 impl Blocked {
-    /// Returns the program with the longest blocked thread among the programs of a role.
+    /// Returns the program of `role` with the longest blocked thread.
     pub(crate) fn worst(&self, role: Role) -> Option<&BlockedProgram> {
         self.programs.iter().find(|program| program.role == role)
     }

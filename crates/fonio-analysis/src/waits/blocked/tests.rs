@@ -75,7 +75,7 @@ fn without_bpf_the_verdict_says_what_is_missing() {
 
 #[test]
 fn a_command_owns_the_processes_that_it_started() {
-    // The parent of process 99 is unknown, so 10 may be part of the command.
+    // The parent of process 99 is unknown, so process 10 may be part of the command.
     let waits = ["7 fsync 0 5000", "8 read 0 1000", "9 read 0 2000", "10 read 0 3000"];
     let found = blocked(&waits, &[], Some(8)).unwrap();
     let of_interest = ["p10", "p9", "p8"].map(|name| (name, Role::OfInterest));
@@ -137,7 +137,7 @@ fn behind_whom_on_the_device_of_the_own_requests() {
     let behind = &found.unwrap().programs[0].behind;
     let short: Vec<_> = behind.iter().map(|row| (row.process.as_str(), row.is_own, row.share)).collect();
     assert_eq!(short, [("p7", true, 0.5), ("p8", false, 0.5)]);
-    // If the process had no requests, it is unknown for which of the two devices its thread waited.
+    // If the waiting process had no requests, it is unknown for which of the two devices its thread waited.
     let found = blocked(
         &["7 fsync 1000 2000"],
         &["W 0+8 q1500 d1500 c5000 t8", "W 0+8 q1500 d1500 c9000 t9 dev1"],

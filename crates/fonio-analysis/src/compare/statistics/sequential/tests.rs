@@ -1,4 +1,4 @@
-//! Measures the rates of false claims and of found effects, on series with a known effect and on recorded
+//! Measures the rates of false claims and of found effects, for series with a known effect and for recorded
 //! slices.
 
 use fonio_core::Random;
@@ -8,7 +8,7 @@ use super::*;
 
 const LEVEL: f64 = 0.05;
 const SERIES: u64 = 1000;
-/// The longest series: ten minutes of slices of 5 s, or an hour of slices of 30 s.
+/// Number of pairs in the longest series: ten minutes of slices of 5 s, or an hour of slices of 30 s.
 const PAIRS: usize = 60;
 
 /// Generates the time blocked per second in 2 × [`PAIRS`] successive slices of a load.
@@ -112,8 +112,8 @@ fn an_effect_of_20_percent_is_found_in_as_many_pairs_as_said() {
     }
 }
 
-/// A steady load shows an effect of 20 percent in minutes. A load that varies by a factor rarely shows such
-/// an effect, as `needed` predicts.
+/// A steady load shows an effect of 20 percent in minutes. A bursty load rarely shows an effect of this size,
+/// as `needed` predicts.
 #[test]
 fn an_effect_of_20_percent_on_recorded_slices() {
     for (load, least) in [("calm", 950), ("bursts", 300)] {
@@ -185,7 +185,7 @@ proptest! {
         }
     }
 
-    /// Scaling the values or exchanging the two sides gives the same answer.
+    /// Scaling the values or exchanging the two sides does not change the answer.
     #[test]
     fn exchange_and_shift(values in prop::collection::vec(-2.0..2.0_f64, 1..20)) {
         let found = interval(&values, LEVEL);

@@ -51,11 +51,11 @@ impl Dice {
 /// How a process generates its requests.
 #[derive(Clone, Copy, Debug)]
 enum Source {
-    /// Independent requests at random times, which together use this percentage of the device's capacity.
+    /// Independent requests at random times, whose total load is this percentage of the device's capacity.
     Poisson(u64),
     /// A closed loop that keeps this number of requests outstanding.
     Closed(u64),
-    /// Bursts of this many requests, with pauses for a load of this percentage.
+    /// Bursts of the first number of requests, with pauses so that the load is the second number in percent.
     Bursts(u64, u64),
 }
 
@@ -286,7 +286,7 @@ fn mixed_loads(effect: Effect) -> Vec<(Load, Labels)> {
         ([Some(Poisson(15)), Some(Bursts(4, 5))], Labels::ByProcess),
         ([Some(Bursts(8, 10)), Some(Poisson(5))], Labels::ByProcess),
     ];
-    // With many channels, the service of a read takes longer; with one channel, reads wait for writes.
+    // With many channels, the service time of a read is longer; with one channel, reads wait for writes.
     let channels = if effect == Effect::ReadsSlow { 32 } else { 1 };
     let mut loads = Vec::new();
     for (sources, labels) in sources {

@@ -40,7 +40,7 @@ pub enum BenchError {
         /// The path of the target.
         path: PathBuf,
     },
-    /// The file system does not support direct I/O, so the benchmark would measure the page cache.
+    /// The file system does not support direct I/O, so a benchmark on it would measure the page cache.
     #[error(
         "{} ({file_system}) does not support direct I/O, so the benchmark would measure the page cache; \
          use a directory on another file system, or the device itself", path.display()

@@ -59,7 +59,7 @@ mod tests {
         model::benchmark(&profile, ByteCount(1 << 30), &tests, runs, 1).expect("it runs")
     }
 
-    /// Tests a phone whose reads wait for writes, and a slow card.
+    /// Tests the verdict for a phone whose reads wait for writes, and for a slow card.
     #[test]
     fn models_have_their_slowdowns() {
         let mut shown = String::new();

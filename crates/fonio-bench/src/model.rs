@@ -9,8 +9,8 @@ use crate::plan::Test;
 use crate::result::{Benchmark, Run, TestResult};
 use crate::verdict;
 
-/// Requests of a concurrent process per request of the measured process, so that the concurrent process runs
-/// longer.
+/// Number of requests of a concurrent process for each request of the measured process, so that the
+/// concurrent process runs longer.
 const BESIDE_FACTOR: u64 = 64;
 
 /// Runs `test` on a new model device with `requests` requests per process.
@@ -100,8 +100,9 @@ pub fn benchmark(
     }))
 }
 
-/// The simulator's experiment for this test with the given number of requests. `None` for several processes
-/// and for two concurrent access patterns, because the simulator measures these differently.
+/// Returns the simulator's experiment for this test with the given number of requests. `None` for tests with
+/// several processes or two concurrent access patterns, because the simulator measures such tests
+/// differently.
 pub fn protocol(test: &Test, requests: u64) -> Option<Protocol> {
     let alone = test.processes == 1 && test.beside.is_none();
     alone.then(|| Protocol {

@@ -1,4 +1,4 @@
-//! The tests of a benchmark, their order, and the amount that they write.
+//! Plans the tests of a benchmark, their order, and the amount that they write.
 //!
 //! A [`Test`] determines one number of the result. The same test runs with fio on a device and with the
 //! simulator on a model. Before each write test, its range is written sequentially, so the result does not
@@ -105,8 +105,8 @@ fn of_set(set: Set, scope: &Scope) -> Vec<Test> {
             rand(Access::RandWrite, 64 * KIB, size),
             rand(Access::RandRead, 64 * KIB, size),
             seq(Access::SeqRead, 4 * KIB),
-            // Each range is twice as large as the previous one, so the exact range from which throughput
-            // falls is unknown.
+            // Each range is twice the previous range, so the exact range from which throughput falls is
+            // unknown.
             rand(Access::RandWrite, 4 * KIB, size / 8 * 5),
         ],
         Set::HeldBack => vec![
@@ -208,7 +208,7 @@ pub struct Volume {
     pub writes_max_bytes: u64,
 }
 
-/// The amount that `tests` write if each of them runs `runs_min` to `runs_max` times.
+/// Returns the amount that `tests` write if each test runs `runs_min` to `runs_max` times.
 pub fn volume(tests: &[Test], runs_min: u32, runs_max: u32) -> Volume {
     let extent_bytes = tests.iter().map(Test::extent_bytes).max().unwrap_or(0);
     // In tests that run in rounds, the range is prepared once per round for each kind of writes.

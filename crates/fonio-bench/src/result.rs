@@ -1,4 +1,4 @@
-//! The result of a benchmark, in the format of its JSON (`docs/benchmark.md`).
+//! Defines the result of a benchmark, in the format of its JSON file (`docs/benchmark.md`).
 
 use fonio_core::Access;
 use fonio_core::statistics::sample::{Spread, mean, median};
@@ -8,7 +8,7 @@ use crate::outliers::outliers;
 use crate::place::Place;
 use crate::test::{Set, Test};
 
-/// Version of the JSON format; it is raised when a key changes its meaning.
+/// Version of the JSON format; the version is raised when the meaning of a key changes.
 pub const SCHEMA: u32 = 1;
 
 /// The result of a benchmark.
@@ -58,11 +58,11 @@ pub struct Slowdown {
     pub beside_ms: f64,
     /// `beside_ms` divided by `alone_ms`; above 1, concurrent processes make requests slower.
     pub slowdown: f64,
-    /// Mean response time in the fastest concurrent run, divided by that in the slowest run alone; `None` if
-    /// either test ran only once.
+    /// Mean response time in the fastest concurrent run, divided by the mean in the slowest run alone; `None`
+    /// if either test ran only once.
     pub slowdown_min: Option<f64>,
-    /// Mean response time in the slowest concurrent run, divided by that in the fastest run alone; `None` if
-    /// either test ran only once.
+    /// Mean response time in the slowest concurrent run, divided by the mean in the fastest run alone; `None`
+    /// if either test ran only once.
     pub slowdown_max: Option<f64>,
     /// Throughput of one process without concurrent processes, in 10⁶ bytes per second.
     pub alone_mb_s: f64,
@@ -222,8 +222,8 @@ impl TestResult {
         (sum / self.runs.len() as u64 / u64::from(self.test.processes)).max(1)
     }
 
-    /// Median and 99th percentile of the response times in milliseconds, averaged over the runs; `None` if
-    /// not recorded.
+    /// Returns the median and the 99th percentile of the response times in milliseconds, averaged over the
+    /// runs; `None` if they were not recorded.
     pub fn percentiles_ms(&self) -> Option<(f64, f64)> {
         let mean = |pick: fn(&Run) -> Option<u64>| -> Option<f64> {
             let values: Option<Vec<u64>> = self.runs.iter().map(pick).collect();

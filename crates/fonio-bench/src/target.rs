@@ -1,4 +1,4 @@
-//! The target of a benchmark: a new file in a directory, or a complete device.
+//! Provides the target of a benchmark: a new file in a directory, or a complete device.
 //!
 //! The file name contains the process id, and the file is locked. If the process no longer exists, an
 //! interrupted benchmark left the file behind; the next benchmark in the same directory removes it.
@@ -26,8 +26,8 @@ const APPS: &str = ".apps";
 /// Space that benchmarks leave free on a file system.
 const RESERVE_BYTES: u64 = 64 << 20;
 
-/// The directory or device that is benchmarked. Dropping this value removes the benchmark's file; a device
-/// keeps the written data.
+/// The directory or device that is benchmarked. Dropping this value removes the benchmark's file; if the
+/// target is a device, the written data stay on it.
 #[derive(Debug)]
 pub struct Target {
     /// The path of the benchmark's file or device.
@@ -75,8 +75,8 @@ impl Target {
         Ok(Target { file: path.to_owned(), place, room_bytes, remove: false, _held: held })
     }
 
-    /// Path prefix of further files (`-NUMBER.data`) and folders (`.apps`) in the directory. The next
-    /// benchmark in the directory removes files and folders that are left behind without a lock. Returns
+    /// Returns the path prefix of further files (`-NUMBER.data`) and folders (`.apps`) in the directory. The
+    /// next benchmark in the directory removes files and folders that are left behind without a lock. Returns
     /// `None` if the target is a device.
     pub(crate) fn beside(&self) -> Option<PathBuf> {
         self.remove.then(|| self.file.with_extension(""))
@@ -191,7 +191,7 @@ fn remove_left_over(folder: &Path) -> Result<(), BenchError> {
         if !name.ends_with(DATA) {
             continue;
         }
-        // A file of another user cannot be opened; that user must remove it.
+        // A file of another user cannot be opened, so it is left for that user to remove.
         let Ok(file) = OpenOptions::new().read(true).write(true).open(entry.path()) else { continue };
         if file.try_lock().is_ok() {
             fs::remove_file(entry.path()).map_err(BenchError::system("remove", &entry.path()))?;
@@ -200,7 +200,7 @@ fn remove_left_over(folder: &Path) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Whether the process with the id in the name is alive and runs the same program as this one.
+/// Whether the process whose id is in the file name is alive and runs the same program as this process.
 fn is_owner_alive(name: &str) -> bool {
     let program = |process: &str| fs::read_to_string(Path::new("/proc").join(process).join("comm")).ok();
     let number: String = name.chars().skip(PREFIX.len()).take_while(char::is_ascii_digit).collect();

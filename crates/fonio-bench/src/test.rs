@@ -25,7 +25,7 @@ pub enum Set {
     /// Nguyen et al., sections 4.3 and 4.4: 4 KiB reads and writes alone, and concurrently with 1 and 4
     /// processes each.
     Interference,
-    /// One sequential write that is longer than any cache of faster flash.
+    /// One sequential write that is longer than the cache of faster flash in any device.
     Sustained,
     /// Random writes while the file system or device is nearly full.
     NearFull,
@@ -72,8 +72,9 @@ pub struct Test {
     pub requests: u64,
     /// Number of measured concurrent processes, each with one request in flight.
     pub processes: u32,
-    /// The access pattern of additional concurrent processes that are not measured. Their number, request
-    /// size and duration equal those of the measured processes, and each has its own range.
+    /// The access pattern of additional concurrent processes that are not measured. The number, request size
+    /// and duration of these processes equal those of the measured processes, and each process has its own
+    /// range.
     pub beside: Option<Access>,
     /// Bytes written sequentially from the beginning before the test, in requests of 512 KiB. If
     /// [`Test::is_prepared_each_time`] is false, these bytes are written only once per benchmark.
@@ -81,7 +82,7 @@ pub struct Test {
 }
 
 impl Test {
-    /// Bytes that the test uses, from the beginning of the file or device.
+    /// Returns the number of bytes that the test uses, from the beginning of the file or device.
     pub fn extent_bytes(&self) -> u64 {
         let of_each = if self.beside.is_some() { 2 } else { 1 };
         self.prepare_bytes.max(of_each * u64::from(self.processes) * self.range_bytes)

@@ -1,4 +1,5 @@
-//! Sequential throughput in records of 512 KiB, of a file or of a raw device (Jeong and Won 2014, section 2.3).
+//! Measures sequential throughput in records of 512 KiB, of a file or of a raw device (Jeong and Won 2014,
+//! section 2.3).
 //!
 //! All rates are in 10^6 bytes per second.
 

@@ -7,7 +7,8 @@ use crate::plan::Set;
 use crate::result::{Benchmark, SCHEMA, Slowdown, TestResult};
 use crate::{concurrency, interference};
 
-/// The four numbers, if they were measured: requests per second for random I/O, MB/s for sequential I/O.
+/// Returns the four numbers of the benchmark, if they were measured: requests per second for random I/O, MB/s
+/// for sequential I/O.
 struct Four<'a> {
     seq_write: &'a TestResult,
     rand_write: &'a TestResult,
@@ -22,8 +23,8 @@ fn four(benchmark: &Benchmark) -> Option<Four<'_>> {
     })
 }
 
-/// Returns the SD speed classes whose limits the benchmark's four numbers reach. This is only a comparison:
-/// the official tests use another queue depth and a fresh card.
+/// Returns the SD speed classes whose limits the benchmark's four numbers reach. This does not certify a
+/// class: the official tests use another queue depth and a fresh card.
 pub fn classes(benchmark: &Benchmark) -> Vec<&'static str> {
     let Some(four) = four(benchmark) else { return Vec::new() };
     CLASSES
@@ -214,7 +215,7 @@ mod tests {
     use super::*;
     use crate::{model, plan};
 
-    /// Tests a slow card, a card with a cliff, a card without one, and a fast device.
+    /// Tests the verdict on a slow card, a card with a cliff, a card without a cliff, and a fast device.
     #[test]
     fn models_have_their_verdicts() {
         let mut shown = String::new();

@@ -1,4 +1,4 @@
-//! The process that serves a mount, in the foreground or in the background.
+//! Runs the process that serves a mount, in the foreground or in the background.
 
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsFd;
@@ -39,7 +39,7 @@ pub fn leave_terminal() -> Result<(), MountError> {
     let failed = || MountError::system("take as standard streams", null);
     let stream = rustix::fs::open(null, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
         .map_err(MountError::system("open", null))?;
-    // The call fails if the process already leads a process group; then it has no terminal.
+    // The call fails if the process already leads a process group; in this case, the process has no terminal.
     let _ = rustix::process::setsid();
     rustix::stdio::dup2_stdin(&stream).map_err(failed())?;
     rustix::stdio::dup2_stdout(&stream).map_err(failed())?;

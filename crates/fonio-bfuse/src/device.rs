@@ -21,7 +21,7 @@ use crate::our_mounts::{self, FILE_SYSTEM_TYPE};
 const HELPER: &str = "fusermount3";
 
 /// Returns the mount options that determine who has access. If other users have access, the kernel checks
-/// permissions; for these checks, it requests a directory's attributes after each change of the directory. If
+/// permissions. For these checks, it requests a directory's attributes after each change of the directory. If
 /// only the mounting user has access, the daemon acts as this user, and the source file system checks
 /// permissions.
 fn access(options: &Options) -> &'static str {
@@ -121,7 +121,7 @@ pub(crate) fn unmount(dir: &Path, lazy: bool) -> io::Result<()> {
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("{HELPER}: {status}"))) }
 }
 
-/// Detaches our mounts whose daemon has ended, for example after `kill -9`. Returns the directories of the
+/// Detaches fonio mounts whose daemon has ended, for example after `kill -9`. Returns the directories of the
 /// detached mounts.
 pub(crate) fn detach_dead(is_served: impl Fn(&MountPoint) -> bool) -> Vec<std::path::PathBuf> {
     let unserved = our_mounts::all().into_iter().filter(|mount| !is_served(mount));

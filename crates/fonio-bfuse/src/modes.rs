@@ -2,7 +2,7 @@
 //!
 //! When the kernel connects, the mode becomes a [`ChosenMode`] for the whole mount. The first open of an
 //! inode chooses the inode's [`Serving`]. All other opens of the inode use the same [`Serving`], because
-//! passthrough cannot be mixed with the kernel's page cache or with our buffer.
+//! passthrough cannot be mixed with the kernel's page cache or with the write buffer.
 
 use crate::protocol::HEADER_IN;
 
@@ -11,7 +11,7 @@ use crate::protocol::HEADER_IN;
 #[non_exhaustive]
 pub enum Mode {
     /// Uses passthrough if the kernel supports it, otherwise write-back. Files for which the kernel refuses
-    /// passthrough, such as files of a stacked file system inside the source, use our buffer.
+    /// passthrough, such as files of a stacked file system inside the source, use the write buffer.
     Auto,
     /// FUSE as on phones in 2012, the baseline of the study (section 2.3: 7 of 39 MB/s): each request has at
     /// most 4 KiB and becomes one call to the source file system. Use this mode for measurements only.
@@ -26,8 +26,8 @@ pub enum Mode {
     /// The kernel caches written pages and sends them later, in large requests. The kernel maintains size and
     /// times itself, so it may not notice changes to an open file in the source.
     Writeback,
-    /// The kernel reads, writes and maps the file below itself; the daemon only serves opens, names and attributes. Needs
-    /// Linux 6.9, root, and a source that is not on a stacked file system.
+    /// The kernel itself reads, writes and maps the source file; the daemon only serves opens, names and
+    /// attributes. Passthrough needs Linux 6.9, root, and a source that is not on a stacked file system.
     Passthrough,
 }
 

@@ -80,8 +80,8 @@ impl Node {
         self.open.lock().expect("no thread panics while it holds a file's open state")
     }
 
-    /// Returns the node ID of a directory that once contained the inode; the kernel may have forgotten this
-    /// node.
+    /// Returns the node ID of a directory that once contained the inode; the kernel may have forgotten the
+    /// directory's node.
     pub(crate) fn parent(&self) -> u64 {
         self.parent.load(Ordering::Relaxed)
     }
@@ -91,8 +91,8 @@ impl Node {
         self.parent.store(parent, Ordering::Relaxed);
     }
 
-    /// Returns whether an unprivileged write must look for bits to clear, and resets this flag, so that the
-    /// next write need not.
+    /// Returns whether an unprivileged write must look for privilege bits to clear. Resets the flag, so that
+    /// the next write need not look again.
     pub(crate) fn take_privileged(&self) -> bool {
         self.privileged.swap(false, Ordering::Relaxed)
     }

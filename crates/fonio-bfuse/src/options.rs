@@ -1,4 +1,4 @@
-//! The mount options after `-o`, in the format of fstab and mount(8).
+//! Parses the mount options after `-o`, in the format of fstab and mount(8).
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::modes::Mode;
 /// The kernel's maximum request size with the default `max_pages_limit` of 256.
 const IO_BYTES_MAX: u32 = 1 << 20;
 const PAGE_BYTES: u32 = 4096;
-/// Minimum limit: with fewer descriptors, the daemon would need most of them for itself.
+/// Minimum limit of open files: with a lower limit, the daemon would need most descriptors for itself.
 const FILES_MIN: u64 = 256;
 /// The largest value that the kernel accepts for `fs.nr_open`.
 const FILES_MAX: u64 = (1 << 30) - 8;
@@ -80,7 +80,7 @@ pub struct BufferOptions {
     pub flush: Duration,
     /// Whether separate threads flush the buffer; otherwise the writing threads flush it.
     pub thread: bool,
-    /// Whether a stream bypasses the page cache of the file system below after its first entry.
+    /// Whether a stream bypasses the page cache of the source file system after its first entry.
     pub direct: bool,
 }
 
@@ -213,9 +213,9 @@ pub enum OptionError {
 }
 
 impl Options {
-    /// Parses comma-separated options like `mount -o`; later options take precedence. Ignores options that
-    /// only concern mount(8) (`auto`, `noauto`, `user`, `nofail`, `_netdev`, `x-…`, `defaults`). Because
-    /// `auto` is one of these options, the mode `auto` must be written as `mode=auto`.
+    /// Parses comma-separated options like `mount -o`; later options take precedence. Options that only
+    /// concern mount(8) are ignored (`auto`, `noauto`, `user`, `nofail`, `_netdev`, `x-…`, `defaults`).
+    /// Because `auto` is one of these options, the mode `auto` must be written as `mode=auto`.
     ///
     /// # Errors
     /// If an option is unknown or has an invalid value; reports the first such option.

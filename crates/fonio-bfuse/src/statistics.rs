@@ -175,7 +175,7 @@ statistics! {
     flush_ns: Histogram => Distribution,
     /// Number of flushes that failed.
     errors: Counter => u64,
-    /// Acknowledged bytes that could not be written below; the applications got an error.
+    /// Acknowledged bytes that could not be written to the source; the applications got an error.
     lost_bytes: Counter => u64,
 }
 
@@ -200,7 +200,7 @@ pub(crate) struct Statistics {
     pub(crate) direct_writes: Counter,
     /// Number of opens for each [`crate::modes::Serving`].
     pub(crate) opened: [Counter; 4],
-    /// Files for which the kernel refused passthrough, and its last error.
+    /// Number of files for which the kernel refused passthrough, and the error of the last refusal.
     pub(crate) passthrough_refused: Counter,
     pub(crate) passthrough_errno: Counter,
     pub(crate) handles: Counter,

@@ -25,7 +25,7 @@ const INTERVAL: Duration = Duration::from_millis(10);
 /// Maximum time until the first check of a file. If many short files are created, each wake-up of the thread
 /// takes CPU time from their creator.
 const FIRST_LOOK_MAX: Duration = Duration::from_millis(160);
-/// A file is not a stream if it has not grown by a segment in this number of checks (two seconds).
+/// A file is not a stream if it has not grown by a segment in this number of checks, which take two seconds.
 const LOOKS_MAX: u32 = 20;
 
 const UNPOISONED: &str = "no thread panics while it holds the list of streams";
@@ -137,7 +137,7 @@ impl WriteBehind {
             }
             let mut streams = std::mem::take(&mut state.streams);
             drop(state);
-            // Takes one segment from each file in turn while any file has one.
+            // Writes back one segment of each file in turn while any file has a segment.
             while self.hand_over(&mut streams, now) && !self.lock().is_closed {}
             let any_open = streams.iter().any(|stream| stream.due <= now);
             streams.retain_mut(|stream| stream.due > now || stream.look());
@@ -147,7 +147,7 @@ impl WriteBehind {
         }
     }
 
-    /// Starts the write-back of a segment of each due file, and returns whether there was any.
+    /// Starts the write-back of a segment of each due file, and returns whether any file had a segment.
     fn hand_over(&self, streams: &mut Vec<Stream>, now: Instant) -> bool {
         let mut any = false;
         streams.retain_mut(|stream| {

@@ -187,7 +187,7 @@ fn a_killed_daemon_loses_at_most_what_the_options_bound() {
         let (acknowledged, durable) = (acknowledged.into_inner(), durable.into_inner());
         let length = found.len() as u64;
         written = [written[0] + acknowledged, written[1] + durable];
-        // The kernel writes back several pages at a time, so of the unsynced data, a later part may be in the
+        // The kernel writes back several pages at a time, so a later part of the unsynced data may be in the
         // file although an earlier part is missing.
         let whole = if mounted.mode == "writeback" { durable.min(length) } else { length };
         assert!(
@@ -362,7 +362,7 @@ fn what_changes_below_without_a_request_shows_at_once() {
         }
         drop(file);
         let written_later = || path.metadata().expect("it exists").modified().expect("it has times") > before;
-        // Writes through a mapping of a passed-through file reach the file below without a request. In other
+        // Writes through a mapping of a passed-through file reach the source file without a request. In other
         // modes, the kernel writes the pages at the close; some older kernels then read the attributes again
         // only after the cached attributes have expired.
         let looks = if mounted.mode == "passthrough" { 1 } else { 1000 };
@@ -443,7 +443,7 @@ fn access_times_below_follow_the_options() {
         for (options, keeps) in [("strictatime", false), ("relatime", true), ("noatime", true)] {
             let (folder, source) = folder_on_disk();
             std::fs::write(source.join("file"), b"text").expect("root may do this");
-            // An access time later than all changes of the file, so relatime does not update it.
+            // The access time is later than all changes of the file, so relatime does not update it.
             let old = std::time::SystemTime::now() + Duration::from_secs(60);
             let times = std::fs::FileTimes::new().set_accessed(old);
             File::options()
@@ -697,7 +697,7 @@ fn little_memory_slows_and_does_not_stop() {
     const MEMORY: u64 = 64 << 20;
     const BYTES: u64 = 192 << 20;
     for mode in ["mode=writeback", "mode=buffered", "mode=auto"] {
-        // A tmpfs would keep its data in memory, which is limited in this test.
+        // The data cannot be on a tmpfs, because memory is limited in this test.
         let (folder, source) = folder_on_disk();
         let group = match LittleMemory::new(MEMORY) {
             Ok(group) => group,
@@ -716,7 +716,7 @@ fn little_memory_slows_and_does_not_stop() {
             Command::new("sh").args(["-c", &script]).current_dir(&mounted.dir).spawn().expect("sh");
         group.take_in(writer.id());
         let mut ended = None;
-        // This limit is much longer than the slowest disk needs; a deadlock would never end.
+        // This time limit is much longer than the slowest disk needs; a deadlock would exceed any limit.
         for _ in 0..1200 {
             ended = writer.try_wait().expect("our child");
             if ended.is_some() {

@@ -192,7 +192,7 @@ impl Model {
                     Some(_) => !matches!(how, How::CreateNew),
                     None => creates,
                 };
-                // A file system below without direct I/O may return an error.
+                // A source file system without direct I/O may return an error.
                 if matches!(how, How::Direct) && outcome.is_err() {
                     return Ok(());
                 }
@@ -456,7 +456,7 @@ fn with_map(
 }
 
 /// Runs a sequence of operations in an empty directory. At the end, compares all files, through the mount and
-/// below.
+/// in the source.
 fn run(operations: &[Operation], dir: &Path, below: &Path) -> Result<(), String> {
     let _ = std::fs::remove_dir_all(dir);
     said("create the folder", std::fs::create_dir(dir))?;
@@ -506,7 +506,8 @@ fn check(options: &str) {
     let Some(mounted) = support::mount(options) else { return };
     let seed = setting("FONIO_BFUSE_SEED", 1);
     let total = setting("FONIO_BFUSE_OPERATIONS", 6000);
-    // Three sequences at the same time, each in its own directory: they share the daemon's threads and its buffer.
+    // Three sequences run at the same time, each in its own directory. They share the daemon's threads and
+    // its buffer.
     std::thread::scope(|scope| {
         for worker in 0..3 {
             let mounted = &mounted;

@@ -20,7 +20,7 @@ macro_rules! collected {
         }
 
         impl CollectedRows {
-            /// Sends the rows to another sink, one kind after the other.
+            /// Sends the rows to another sink, one table after the other.
             ///
             /// # Errors
             /// Errors of the sink.

@@ -60,7 +60,7 @@ impl DeviceKind {
     }
 
     /// Whether devices of this kind are certainly flash. USB devices and virtual disks can be flash without
-    /// reporting it.
+    /// reporting this fact.
     pub fn is_flash(self) -> bool {
         matches!(
             self,

@@ -1,4 +1,4 @@
-//! Block events: the output of every trace reader and the input of the assembler.
+//! Defines block events, which every trace reader produces and the assembler consumes.
 
 use serde::{Deserialize, Serialize};
 
@@ -120,7 +120,8 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// The name in [`Source::shows`](crate::meta::Source::shows), and the kind's bit in a [`KindSet`].
+    /// Returns the name in [`Source::shows`](crate::meta::Source::shows), and the kind's bit in a
+    /// [`KindSet`].
     fn entry(self) -> (usize, &'static str) {
         match self {
             EventKind::BioQueue => (0, "queue"),
@@ -297,8 +298,8 @@ pub struct Batch {
     pub samples: Vec<Sample>,
     /// Gaps in which events of the source were lost.
     pub lost: Vec<LostEvents>,
-    /// The timestamps of all parsed events, including events that produce no row. These timestamps define the
-    /// span of a trace. Timestamps of the other fields' rows can be omitted.
+    /// The timestamps of all parsed events, including events for which there is no row. These timestamps
+    /// define the span of a trace. Timestamps of the other fields' rows can be omitted.
     pub instants: Instants,
     /// Errors found in the input.
     pub diagnostics: Vec<Diagnostic>,

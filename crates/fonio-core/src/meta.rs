@@ -21,8 +21,8 @@ pub struct Meta {
     pub source: Source,
     /// The clock of all timestamps in the recording.
     pub clock: Clock,
-    /// Start of the capture; `ended` is its end. If these are unknown, the times of the first and the last
-    /// event of the source, including events of other tracepoints.
+    /// Start of the capture; `ended` is its end. If these times are unknown, the fields have the times of the
+    /// source's first and last event, including events of other tracepoints.
     pub began: Option<Timestamp>,
     /// End of the capture; see `began`.
     pub ended: Option<Timestamp>,
@@ -38,8 +38,8 @@ pub struct Meta {
     /// The command's exit code; `None` if unknown or if a signal killed the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_exit: Option<i32>,
-    /// User CPU time of the command and of the children it waited for, in nanoseconds. The kernel counts this
-    /// time; on many machines, it does so by sampling at each timer tick.
+    /// User CPU time of the command and of the children it waited for, in nanoseconds. The kernel measures
+    /// this CPU time; on many machines, it does so by sampling at each timer tick.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command_user_ns: Option<u64>,
     /// System CPU time of the command and of the children it waited for, in nanoseconds.
@@ -95,7 +95,7 @@ pub struct Source {
     pub format: String,
     /// The input files, with the paths that the user gave.
     pub files: Vec<String>,
-    /// Event kinds that the source can show (`queue`, `insert`, `issue`, `complete`, …). Counts of other
+    /// Kinds of events that the source can show (`queue`, `insert`, `issue`, `complete`, …). Counts of other
     /// event kinds are unknown, not 0.
     pub shows: Vec<String>,
 }

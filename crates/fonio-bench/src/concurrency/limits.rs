@@ -76,8 +76,8 @@ impl Disk {
         Ok(is_shorter.then(|| Applied { new: planned.old.clone(), ..planned }))
     }
 
-    /// The settings that lift the active limits: smartio's concurrency parameters, and the number of requests
-    /// if a fix of fonio changed it. Only root can read fonio's record of applied fixes.
+    /// Returns the settings that lift the active limits: smartio's concurrency parameters, and the number of
+    /// requests if a fix of fonio changed it. Only root can read fonio's record of applied fixes.
     pub fn lifting(&self, is_root: bool) -> Result<Vec<Setting>, BenchError> {
         let mut limits = Vec::new();
         if self.is_smartio() {
@@ -159,7 +159,7 @@ pub fn short_queue(target: &Path) -> Option<String> {
 ///
 /// # Errors
 ///
-/// The reason why they are not precise enough to be set.
+/// The reason why the parameters are not precise enough to be set.
 pub fn known(parameters: &[Parameter]) -> Result<Concurrency, &'static str> {
     let of = |access: Access| -> Result<u32, &'static str> {
         let found = parameters.iter().find(|found| found.access == access);

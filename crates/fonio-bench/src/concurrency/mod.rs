@@ -6,8 +6,8 @@
 //! the throughput. Here all processes of a test share one range in equal parts.
 //!
 //! In every round, each test runs once. The kinds of I/O, and the numbers of processes within a kind, are in
-//! random order. So a device that slows down or heats up favours no number of processes. [`growth`] computes
-//! the parameters from the results of the rounds.
+//! random order. So if the device slows down or heats up, no number of processes is favoured. [`growth`]
+//! computes the parameters from the results of the rounds.
 
 pub mod growth;
 pub mod limits;
@@ -57,7 +57,7 @@ fn test(access: Access, processes: u32, range: u64) -> Test {
     }
 }
 
-/// The order of one round: indices of `tests`, grouped by kind.
+/// Returns the order of the tests in one round: indices of `tests`, grouped by kind of I/O.
 pub(crate) fn order(tests: &[Test], random: &mut Random) -> Vec<usize> {
     let mut kinds = Access::ALL;
     random.shuffle(&mut kinds);
@@ -69,7 +69,8 @@ pub(crate) fn order(tests: &[Test], random: &mut Random) -> Vec<usize> {
     kinds.into_iter().flat_map(of_kind).collect()
 }
 
-/// Returns the parameters from the tests of [`Set::ConcurrencyParameters`]; an empty list if there are none.
+/// Returns the parameters from the tests of [`Set::ConcurrencyParameters`]; the list is empty if there are no
+/// such tests.
 pub fn parameters(benchmark: &Benchmark) -> Vec<Parameter> {
     let tests: Vec<&TestResult> = benchmark.of(Set::ConcurrencyParameters).collect();
     Access::ALL.into_iter().filter_map(|access| parameter(access, &tests)).collect()
@@ -103,7 +104,7 @@ pub(crate) fn are_known(tests: &[Test], runs: &[Vec<Run>]) -> bool {
     Access::ALL.into_iter().all(is_known)
 }
 
-/// Describes the parameters in a sentence; `None` if there are none.
+/// Describes the parameters in a sentence; returns `None` if there are no parameters.
 pub(crate) fn sentence(parameters: &[Parameter]) -> Option<String> {
     let best = parameters.iter().max_by(|left, right| left.speedup.total_cmp(&right.speedup))?;
     if parameters.iter().all(|found| found.requests == 1) {

@@ -10,8 +10,8 @@ use crate::session::{Effort, Session};
 use crate::test::Test;
 
 /// Runs every test once per round, until the parameters are stable. Before each run, calls `progress` with
-/// the test's name and the round's number. A round that exceeds the time limit is discarded, so that all
-/// tests have the same number of runs.
+/// the test's name and the round's number. A round that exceeds the time limit is discarded, so all tests
+/// have the same number of runs.
 ///
 /// # Errors
 ///

@@ -38,7 +38,7 @@ fn overlapping(factor: u64) -> Profile {
     ] {
         set(key, nanoseconds);
     }
-    // 80 µs plus the transfer of 4 KiB at 200 MB/s.
+    // A request takes 80 µs plus the transfer of 4 KiB at 200 MB/s.
     let busy = 80_000 + 20_480;
     set("interface.read_latency", busy * (factor - 1));
     set("interface.write_latency", busy * (factor - 1));

@@ -94,7 +94,7 @@ impl Fio {
         let request = format!("--bs={}", test.request_bytes);
         arguments.extend(words(&[&runtime, &size, &request]));
         let in_rounds = test.set == Set::ConcurrencyParameters;
-        // If a process ended early, the others would run with fewer concurrent requests.
+        // If one fio process ended early, the other processes would run with fewer concurrent requests.
         if test.beside.is_some() || in_rounds {
             arguments.extend(words(&["--exitall"]));
         }
@@ -122,8 +122,8 @@ impl Fio {
         let scratch = scratch()?;
         let rates = test.set == Set::Sustained;
         if rates {
-            // With `overwrite`, fio would first write the complete file, and so fill the fast cache of the
-            // device.
+            // With the option `overwrite`, fio would first write the complete file, which would fill the
+            // device's fast cache.
             arguments.extend(words(&["--overwrite=0", "--fallocate=native"]));
             let prefix = scratch.path().join("rate");
             arguments.extend(words(&[
@@ -196,8 +196,8 @@ fn scratch() -> Result<tempfile::TempDir, BenchError> {
     tempfile::tempdir().map_err(BenchError::system("make a folder in", &std::env::temp_dir()))
 }
 
-/// Options of all jobs: direct I/O, one request in flight, and random addresses that can repeat, as in the
-/// model.
+/// Returns the options of all jobs: direct I/O, one request in flight, and random addresses that can repeat,
+/// as in the model.
 fn shared(file: &Path, seed: u64) -> Vec<OsString> {
     let mut name = OsString::from("--filename=");
     // In fio's syntax, an unescaped colon would end the file name.

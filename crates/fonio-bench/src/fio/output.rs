@@ -105,7 +105,7 @@ pub fn parse(text: &str, test: &Test) -> Result<Run, BenchError> {
     })
 }
 
-/// The mean and standard deviation of the response times over all jobs.
+/// Returns the mean and standard deviation of the response times over all jobs.
 fn together(sides: &[&Side], requests: u64) -> (f64, f64) {
     let weighted = |value: &dyn Fn(&Side) -> f64| {
         sides.iter().map(|side| value(side) * side.total_ios as f64).sum::<f64>() / requests as f64

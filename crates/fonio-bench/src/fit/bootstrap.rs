@@ -52,7 +52,7 @@ pub(super) fn intervals(
 fn interval(knob: &Knob, profile: &Profile, mut values: Vec<f64>) -> Interval {
     values.sort_by(f64::total_cmp);
     let at = |percent: usize| values[(values.len() - 1) * percent / 100];
-    // A rate is stored as a time, so the ends of its interval are swapped.
+    // A rate is fitted as a time, so the ends of the rate's interval are swapped.
     let (mut low, mut high) = (knob.show(at(5)), knob.show(at(95)));
     if knob.key.ends_with("_rate") {
         std::mem::swap(&mut low, &mut high);

@@ -30,7 +30,7 @@ use solve::Knob;
 
 const SEED: u64 = 1;
 
-/// All structures are solved roughly; then the best ones, up to this number, are solved precisely.
+/// All structures are solved roughly; then this number of the best structures is solved precisely.
 const FINALISTS: usize = 3;
 
 /// The result of a fit.
@@ -45,7 +45,7 @@ pub struct Fitted {
     pub structures: usize,
     /// The tests used for the fit, with the profile's predictions.
     pub used: Vec<Prediction>,
-    /// 90 % intervals of the fitted numbers; empty if there was no resampling.
+    /// 90 % confidence intervals of the fitted numbers; empty if there was no resampling.
     pub intervals: Vec<Interval>,
     /// Properties of the device that the profile does not model, with reasons.
     pub notes: Vec<String>,
@@ -156,7 +156,8 @@ pub fn fit(
     Ok(Fitted { used, notes: notes(benchmark), profile, shape, structures: structures.len(), intervals })
 }
 
-/// Compares `profile` with the held-back tests of `benchmark`, or with all tests if there are none.
+/// Compares `profile` with the held-back tests of `benchmark`, or with all its tests if no tests were held
+/// back.
 pub fn predict(profile: &Profile, benchmark: &Benchmark) -> Result<Vec<Prediction>, FitError> {
     let held_back = benchmark.tests.iter().any(|result| result.test.set == Set::HeldBack);
     benchmark
@@ -175,13 +176,13 @@ fn prediction(observation: &Observation, profile: &Profile) -> Result<Prediction
     })
 }
 
-/// Selects the tests with a single process whose starting state a fresh model can have.
+/// Selects the tests with a single process that start in a state that a new model can have.
 fn is_used(test: &Test) -> bool {
     let simple = test.processes == 1 && test.beside.is_none();
     simple && !matches!(test.set, Set::HeldBack | Set::Sustained | Set::NearFull)
 }
 
-/// Ranges in bytes, each with the time per 4 KiB random write in microseconds.
+/// Returns ranges in bytes, each with the time per 4 KiB random write in microseconds.
 fn curve(observations: &[Observation]) -> Result<Vec<(u64, f64)>, FitError> {
     let mut curve: Vec<(u64, f64)> = observations
         .iter()

@@ -13,8 +13,7 @@ pub(super) struct Knob {
     /// Lower bound of the knob in microseconds (per MiB for a rate); `high` is the upper bound.
     low: f64,
     high: f64,
-    /// The observation that depends most on this knob; `None` if only all observations together determine the
-    /// knob.
+    /// The observation that depends most on this knob; `None` if no single observation determines the knob.
     target: Option<usize>,
 }
 
@@ -52,7 +51,7 @@ const MIB: f64 = 1_048_576.0;
 /// each target depends mostly on one knob.
 const ROUNDS: u32 = 4;
 
-/// Solves each knob's own target in turn with the secant method.
+/// Adjusts each knob in turn to its target with the secant method.
 pub(super) fn by_targets(
     mut profile: Profile,
     knobs: &[Knob],

@@ -18,7 +18,7 @@ const ERASE_BLOCKS: [u64; 5] = [512 * KIB, MIB, 2 * MIB, 4 * MIB, 8 * MIB];
 
 const LOG_BLOCKS: [u64; 6] = [1, 2, 3, 4, 8, 16];
 
-/// Candidate amounts of data covered by one cached unit of the map.
+/// Candidate amounts of data whose mapping fits into one cached unit of the map.
 const PIECES: [u64; 3] = [MIB, 4 * MIB, 16 * MIB];
 
 /// All properties of a device profile except its times and rates.
@@ -54,8 +54,8 @@ pub(super) fn candidates(shape: &Shape) -> Vec<Structure> {
                 }
             }
             Shape::Smooth { level_until } => {
-                // A disturbed measurement of a device with a flat curve can also look like this; the other
-                // tests decide between the two.
+                // A disturbed measurement of a device with a flat curve can also have this shape; the other
+                // tests decide between the two cases.
                 found.push(Structure { layer: Layer::PageMap, page, erase_block: 128 * page });
                 for reach in level_until.into_iter().flat_map(|level| [level, level / 2 * 3]) {
                     for piece in PIECES.into_iter().filter(|piece| *piece <= reach) {
@@ -90,8 +90,8 @@ impl Structure {
         let seq_read = &observations[needed.seq_read];
         let seq_write = &observations[needed.seq_write];
         let fastest = seq_read.mb_s(seq_read.micros).max(seq_write.mb_s(seq_write.micros));
-        // Starts at 80 µs plus 25 µs per KiB, as in MLC flash of those years, unless the measured reads are
-        // faster.
+        // The read time starts at 80 µs plus 25 µs per KiB, as in MLC flash of those years, unless the
+        // measured reads are faster.
         let t_read_us = (80.0 + 25.0 * self.page as f64 / 1024.0).min(0.3 * page_us(seq_read));
         let ns = |micros: f64| (micros * 1e3) as u64;
         let text = format!(
@@ -196,7 +196,7 @@ fn page_map(why: &str) -> String {
     )
 }
 
-/// Indices of the observations that single knobs are adjusted to first.
+/// Indices of the observations to which single knobs are adjusted first.
 struct Needed {
     seq_read: usize,
     seq_read_small: usize,

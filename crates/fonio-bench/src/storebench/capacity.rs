@@ -10,7 +10,7 @@
 //! - the region is still wrong after another write and flush, or contains another region's content.
 //!
 //! If these conditions do not hold, there is no verdict. An error means that the connection or the device
-//! failed. Single damaged regions mean that the device loses data, as genuine devices do at the end of their
+//! failed. A few damaged regions mean that the device loses data, as genuine devices do at the end of their
 //! life.
 
 use std::fs::{File, OpenOptions};
@@ -293,7 +293,7 @@ impl FilePlaces {
 impl Drop for FilePlaces {
     fn drop(&mut self) {
         for file in &self.files {
-            // If this fails, the next benchmark in this folder removes the file.
+            // If the removal fails, the next benchmark in this folder removes the file.
             let _ = std::fs::remove_file(file);
         }
     }
@@ -333,7 +333,7 @@ mod tests {
         Wraps(u64),
         /// Writes to regions from this number on are lost.
         Loses(u64),
-        /// Starting with this region, each region has a flipped bit whenever it is read.
+        /// Each region from this number on has a flipped bit whenever it is read.
         Flips(u64),
         /// The region with this number has a flipped bit only in the first read.
         FlipsOnce(u64),

@@ -52,7 +52,7 @@ impl AppsFolder {
 
 impl Drop for AppsFolder {
     fn drop(&mut self) {
-        // If this fails, the next benchmark in this directory removes the folder.
+        // If the removal fails, the next benchmark in this directory removes the folder.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
@@ -184,7 +184,7 @@ impl Repetition {
     }
 }
 
-/// Observes a run, and stops it when its time is over or the user interrupts it.
+/// Observes a run of the launches, and stops the run when its time is over or the user interrupts it.
 struct Spans<'a> {
     end: Arc<AtomicBool>,
     stop: &'a AtomicBool,
@@ -272,7 +272,7 @@ impl Ticks {
         Ticks::parse(&fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// The line `cpu` of `/proc/stat` (proc(5)): user, nice, system, idle, iowait, irq, softirq, steal.
+    /// Reads the line `cpu` of `/proc/stat` (proc(5)): user, nice, system, idle, iowait, irq, softirq, steal.
     fn parse(text: &str) -> Option<Ticks> {
         let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
         let numbers: Vec<u64> =
@@ -290,7 +290,8 @@ impl Ticks {
         }
     }
 
-    /// Active time in percent of total time, and iowait in percent of active time plus iowait.
+    /// Returns the active time in percent of the total time, and iowait in percent of the active time plus
+    /// iowait.
     fn shares(self) -> Option<(f64, f64)> {
         let all = self.active + self.idle + self.iowait;
         let busy = self.active + self.iowait;

@@ -94,8 +94,8 @@ fn file_system_word(name: &str) -> String {
     name.chars().take(16).map(word).collect()
 }
 
-/// Warnings about the results of a run at `place`; none for an emulated device, because its loop device is
-/// expected.
+/// Returns warnings about the results of a run at `place`. An emulated device gets no warnings, because its
+/// loop device is expected.
 pub fn notes(place: &Place) -> Vec<String> {
     if is_emulated(&Sources::here(), place) { Vec::new() } else { place.warnings() }
 }
@@ -159,7 +159,7 @@ fn changes_speed(option: &str) -> bool {
 }
 
 /// Whether the device of `place` is emulated: a ublk device, or a loop device over fonio's image. A fonio
-/// model that is served in another way looks like a real device.
+/// model that is served by other means looks like a real device.
 fn is_emulated(sources: &Sources, place: &Place) -> bool {
     let machine = &sources.machine;
     let backing = || read_text(&machine.device_dir(device_of(machine, place)?).join("loop/backing_file"));

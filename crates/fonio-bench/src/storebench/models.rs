@@ -20,7 +20,7 @@ use crate::model;
 use crate::plan::{self, Scope, Set};
 use crate::result::{Benchmark, Run, TestResult};
 
-/// Profiles of devices that are not flash; flash devices are not compared with these.
+/// Profiles of devices that are not flash, with which flash devices are not compared.
 pub const NOT_FLASH: [&str; 2] = ["pcm", "ram"];
 
 const MIB: u64 = 1 << 20;

@@ -188,7 +188,7 @@ fn sustained(benchmark: &Benchmark, figures: &mut Figures) -> Option<Curve> {
 /// Returns the throughput curve, with at most [`CURVE_POINTS_MAX`] points.
 fn curve(rates: &[f64]) -> Curve {
     let each = rates.len().div_ceil(CURVE_POINTS_MAX).max(1);
-    // A thousandth of 1 MB/s is finer than the precision of any rate.
+    // Round to a thousandth of 1 MB/s, which is finer than the precision of any rate.
     let rounded = |rate: f64| (rate * 1000.0).round() / 1000.0;
     let points = rates.chunks(each).filter_map(mean).map(rounded);
     Curve { interval_s: RATE_INTERVAL_MS as f64 / 1e3 * each as f64, mb_s: points.collect() }
@@ -203,7 +203,7 @@ fn concurrency(benchmark: &Benchmark, missing: &str, figures: &mut Figures) {
     for access in Access::ALL {
         let one = of(access, 1);
         for count in figures::AT_ONCE {
-            // Both tests were measured in the same rounds, so they are compared round by round.
+            // Both tests were measured in the same rounds, so their results are compared round by round.
             let ratios: Vec<f64> = of(access, count).iter().zip(&one).map(|(many, one)| many / one).collect();
             figures.insert(
                 format!("speedup.{}.{count}", access.name()),

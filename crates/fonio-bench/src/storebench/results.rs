@@ -1,4 +1,4 @@
-//! The files of results, unfinished runs and delete tokens in the persistent state folder.
+//! Manages the files of results, unfinished runs and delete tokens in the persistent state folder.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -19,7 +19,7 @@ fn folder() -> Result<PathBuf, BenchError> {
     Ok(folder)
 }
 
-/// Returns an unused file name for a result, based on its time.
+/// Returns an unused file name for a result, derived from the time of the result.
 pub fn new_file(document: &Document) -> Result<PathBuf, BenchError> {
     let folder = folder()?;
     let name = |number: u32| {
@@ -46,7 +46,7 @@ fn replace(path: &Path, content: &[u8]) -> std::io::Result<()> {
         file.sync_all()
     });
     written.and_then(|()| fs::rename(&new, path)).inspect_err(|_| {
-        // After a failed write, the file can usually still be removed.
+        // Try to remove the file, which usually works even after a failed write.
         let _ = fs::remove_file(&new);
     })
 }
@@ -81,8 +81,8 @@ impl Unfinished {
         Ok(Unfinished { path: folder()?.join(name) })
     }
 
-    /// Reads the unfinished run from its file. `None` if it is unreadable: another version of fonio wrote it,
-    /// so the run cannot be continued.
+    /// Reads the unfinished run from its file. Returns `None` if the file is unreadable, because another
+    /// version of fonio wrote it; then the run cannot be continued.
     pub fn read(&self) -> Option<Kept> {
         serde_json::from_slice(&fs::read(&self.path).ok()?).ok()
     }
@@ -102,7 +102,7 @@ impl Unfinished {
 
 /// Returns the file for the delete token of a result on a server.
 fn token_file(server: &str, id: &str) -> Result<PathBuf, BenchError> {
-    // The id becomes a file name, and it comes from a server, so it is checked.
+    // Check the id, because it comes from a server and becomes a file name.
     let is_safe = |letter: char| letter.is_ascii_alphanumeric() || letter == '-' || letter == '_';
     if id.is_empty() || id.len() > 128 || !id.chars().all(is_safe) {
         return Err(BenchError::NotAnId { id: id.escape_debug().to_string() });

@@ -1,8 +1,8 @@
-//! The schedule of a run: its measurements, the amount that they write, and the division of the time.
+//! Schedules a run: its measurements, the amount that they write, and the division of the time.
 //!
-//! Each part gets a share of the remaining time, so later parts get the time that a fast device saves. The
-//! written amount is limited before the run: [`Schedule::within`] first shortens the long write, then reduces
-//! repetitions, and then omits parts.
+//! Each part gets a share of the remaining time, so the time that a fast device saves goes to later parts.
+//! The written amount is limited before the run: [`Schedule::within`] first shortens the long write, then
+//! reduces repetitions, and then omits parts.
 
 use std::time::Duration;
 
@@ -109,18 +109,19 @@ const RANGE_BYTES: u64 = 64 * MIB;
 /// The address range of the tests in a quick run.
 const RANGE_QUICK_BYTES: u64 = 16 * MIB;
 
-/// The range of synchronous writes: larger than the range whose mapping a small controller keeps in memory.
+/// Address range of synchronous writes. It is larger than the range whose mapping a small controller keeps in
+/// memory.
 const SYNC_BYTES: u64 = 16 * MIB;
 /// Synchronous writes per run: enough for a 99th percentile.
 const SYNC_WRITES: u64 = 1000;
 
-/// Bytes of the long write: larger than the fast cache of most cards and eMMC devices.
+/// Number of bytes of the long write, which is more than the fast cache of most cards and eMMC devices.
 const SUSTAINED_BYTES: u64 = 4096 * MIB;
 /// The minimum length of the long write, because a shorter write does not fill the cache of a device.
 const SUSTAINED_MIN_BYTES: u64 = 256 * MIB;
 const SUSTAINED_QUICK_BYTES: u64 = 128 * MIB;
 
-/// The apps' files: 264 MB of code, and settings (`fortyapps.toml`), rounded up.
+/// Size of the apps' files: 264 MB of code, plus settings (`fortyapps.toml`), rounded up.
 const APPS_BYTES: u64 = 272 * MIB;
 const APPS_QUICK_SCALE: f64 = 0.05;
 
@@ -298,9 +299,9 @@ fn set(set: Set, range: u64, sustained: u64) -> Vec<Test> {
     plan::tests(&Scope { sustained: ByteCount(sustained), ..Scope::of(&[set], ByteCount(range)) })
 }
 
-/// Returns tests of every access pattern with every request size. Reads come first, so they do not wait for
-/// work left over from writes. Then come the tests that the verdict needs, because the time may not suffice
-/// for all tests.
+/// Returns tests of every access pattern with every request size. Read tests come first, so they do not wait
+/// for work left over from writes. Within reads and writes, the tests that the verdict needs come first,
+/// because the time may not suffice for all tests.
 pub(super) fn sizes(range: u64) -> Vec<Test> {
     let mut tests = set(Set::Sizes, range, 0);
     let needed = |test: &Test| {

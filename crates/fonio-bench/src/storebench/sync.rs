@@ -66,7 +66,7 @@ impl SyncTarget {
 impl Drop for SyncTarget {
     fn drop(&mut self) {
         if self.remove {
-            // If this fails, the next benchmark in this folder removes the file.
+            // If the removal fails, the next benchmark in this folder removes the file.
             let _ = std::fs::remove_file(&self.path);
         }
     }

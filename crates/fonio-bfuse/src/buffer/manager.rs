@@ -1,9 +1,9 @@
 //! Runs the study's management threads (managers). Managers flush full entries at once, and other data after
 //! the flush interval. While no data are pending, managers sleep.
 //!
-//! With two managers, the device always has another entry to write, even while one of our threads waits for a
-//! CPU. While full entries are being written, old data and flushes that only free entries have to wait.
-//! During this wait, the entries with old data may become full.
+//! With two managers, the device always has another entry to write, even while one manager waits for a CPU.
+//! While full entries are being written, old data and flushes that only free entries have to wait. During
+//! this wait, the entries with old data may become full.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -66,7 +66,7 @@ impl Buffer {
                 drop(dirty);
                 let mut state = pending.lock();
                 state.is_urgent = false;
-                // The thread that is writing the inode's data also flushes the rest.
+                // The thread that is already writing the inode's data also flushes its other data.
                 if state.in_flight {
                     drop(state);
                     dirty = self.lock_dirty();

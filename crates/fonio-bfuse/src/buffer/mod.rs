@@ -3,16 +3,16 @@
 //!
 //! Lifecycle of written data: *filling* (the data are in the last entry of their inode, which still has room)
 //! → *sealed* (the entry is full, or another entry follows) → *in flight* (a thread is writing it) → written
-//! below.
+//! to the source.
 //!
 //! Invariants, each protected by the lock of [`Pending`]:
 //! 1. The pending data of an inode, including data in flight, are one range `start..end` of the file without
 //!    holes. The inode's entries contain all data that are not in flight, in order. So pending data never
 //!    overlap, and are flushed in the order of writing.
 //! 2. A write that does not start at `end` drains all pending data first.
-//! 3. At most one thread at a time writes an inode's entries below (`in_flight`).
-//! 4. No thread waits for a free entry while it holds an inode's lock, because flushing an entry needs this
-//!    lock.
+//! 3. At most one thread at a time writes an inode's entries to the source (`in_flight`).
+//! 4. No thread waits for a free entry while it holds an inode's lock, because flushing an entry needs the
+//!    inode's lock.
 //! 5. The memory of all entries is allocated when the buffer is created. A writer that needs an entry waits
 //!    until an entry is free.
 //! 6. A failed flush is counted, and recorded in the inode's error sequence. Each open handle of the file
@@ -40,8 +40,8 @@ use pool::{ALIGNMENT, Entry, Pool};
 use crate::options::BufferOptions;
 use crate::statistics::BufferStatistics;
 
-/// If the free space below is less than this plus twice the buffer size, nothing is buffered, so that a write
-/// without space fails itself.
+/// If the source's free space is less than this plus twice the buffer size, nothing is buffered. A write for
+/// which there is no space then fails immediately.
 const RESERVE_BYTES: u64 = 16 << 20;
 
 /// Shorter writes do not use direct I/O, because the device would be idle after each of them.
@@ -217,8 +217,8 @@ impl Buffer {
         }
     }
 
-    /// Writes the inode's pending data below, and waits for data in flight. Data that arrive during the call
-    /// may stay in the buffer.
+    /// Writes the inode's pending data to the source, and waits for data in flight. Data that arrive during
+    /// the call may stay in the buffer.
     pub(crate) fn drain(&self, pending: &Arc<Pending>) {
         let state = pending.lock();
         drop(self.drain_locked(pending, state));
@@ -292,7 +292,7 @@ impl Buffer {
         state
     }
 
-    /// Wakes a manager for sealed entries, unless one was woken before or some are in flight.
+    /// Wakes a manager for sealed entries, unless a manager was already woken or some entries are in flight.
     fn call_for_sealed(&self, pending: &Arc<Pending>, state: &mut State) {
         if self.options.thread && state.has_sealed() && !state.in_flight && !state.is_urgent {
             state.is_urgent = true;
@@ -330,7 +330,7 @@ impl Buffer {
         (self.options.entries() / 2).max(1)
     }
 
-    /// Returns the number of bytes after which a stream bypasses the page cache below.
+    /// Returns the number of bytes after which a stream bypasses the page cache of the source file.
     fn direct_after(&self) -> u64 {
         if self.options.direct { self.options.entry_bytes as u64 } else { u64::MAX }
     }
@@ -373,7 +373,7 @@ fn write_together(taken: &pending::Taken) -> usize {
 }
 
 /// Writes an entry, bypassing the page cache if possible. A long stream would evict all other pages from the
-/// cache, and page allocation is the most expensive part of a flush.
+/// page cache, and page allocation is the most expensive part of a flush.
 fn write_entry(file: &OwnedFd, direct: Option<&OwnedFd>, offset: u64, data: &[u8]) -> Result<(), Errno> {
     let is_aligned = offset.is_multiple_of(ALIGNMENT as u64) && data.len().is_multiple_of(ALIGNMENT);
     if let Some(direct) = direct.filter(|_| is_aligned && data.len() >= DIRECT_BYTES_MIN) {
@@ -386,13 +386,13 @@ fn write_entry(file: &OwnedFd, direct: Option<&OwnedFd>, offset: u64, data: &[u8
     write_all(file, offset, data)
 }
 
-/// Sets the modification time to the time of the application's last write.
+/// Sets a source file's modification time to the time of the application's last write.
 fn restore_modified(file: &OwnedFd, modified: Option<rustix::fs::Timespec>) {
     if let Some(modified) = modified {
         let omit = rustix::fs::Timespec { tv_sec: 0, tv_nsec: rustix::fs::UTIME_OMIT };
         let times = rustix::fs::Timestamps { last_access: omit, last_modification: modified };
-        // A user's daemon can set times only on the user's own files. On other files, the modification time
-        // is later than the application's write by at most the flush interval.
+        // A daemon run by a user can set times only on the user's own files. On other files, the modification
+        // time is later than the application's write by at most the flush interval.
         let _ = rustix::fs::futimens(file, &times);
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct Pending {
 pub(super) struct State {
     /// The inode's entries in order, without data in flight. Only the last entry may have room.
     pub(super) entries: VecDeque<Entry>,
-    /// Start of the data that are not yet written below, including data in flight.
+    /// Start of the data that are not yet written to the source, including data in flight.
     pub(super) start: u64,
     pub(super) end: u64,
     /// The offset at which a write continues the previous write.
@@ -90,8 +90,8 @@ impl State {
         self.entries.front().is_some_and(Entry::is_full)
     }
 
-    /// Removes and returns the entries to write below, at most `sealed_max` sealed entries. Streams longer
-    /// than `direct_after` bytes are written with direct I/O.
+    /// Removes and returns the entries to write to the source, at most `sealed_max` sealed entries. Streams
+    /// longer than `direct_after` bytes are written with direct I/O.
     pub(super) fn take(&mut self, take: Take, sealed_max: usize, direct_after: u64) -> Option<Taken> {
         assert!(!self.in_flight, "invariant 3: one thread at a time writes entries below");
         let held: usize = self.entries.iter().map(|entry| entry.data().len()).sum();
@@ -133,14 +133,14 @@ impl Pending {
         self.settled.notify_all();
     }
 
-    /// Returns whether the inode has ever had data in the buffer. If so, attributes read from the file below
+    /// Returns whether the inode has ever had data in the buffer. If so, attributes read from the source file
     /// may be out of date.
     pub(crate) fn was_used(&self) -> bool {
         self.lock().modified.is_some()
     }
 
-    /// Returns the end and the modification time of the file, if the buffer has newer values than the file
-    /// system below.
+    /// Returns the end and the modification time of the file, if the buffer has newer values than the source
+    /// file system.
     pub(crate) fn end_and_time(&self) -> Option<(u64, Timespec)> {
         let state = self.lock();
         state.has_data().then_some(state.end).zip(state.modified)

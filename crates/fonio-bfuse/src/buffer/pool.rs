@@ -1,4 +1,4 @@
-//! The memory of the buffer: entries of equal size, allocated once.
+//! Provides the memory of the buffer: entries of equal size, allocated once.
 
 use std::sync::{Condvar, Mutex, MutexGuard};
 
@@ -9,7 +9,7 @@ pub(super) const ALIGNMENT: usize = 4096;
 /// Size of a huge page on most processors.
 const HUGE_PAGE_BYTES: usize = 2 << 20;
 
-/// An entry: memory of fixed size that is filled from the front.
+/// A buffer entry: memory of fixed size that is filled from the front.
 #[derive(Debug)]
 pub(super) struct Entry {
     memory: Box<[u8]>,

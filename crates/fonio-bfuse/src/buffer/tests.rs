@@ -1,4 +1,4 @@
-//! Compares the buffer on real files with a model: a vector per file.
+//! Compares the buffer on real files with a model, which has a vector per file.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -77,8 +77,8 @@ impl Oracle {
     fn check_size(&self) {
         let below = std::fs::metadata(&self.path).expect("it exists").len();
         let pending = self.pending.end_and_time().map_or(0, |(end, _)| end);
-        // These reads are in the opposite order of `FileSystem::attributes`, so a flush between them could
-        // make `below` outdated.
+        // These reads have the opposite order of the reads in `FileSystem::attributes`, so a flush between
+        // them could make `below` outdated.
         let below = below.max(std::fs::metadata(&self.path).expect("it exists").len());
         assert_eq!(below.max(pending), self.content.len() as u64, "the size that users see");
     }
@@ -186,7 +186,7 @@ fn each_handle_hears_of_an_error_once() {
     assert_eq!(statistics.lost_bytes.get(), 100);
 }
 
-/// Checks the length of the file below after each write of a stream, without management threads.
+/// Checks the length of the source file after each write of a stream, without management threads.
 #[test]
 fn full_entries_go_below_with_the_write_that_fills_them_and_others_stay() {
     let dir = tempfile::tempdir().expect("a temporary folder");

@@ -32,7 +32,7 @@ const UNPOISONED: &str = "no thread panics while it holds the state of the descr
 pub(crate) struct Descriptors {
     /// The process's limit of open files, `RLIMIT_NOFILE`.
     pub(crate) limit: u64,
-    /// If inodes and open files hold more descriptors than this, some must be freed.
+    /// If inodes and open files hold more descriptors than this number, some must be freed.
     high: u64,
     /// Number of descriptors in use at which a pass is complete.
     low: u64,
@@ -57,7 +57,7 @@ struct State {
 
 impl Descriptors {
     /// Creates the limits for a process that may open `limit` files and has `threads` threads, which need
-    /// some of these descriptors.
+    /// some of the descriptors.
     pub(crate) fn new(limit: u64, threads: u64) -> Self {
         let all = limit.saturating_sub(OWN + 2 * threads).max(limit / 4);
         Self {

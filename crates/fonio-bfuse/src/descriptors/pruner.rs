@@ -16,7 +16,7 @@ const BATCH: usize = 512;
 /// Pause after a pass that freed no descriptor.
 const PAUSE: Duration = Duration::from_millis(200);
 /// The kernel reports forgotten inodes as requests. After a few pauses of this length without such a request,
-/// it has reported all forgotten inodes.
+/// the kernel has reported all forgotten inodes.
 const SETTLE: Duration = Duration::from_millis(5);
 const QUIET: usize = 3;
 const SETTLES_MAX: usize = 100;
@@ -76,7 +76,8 @@ fn watch(file_system: &FileSystem, forget: impl Fn(&[u64])) {
         while file_system.descriptors_used() > enough {
             let before = file_system.nodes.forgotten();
             pass(file_system, enough, &forget);
-            // The kernel can forget a directory only after its entries, so in the next pass.
+            // The kernel can forget a directory only after its entries, so it forgets the directory in the
+            // next pass.
             if file_system.nodes.forgotten() == before || descriptors.lock().is_closed {
                 break;
             }

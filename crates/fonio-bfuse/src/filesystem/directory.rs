@@ -128,7 +128,7 @@ impl FileSystem {
             if state.ahead.is_empty() {
                 match directory.read_batch(&mut state) {
                     Ok(()) => {}
-                    // Return the entries before the error; the next request gets the error.
+                    // Reply with the entries read before the error; the next request gets the error.
                     Err(_) if record.length() > 0 => break,
                     Err(error) => return Err(error),
                 }

@@ -76,7 +76,7 @@ impl FileSystem {
                 self.tell_attributes(&node);
                 Ok(Record::new(out).zeros(16).length())
             }
-            // The kernel requests these attributes before it allows a change of flags.
+            // The kernel requests these inode attributes before it allows a change of inode flags.
             GET_ATTRIBUTES => {
                 let found = kernel::inode_attributes(self.open_below(&node, flags)?)?;
                 let mut record = Record::new(out);
@@ -101,7 +101,7 @@ const SET_FLAGS: u32 = 0x4008_6602;
 const GET_ATTRIBUTES: u32 = 0x801c_581f;
 const SET_ATTRIBUTES: u32 = 0x401c_5820;
 
-/// Replies with the size of a value, which the kernel requests first.
+/// Replies with the size of an extended attribute's value, which the kernel requests before the value.
 fn answer_size(out: &mut [u8], size: usize) -> Answer {
     let size = u32::try_from(size).unwrap_or(u32::MAX);
     Ok(Record::new(out).u32(size).u32(0).length())

@@ -1,4 +1,4 @@
-//! Opens, creates and closes files, and chooses how each is served (`crate::modes`).
+//! Opens, creates and closes files, and chooses how each file is served (`crate::modes`).
 
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
@@ -26,7 +26,7 @@ const WITHHELD: OFlags = OFlags::APPEND
     .union(OFlags::NOFOLLOW);
 
 impl FileSystem {
-    /// Returns the flags for opening the file below when an application opens a file with `flags`.
+    /// Returns the flags with which to open the source file when an application opens a file with `flags`.
     fn flags_below(&self, flags: OFlags) -> OFlags {
         let mut below = flags - WITHHELD;
         // In write-back mode, the kernel reads the rest of a partly written page.

@@ -25,11 +25,11 @@ impl FileSystem {
         while done < out.len() {
             let at = offset + done as u64;
             match rustix::io::pread(&handle.file, &mut out[done..], at) {
-                // The pending data start after a hole, which the file below does not contain yet.
+                // The pending data start after a hole, which the source file does not contain yet.
                 Ok(0) if handle.node.pending.end_and_time().is_some_and(|(end, _)| end > at) => {
                     self.buffer.drain(&handle.node.pending);
                 }
-                // The data that were pending during the read have now been written below.
+                // The data that were pending during the read have now been written to the source.
                 Ok(0) if self.end_of(&handle)? > at => {}
                 Ok(0) => break,
                 Ok(read) => done += read,
@@ -102,7 +102,8 @@ impl FileSystem {
 
     pub(super) fn flush(&self, request: &Request<'_>) -> Answer {
         if self.chosen.writeback() {
-            // The kernel has already written all its pages, and does not need to send this request again.
+            // The kernel has already written all pages of the file, and does not need to send this request
+            // again.
             return Err(Errno::NOSYS);
         }
         let handle = self.handle(request.fields().u64()?)?;
@@ -159,9 +160,9 @@ impl FileSystem {
 
     pub(super) fn seek(&self, request: &Request<'_>, out: &mut [u8]) -> Answer {
         if self.chosen.writeback() {
-            // Pages that the kernel has not written back yet can be holes in the file below, and the kernel
-            // does not write them back before this request. After `ENOSYS`, the kernel treats the complete
-            // file as data, which is always correct.
+            // Pages that the kernel has not written back yet can be holes in the source file, and the kernel
+            // does not write back these pages before this request. After `ENOSYS`, the kernel treats the
+            // complete file as data, which is always correct.
             return Err(Errno::NOSYS);
         }
         let mut fields = request.fields();

@@ -1,8 +1,8 @@
 //! Implements the file system, which executes each request on the source directory.
 //!
 //! Either the kernel checks permissions (`default_permissions`), or only the mounting user has access. So the
-//! daemon executes every request with its own identity. It uses the caller's identity only to create a file,
-//! because the file must belong to the caller.
+//! daemon executes every request with its own identity. The daemon uses the caller's identity only to create
+//! a file, because the file must belong to the caller.
 
 mod attributes;
 mod directory;
@@ -205,7 +205,7 @@ impl FileSystem {
         self.nodes.count() + self.handles.count() + self.directories.count()
     }
 
-    /// Returns whether the kernel should forget inodes, and should get no new ones.
+    /// Returns whether descriptors are short, so that the kernel should forget inodes and get no new inodes.
     pub(crate) fn is_short_of_descriptors(&self) -> bool {
         self.descriptors.are_short(self.descriptors_used())
     }
@@ -233,7 +233,7 @@ impl FileSystem {
 
     /// Returns the attributes of a node as applications see them, including pending data.
     fn attributes(&self, node: &Node) -> Result<Attributes, Errno> {
-        // Reads the buffer first: data that leave the buffer afterwards are then visible below.
+        // Read the buffer first: data that leave the buffer afterwards are then visible in the source file.
         let pending = node.pending.end_and_time();
         let stat = rustix::fs::fstat(&node.file)?;
         Ok(self.overlay(&stat, pending))
@@ -258,8 +258,8 @@ impl FileSystem {
         record.attributes(attributes);
     }
 
-    /// Invalidates the kernel's attributes of a file that has changed below: through a mapping, or by losing
-    /// set-user-ID bits.
+    /// Invalidates the kernel's attributes of a file that has changed in the source: through a mapping, or by
+    /// losing set-user-ID bits.
     fn tell_change(&self, handle: &Handle) {
         let Some(told) = &handle.changed else { return };
         let Ok(stat) = rustix::fs::fstat(&handle.file) else { return };

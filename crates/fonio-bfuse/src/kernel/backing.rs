@@ -1,4 +1,5 @@
-//! Ioctls on `/dev/fuse`: another descriptor of a connection, and backing files for passthrough.
+//! Wraps ioctls on `/dev/fuse`: opening another descriptor of a connection, and registering backing files for
+//! passthrough.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

@@ -25,8 +25,8 @@ impl AccessTimes {
     }
 }
 
-/// Clones `dir` and its submounts with these access-time rules, and returns an `O_PATH` descriptor. The clone
-/// is not in any mount namespace, and disappears after its last use.
+/// Clones `dir` and its submounts with the access-time rules `times`, and returns an `O_PATH` descriptor. The
+/// clone is not in any mount namespace, and disappears after its last use.
 ///
 /// # Errors
 /// If the process is not root, or the kernel is older than Linux 5.12.

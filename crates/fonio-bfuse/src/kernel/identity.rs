@@ -45,9 +45,9 @@ struct CapabilityWords {
 pub(crate) struct Identity {
     /// Whether the thread can change its identity; otherwise it acts as the mounting user.
     is_root: bool,
-    /// All permitted capabilities except `CAP_SYS_RESOURCE`: quotas must apply to our writes.
+    /// All permitted capabilities except `CAP_SYS_RESOURCE`: quotas must apply to the daemon's writes.
     capabilities: [CapabilityWords; 2],
-    /// The effective capabilities; unknown after a change of the user, with which the kernel changes them
+    /// The effective capabilities; unknown after a change of the user, because the kernel then changes them
     /// too.
     effective: Option<u32>,
     umask: u32,
@@ -72,7 +72,7 @@ impl Identity {
         let is_root = rustix::process::geteuid().is_root();
         let mut identity = Self { is_root, capabilities, effective: None, umask };
         if identity.is_root {
-            // Starts from the permitted set, because the parent thread may have reduced its effective set.
+            // Start from the permitted set, because the parent thread may have reduced its effective set.
             for words in &mut identity.capabilities {
                 words.effective = words.permitted;
             }
@@ -83,8 +83,8 @@ impl Identity {
     }
 
     /// Runs `work` as `caller` with the umask `umask`: new files belong to the caller, and the directory's
-    /// default ACL applies. Permissions are not checked again: the kernel has already checked them, and the
-    /// daemon does not know the caller's other groups and capabilities.
+    /// default ACL applies. The source file system does not check permissions again: the kernel has already
+    /// checked them, and the daemon does not know the caller's other groups and capabilities.
     ///
     /// # Errors
     /// Errors of `work`, and `EPERM` if the thread cannot take the identity.

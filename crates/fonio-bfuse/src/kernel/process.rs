@@ -1,4 +1,4 @@
-//! System calls for the process: open-file limit, locked memory, I/O recursion, scheduling, and early
+//! Wraps system calls for the process: open-file limit, locked memory, I/O recursion, scheduling, and early
 //! write-back.
 
 use std::io;
@@ -106,7 +106,7 @@ pub(crate) fn set_policy(thread: i32, policy: Policy) -> io::Result<()> {
 }
 
 /// Stops the kernel from reclaiming memory for this thread through a FUSE file system. If this file system
-/// were our own mount, the thread would wait for itself.
+/// were fonio's own mount, the thread would wait for itself.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_RESOURCE`.
@@ -115,7 +115,7 @@ pub(crate) fn forbid_io_recursion() -> io::Result<()> {
     checked(unsafe { libc::prctl(SET_IO_FLUSHER, 1, 0, 0, 0) })
 }
 
-/// Locks `memory` until the process ends, because the swap file could be on our own mount.
+/// Locks `memory` until the process ends, because the swap file could be on fonio's own mount.
 ///
 /// # Errors
 /// `ENOMEM` or `EPERM` if the user's limit of locked memory is lower.

@@ -1,4 +1,4 @@
-//! FUSE over io_uring, since Linux 6.14 (`include/uapi/linux/fuse.h`,
+//! Implements FUSE over io_uring, which exists since Linux 6.14 (`include/uapi/linux/fuse.h`,
 //! `Documentation/filesystems/fuse-io-uring.rst`): one system call sends a reply and waits for the next
 //! request, on the caller's CPU.
 //!

@@ -1,8 +1,8 @@
-//! The FUSE protocol, version 7 (`include/uapi/linux/fuse.h`): small records of native-endian numbers at
-//! fixed offsets.
+//! Implements the FUSE protocol, version 7 (`include/uapi/linux/fuse.h`): small records of native-endian
+//! numbers at fixed offsets.
 //!
 //! A request consists of a header, the fixed record of its opcode, and a payload (names, data). The three
-//! parts are kept separately, as io_uring delivers them; over `/dev/fuse` they are adjacent.
+//! parts are kept separately, as io_uring delivers them; over `/dev/fuse`, they are adjacent in one buffer.
 
 mod fields;
 mod opcode;
@@ -70,7 +70,7 @@ pub(crate) mod notify {
 
 /// `FUSE_OPEN_KILL_SUIDGID`, a flag of open requests.
 pub(crate) const OPEN_KILL_SUIDGID: u32 = 1;
-/// `FUSE_WRITE_CACHE`: the kernel writes back a page, with any handle of the file.
+/// `FUSE_WRITE_CACHE`: the write is the write-back of a cached page, through any handle of the file.
 pub(crate) const WRITE_CACHE: u32 = 1;
 /// `FUSE_WRITE_KILL_SUIDGID`.
 pub(crate) const WRITE_KILL_SUIDGID: u32 = 4;

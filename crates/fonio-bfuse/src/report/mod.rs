@@ -1,4 +1,4 @@
-//! The statistics of a running mount, as JSON over a socket and as text for Prometheus.
+//! Reports the statistics of a running mount, as JSON over a socket and as text for Prometheus.
 
 mod prometheus;
 mod server;
@@ -56,7 +56,7 @@ pub struct Report {
     pub descriptors: u64,
     /// Maximum number of descriptors that the daemon may have open.
     pub descriptors_max: u64,
-    /// Number of times that the daemon asked the kernel to forget inodes, to free descriptors.
+    /// Number of times that the daemon asked the kernel to forget inodes, which frees descriptors.
     pub prunes: u64,
     /// Number of threads that serve requests.
     pub threads: u64,

@@ -45,7 +45,7 @@ pub(crate) fn sweep() {
         if !is_mounts || standing.contains(&path) {
             continue;
         }
-        // Keep the socket of a daemon in another mount namespace, whose mount we do not see.
+        // Keep the socket of a daemon in another mount namespace, whose mount this process does not see.
         if UnixStream::connect(&path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused) {
             // Another process may have removed the socket already.
             let _ = std::fs::remove_file(&path);
@@ -77,7 +77,7 @@ impl Server {
         let socket = socket_of(mount);
         let folder = state::folder();
         state::make(&folder).map_err(MountError::system("create the folder", &folder))?;
-        // A killed daemon may have left this socket; the device number is now ours.
+        // A killed daemon may have left this socket; its device number now belongs to this mount.
         let _ = std::fs::remove_file(&socket);
         let listener = UnixListener::bind(&socket).map_err(MountError::system("listen at", &socket))?;
         let metrics = prometheus.map(|address| serve_metrics(address, file_system, buffer)).transpose()?;

@@ -4,8 +4,8 @@
 //! write) and no other thread is waiting, it starts another thread, up to the limit. A thread ends if two
 //! others are waiting when it becomes idle. With more waiting threads, requests would be slower. The kernel
 //! wakes waiting threads in turn, even for asynchronous requests (forgets, releases). So each request would
-//! run on a thread with colder caches, and our threads would take the caller's CPU. `docs/bfuse-design.md`
-//! contains the measurements.
+//! run on a thread with colder caches, and the serving threads would take the caller's CPU.
+//! `docs/bfuse-design.md` contains the measurements.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -163,7 +163,7 @@ impl Session {
         // needs a capability.
         let _ = kernel::forbid_io_recursion();
         let mut worker = Worker { identity: Identity::of_this_thread()? };
-        // If the descriptor cannot be cloned, the thread uses the first one.
+        // If the descriptor cannot be cloned, the thread uses the original descriptor.
         let own = kernel::clone_device(self.device.as_fd()).ok();
         let device = own.as_ref().unwrap_or(&self.device);
         let bytes = self.file_system.chosen.request_bytes();
@@ -216,7 +216,7 @@ fn may_last(opcode: Opcode) -> bool {
     )
 }
 
-/// Reads the next request and returns its length; `None` after the unmount.
+/// Reads the next request and returns its length; returns `None` after the unmount.
 fn read_request(device: &OwnedFd, into: &mut [u8]) -> io::Result<Option<usize>> {
     loop {
         match rustix::io::read(device, &mut *into) {
@@ -247,7 +247,7 @@ fn send(device: &OwnedFd, request: &Request<'_>, answer: Answer, out: &mut [u8])
     }
     let length = write_header(out, answer, request.header.unique);
     match rustix::io::write(device, &out[..length]) {
-        // The caller or the mount no longer exists; the next read fails if it is the mount.
+        // The caller or the mount no longer exists. If it is the mount, the next read fails.
         Ok(_) | Err(Errno::NOENT | Errno::NODEV) => Ok(()),
         Err(error) => Err(error.into()),
     }

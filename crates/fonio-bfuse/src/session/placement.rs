@@ -1,9 +1,10 @@
 //! Keeps a caller on its CPU while it sends many requests.
 //!
 //! A reply wakes the caller, and Linux looks for an idle CPU to run the caller on. The caller's own CPU is
-//! not idle, because our thread still runs on it. So a caller with many small requests would move to another,
-//! sleeping CPU at each request. Linux treats a CPU as idle if it runs only threads with the policy
-//! `SCHED_IDLE`. So our threads use this policy while many requests arrive, and callers stay on their CPU.
+//! not idle, because the serving thread still runs on it. So a caller with many small requests would move to
+//! another, sleeping CPU at each request. Linux treats a CPU as idle if it runs only threads with the policy
+//! `SCHED_IDLE`. So the serving threads use this policy while many requests arrive, and callers stay on their
+//! CPU.
 //!
 //! A thread with this policy starves if other threads need its CPU. So a watcher thread with the default
 //! policy checks every [`INTERVAL`] how long the serving threads waited for a CPU. After a wait of

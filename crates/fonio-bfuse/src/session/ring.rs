@@ -1,9 +1,9 @@
 //! Serves requests of the kernel over io_uring. Each thread stays on one CPU and serves the callers of this
 //! CPU.
 //!
-//! A caller sleeps until it gets the reply, so its CPU is free for our thread; this CPU is awake and its
-//! caches are warm. Over `/dev/fuse`, the kernel wakes the thread that has waited longest, usually on another
-//! CPU that must first wake up. The reply likewise wakes the caller, usually on another CPU.
+//! A caller sleeps until it gets the reply, so its CPU is free for the serving thread. This CPU is awake and
+//! its caches are warm. Over `/dev/fuse`, the kernel wakes the thread that has waited longest, usually on
+//! another CPU that must first wake up. The reply likewise wakes the caller, usually on another CPU.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -97,7 +97,8 @@ impl Session {
             }
             let mut out = [0; HEADER_OUT];
             if opcode == Opcode::Write {
-                // The reply overwrites the request's data, but only after they have been written below.
+                // The reply overwrites the request's data, but only after the data have been written to the
+                // source.
                 let request = Request { header, opcode, record, payload };
                 let mut short = [0; SHORT_ANSWER_BYTES];
                 let answer = self.file_system.serve(&mut worker, &request, &mut short);
@@ -116,7 +117,7 @@ impl Session {
     }
 }
 
-/// Returns whether this error means that the mount no longer exists.
+/// Returns whether `error` means that the mount no longer exists.
 fn has_ended(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOTCONN | libc::ECANCELED | libc::ECONNABORTED | libc::ENODEV))
 }

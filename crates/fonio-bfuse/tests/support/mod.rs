@@ -1,4 +1,4 @@
-//! A mount with a separate daemon process, as for users; a test can hang or kill only this process.
+//! Provides mounts with a separate daemon process, as for users. A test can hang or kill this process alone.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
@@ -20,7 +20,8 @@ pub fn mount(options: &str) -> Option<Mounted> {
     can_mount().then(|| Mounted::new(options))
 }
 
-/// Mounts a new folder with each of the options, one after the other; empty if this machine cannot mount.
+/// Mounts a new folder with each of the options, one after the other; the iterator is empty if this machine
+/// cannot mount.
 #[track_caller]
 pub fn mounts<'a>(options: &'a [&'a str]) -> impl Iterator<Item = (&'a str, Mounted)> {
     let possible = if can_mount() { options } else { &[] };

@@ -189,7 +189,6 @@ pub(crate) struct MachineTally {
     processors: ProcessorTally,
 }
 
-/// Finds the busiest processor in each sampling interval.
 #[derive(Debug, Default)]
 struct ProcessorTally {
     /// Start and end of the current interval, and the active ticks of the busiest processor in that interval.

@@ -15,12 +15,9 @@ use crate::error::BenchError;
 use crate::place::Place;
 use crate::throughput;
 
-/// Name prefix of benchmark files and folders.
 const PREFIX: &str = ".fonio-bench-";
 
-/// Name suffix of benchmark files.
 const DATA: &str = ".data";
-/// Name suffix of the apps' folders.
 const APPS: &str = ".apps";
 
 /// Space that benchmarks leave free on a file system.

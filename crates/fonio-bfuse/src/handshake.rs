@@ -46,7 +46,6 @@ const NO_RINGS: &str = "requests through io_uring need Linux 6.14, the parameter
 
 pub(crate) struct Agreed {
     pub(crate) chosen: ChosenMode,
-    /// Whether requests come through io_uring.
     pub(crate) over_ring: bool,
     /// Minor version of the kernel's protocol; the major version is 7.
     pub(crate) minor: u32,

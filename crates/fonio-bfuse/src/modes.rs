@@ -77,7 +77,6 @@ pub(crate) enum Serving {
     Through,
     /// The write buffer collects writes.
     Buffered,
-    /// The kernel's page cache collects writes.
     Writeback,
     /// The kernel reads and writes the source file directly.
     Passthrough,

@@ -23,18 +23,15 @@ use crate::slab::Slab;
 
 const SHARDS: usize = 16;
 
-/// An inode of the source that the kernel knows.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) id: u64,
-    /// An `O_PATH` descriptor of the inode.
     pub(crate) file: OwnedFd,
     pub(crate) device: u64,
     pub(crate) inode: u64,
     pub(crate) is_directory: bool,
     /// The node ID of the directory in which the inode was last found.
     parent: AtomicU64,
-    /// The inode's data in the write buffer.
     pub(crate) pending: Arc<Pending>,
     /// Whether the inode may have set-user-ID bits or capabilities that a write must clear.
     privileged: AtomicBool,

@@ -144,7 +144,6 @@ impl MountFlags {
         self.0
     }
 
-    /// Returns the option words to pass to fusermount3.
     pub(crate) fn users_words(self) -> impl Iterator<Item = &'static str> {
         let is_set = move |word: &str| {
             FLAGS.iter().any(|(known, flag, sets)| *known == word && *sets && self.0.contains(*flag))

@@ -43,7 +43,6 @@ impl From<&Counter> for bool {
     }
 }
 
-/// A histogram whose class bounds are powers of two.
 #[derive(Debug)]
 pub(crate) struct Histogram {
     of: [Counter; 65],
@@ -113,7 +112,6 @@ impl From<&Histogram> for Distribution {
     }
 }
 
-/// Statistics of the requests with one opcode.
 #[derive(Debug, Default)]
 pub(crate) struct OpcodeStatistics {
     /// Time from receiving a request to sending its reply.

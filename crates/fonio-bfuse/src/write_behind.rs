@@ -34,7 +34,6 @@ const UNPOISONED: &str = "no thread panics while it holds the list of streams";
 #[derive(Debug, Default)]
 pub(crate) struct WriteBehind {
     state: Mutex<State>,
-    /// Signalled when there is a new file to check.
     woken: Condvar,
     /// Number of bytes whose write-back the thread has started.
     pub(crate) bytes: Counter,

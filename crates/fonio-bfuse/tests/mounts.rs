@@ -479,7 +479,6 @@ fn a_source_may_change_underneath() {
     assert!(File::create(mounted.path("new")).is_err(), "a deleted directory rejects new files");
 }
 
-/// Raises the open-file limit to root's maximum.
 fn raise_open_files() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let most = std::fs::read_to_string("/proc/sys/fs/nr_open").ok();

@@ -112,7 +112,6 @@ pub(crate) struct PlaceTally {
     regions: FxHashMap<u64, u32>,
     /// For each region: the numbers of its chunks, or [`NOT_FOLLOWED`].
     tables: Vec<[u32; REGION_CHUNKS]>,
-    /// Number of chunks whose accesses are counted.
     followed: usize,
     slabs: Vec<Box<[Chunk]>>,
     /// For each chunk number: the number of reads and of writes that cover the complete chunk. Counting

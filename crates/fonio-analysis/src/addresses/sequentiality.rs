@@ -63,7 +63,6 @@ use crate::question::seen::Seen;
 pub const WINDOW_MAX: usize = 16;
 const BINS: usize = 512;
 
-/// Distinguishes sequential from random requests.
 #[derive(Debug, Default)]
 pub(crate) struct SequentialTally {
     window: usize,

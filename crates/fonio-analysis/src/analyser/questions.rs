@@ -86,7 +86,6 @@ macro_rules! questions {
             }
         }
 
-        /// The tallies of all questions.
         #[derive(Debug)]
         pub(super) struct Questions {
             $($first: $first_tally,)*

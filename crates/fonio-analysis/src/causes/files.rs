@@ -82,7 +82,6 @@ impl Files {
 }
 
 const LISTED_MAX: usize = 4096;
-/// Maximum number of processes listed per file.
 const CAUSES_MAX: usize = 8;
 
 const CONTENTS: [Content; 8] = [
@@ -333,8 +332,7 @@ mod tests {
             let comm = Some(comm.to_owned());
             analyser.thread(&Thread { tid, comm, cgroup, ..Thread::default() }).unwrap();
         }
-        // The test renames file 1. The last two files are one journal, which was deleted and created
-        // again.
+        // The test renames file 1. The last two files are one journal, which was deleted and created again.
         for row in [
             file(1, 0, Some("/notes.tmp")),
             file(1, 50, Some("/notes")),

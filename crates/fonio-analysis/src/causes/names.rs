@@ -3,7 +3,6 @@
 use fonio_core::File;
 use rustc_hash::FxHashMap;
 
-/// Maximum number of files whose names are kept.
 pub(super) const FILES_MAX: usize = 1 << 20;
 
 /// The last known name of each file, by the file's number in the recording.

@@ -71,7 +71,6 @@ use crate::question::seen::Seen;
 use crate::question::threads::{Threads, UNKNOWN_NAME};
 use crate::requests::class::Class;
 
-/// Counts the requests of each process name.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessCounts {
     counts: Vec<Count>,

@@ -84,7 +84,6 @@ pub(super) fn headlines(analysis: &Analysis) -> Vec<Headline> {
     all
 }
 
-/// Adds the figures that only comparisons use.
 fn put_own(analysis: &Analysis, facts: &mut Facts) {
     facts.felt("run_time", "run time", Unit::Ns, analysis.run_time_ns.map(|ns| ns as f64));
     Launch::compared_figures(analysis.launch.as_ref(), facts);

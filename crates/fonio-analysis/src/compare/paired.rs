@@ -24,7 +24,6 @@ pub const PAIRS_MIN: usize = 6;
 /// second, and ratios of times near 0 are meaningless.
 pub const FLOOR: f64 = 1e-4;
 
-/// Maximum value of `pairs_needed`.
 const PAIRS_MAX: usize = 1000;
 
 /// Result of a comparison of pairs of slices.

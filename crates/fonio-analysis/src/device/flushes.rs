@@ -73,7 +73,6 @@ use crate::question::options::AnalysisOptions;
 use crate::question::ratio::{at, per_second, ratio};
 use crate::question::seen::Seen;
 
-/// Finds flushes and collects the gaps between them.
 #[derive(Debug, Default)]
 pub(crate) struct FlushTally {
     fua_counts: bool,

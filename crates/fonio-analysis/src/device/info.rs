@@ -55,7 +55,6 @@ fn mounted_without(mounts: &[Mount], options: &[&str]) -> Option<String> {
 }
 
 impl DeviceInfo {
-    /// Describes a device from the recording's metadata.
     pub(crate) fn of(id: DeviceId, known: Option<&Device>, requests: u64) -> DeviceInfo {
         let device = id.to_string();
         let Some(known) = known else { return DeviceInfo { device, requests, ..DeviceInfo::default() } };

@@ -7,8 +7,7 @@ use fonio_core::statistics::steps::Steps;
 /// Binary logarithm of the number of histogram steps per doubling. The error of a quantile is at most 0.2
 /// percent; values below 512 are exact.
 const BITS: u32 = 8;
-/// Binary logarithm of the histogram steps per doubling for sizes; exact below 2048 sectors (1
-/// MiB).
+/// Binary logarithm of the histogram steps per doubling for sizes; exact below 2048 sectors (1 MiB).
 const SIZE_BITS: u32 = 10;
 
 /// The quantiles of a [`Distribution`] as fractions, with the number of values that each needs.
@@ -67,7 +66,6 @@ impl<const STEP_BITS: u32> Tally<STEP_BITS> {
         self.steps.add(key);
     }
 
-    /// Combines several tallies into one distribution.
     pub(crate) fn together<'a>(tallies: impl IntoIterator<Item = &'a Tally<STEP_BITS>>) -> Tally<STEP_BITS> {
         let mut all = Tally::default();
         for tally in tallies {

@@ -23,12 +23,10 @@ pub(crate) struct Facts {
 pub(crate) struct Frame<'a> {
     pub(crate) devices: &'a [DeviceInfo],
     pub(crate) processes: &'a Processes,
-    /// Whether any events are known to be lost.
     pub(crate) has_loss: bool,
 }
 
 impl Frame<'_> {
-    /// Returns the number of requests to all devices.
     pub(crate) fn requests(&self) -> u64 {
         self.devices.iter().map(|device| device.requests).sum()
     }
@@ -141,7 +139,6 @@ impl Facts {
         self.words.insert(name.to_owned(), word.to_owned());
     }
 
-    /// Returns the value of the figure `name`, if known.
     pub(crate) fn value(&self, name: &str) -> Option<f64> {
         self.figures.get(name)?.value
     }

@@ -83,7 +83,6 @@ impl FilterOptions {
         is_by_whose || !(devices.is_empty() && ops.is_empty())
     }
 
-    /// Whether the filter has a time range.
     pub(crate) fn has_range(&self) -> bool {
         self.from_ns.is_some() || self.until_ns.is_some()
     }
@@ -338,7 +337,6 @@ mod tests {
     use super::*;
     use crate::analyser::tests::rows;
 
-    /// Records the ids of the requests that pass.
     #[derive(Default)]
     struct Passed(Vec<u64>);
     impl RowSink for Passed {

@@ -156,7 +156,6 @@ struct Interval {
     has_request: bool,
 }
 
-/// Collects the waits and the `launch` mark.
 #[derive(Debug, Default)]
 pub(crate) struct LaunchTally {
     mark: Option<(Timestamp, Option<Timestamp>, Option<u32>)>,

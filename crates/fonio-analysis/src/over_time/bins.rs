@@ -53,7 +53,6 @@ impl<T: Fold, const LIMIT: usize> Bins<T, LIMIT> {
         &self.bins
     }
 
-    /// Returns the start time of a bin.
     pub(crate) fn begin_of(&self, index: u64) -> Timestamp {
         self.origin() + Nanos(index.saturating_mul(self.width.0))
     }
@@ -95,7 +94,6 @@ impl<T: Fold, const LIMIT: usize> Bins<T, LIMIT> {
         }
     }
 
-    /// Halves the number of bins and doubles their width.
     pub(crate) fn halve(&mut self) {
         let mut old = std::mem::take(&mut self.bins).into_iter();
         while let Some(mut bin) = old.next() {
@@ -176,7 +174,6 @@ mod tests {
     }
 
     proptest! {
-        /// `spread` assigns every nanosecond to exactly one bin.
         #[test]
         fn spreads_add_up(spans in prop::collection::vec((0u64..20_000_000, 0u64..9_000_000), 1..30)) {
             let mut bins = Bins::<Sum, 8>::default();

@@ -121,7 +121,6 @@ struct Slice {
     times: [[Times; 2]; 3],
 }
 
-/// Count, sum and coarse histogram of a latency.
 #[derive(Debug, Default)]
 struct Times {
     count: u64,
@@ -130,8 +129,7 @@ struct Times {
 }
 
 /// Binary logarithm of the number of histogram steps per doubling. With 5, the error of a slice's percentile
-/// is at most
-/// 1.6 percent.
+/// is at most 1.6 percent.
 const STEP_BITS: u32 = 5;
 
 impl Times {

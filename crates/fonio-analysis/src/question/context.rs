@@ -32,7 +32,6 @@ pub(crate) struct Context {
     cut: Timestamp,
     first: Option<Timestamp>,
     last: Timestamp,
-    /// The time of the last row in table order.
     at: Timestamp,
     /// The end of the last interval with a request in flight on any device.
     busy_until: Timestamp,
@@ -51,7 +50,6 @@ pub(crate) struct Ending<'a> {
     pub(crate) lost: LostInSpan,
     /// The number of values that may be missing from a distribution.
     pub(crate) loss: Loss,
-    /// Whether a filter dropped requests of the span.
     pub(crate) is_filtered: bool,
     /// For each process number: the index of its row in the table of processes.
     pub(crate) places: Vec<u32>,
@@ -166,7 +164,6 @@ impl Context {
         self.last_device
     }
 
-    /// Returns the devices that have requests, by number.
     pub(crate) fn devices(&self, meta: &Meta) -> Vec<DeviceInfo> {
         let known: FxHashMap<DeviceId, _> = meta.devices.iter().map(|device| (device.id, device)).collect();
         let devices = self.devices.iter().zip(&self.device_requests);

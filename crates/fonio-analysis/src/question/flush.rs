@@ -8,15 +8,12 @@ use crate::requests::class::Class;
 /// How a flush reaches the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flush {
-    /// A flush request.
     Request,
-    /// A write with the preflush flag.
     Preflush,
     /// A write with FUA, if an option counts writes with FUA as flushes.
     Fua,
 }
 
-/// Finds the flushes among requests in table order.
 #[derive(Debug, Default)]
 pub(crate) struct FlushFinder {
     fua_counts: bool,

@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 
 use super::span::Span;
 
-/// Maximum number of gaps that the analysis lists.
 const PLACES_MAX: usize = 50;
 
 /// A gap in which events were lost.
@@ -50,10 +49,8 @@ impl Loss {
     }
 }
 
-/// The events lost within the span.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LostInSpan {
-    /// The number of events known to be lost.
     pub(crate) events: u64,
     /// Gaps of unknown size, and the sum of their lengths.
     pub(crate) uncounted: u64,

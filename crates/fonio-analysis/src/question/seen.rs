@@ -33,7 +33,6 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Whether the request moves data.
     pub(crate) fn has_data(&self) -> bool {
         self.class.is_read() || self.class.is_write()
     }

@@ -26,7 +26,6 @@ pub(crate) struct Threads {
     /// For each thread, the start time and number of each of its names, in time order.
     rows: FxHashMap<u32, Vec<(Timestamp, u32)>>,
     row_count: usize,
-    /// Names of systemd units and containers, by number.
     units: Vec<String>,
     in_units: FxHashMap<u32, Vec<(Timestamp, u32)>>,
     slots: Box<[Slot; SLOTS]>,

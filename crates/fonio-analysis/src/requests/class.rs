@@ -162,7 +162,6 @@ impl Group {
         self.words()[2]
     }
 
-    /// Returns the classes in the group.
     pub(crate) fn classes(self) -> impl Iterator<Item = Class> {
         Class::ALL.into_iter().filter(move |class| self.includes(*class))
     }

@@ -26,7 +26,6 @@ use crate::question::context::Ending;
 use crate::question::options::AnalysisOptions;
 use crate::question::seen::Seen;
 
-/// Number of slowest requests that the analysis lists.
 const SLOWEST: usize = 1000;
 
 /// Keeps the requests with the smallest hashes (a uniform sample without random numbers), and the slowest

@@ -12,7 +12,6 @@ pub(super) const BOUNDS: [u64; 10] =
     [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20];
 pub(super) const SIZES: usize = BOUNDS.len() + 1;
 
-/// Collects service times by class and size class.
 #[derive(Debug)]
 pub(crate) struct ServiceTally {
     tallies: Vec<[Tally; SIZES]>,
@@ -68,7 +67,6 @@ impl ServiceTally {
     }
 }
 
-/// Collects response times by class.
 #[derive(Debug, Default)]
 pub(crate) struct ResponseTally {
     requests: [u64; Class::COUNT],

@@ -44,7 +44,6 @@ pub(super) struct Step {
     pub bytes: ByteCount,
 }
 
-/// Journal mode in which a transaction was committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Mode {
     Delete,
@@ -56,7 +55,6 @@ pub(super) enum Mode {
 impl Mode {
     pub(super) const ALL: [Mode; 4] = [Mode::Delete, Mode::Truncate, Mode::Persist, Mode::Wal];
 
-    /// Returns the name of the mode in `PRAGMA journal_mode`.
     pub(super) fn name(self) -> &'static str {
         match self {
             Mode::Delete => "delete",

@@ -99,7 +99,6 @@ const LISTED_MAX: usize = 256;
 /// Maximum number of groups of statements in the table of a database.
 const STATEMENTS_MAX: usize = 32;
 
-/// Collects file-system calls, waits and requests of SQLite databases.
 #[derive(Debug, Default)]
 pub(crate) struct SqliteTally {
     has_calls: bool,

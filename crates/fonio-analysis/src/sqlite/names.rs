@@ -86,14 +86,12 @@ impl Databases {
         of
     }
 
-    /// Whether a file is the folder of a database.
     pub(super) fn is_folder(&self, file: u32, database: usize) -> bool {
         let folder =
             self.paths.get(database).and_then(|path| path.rsplit_once('/')).map(|(folder, _)| folder);
         folder.is_some() && folder == self.files.get(&file).map(String::as_str)
     }
 
-    /// Whether the path of a file is known.
     pub(super) fn has_path(&self, file: u32) -> bool {
         self.files.contains_key(&file)
     }

@@ -81,7 +81,6 @@ pub struct Amplification {
     pub fs_journal: Option<f64>,
 }
 
-/// Sums up the costs of the transactions in slots.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sums {
     commits: u64,

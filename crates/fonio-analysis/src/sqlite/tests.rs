@@ -146,7 +146,6 @@ fn finished(tally: SqliteTally) -> Sqlite {
     tally.finish(&mut Ending::without_requests(&meta())).unwrap()
 }
 
-/// Formats one line for each database.
 fn told(sqlite: &Sqlite) -> String {
     let mut text = String::new();
     for database in &sqlite.databases {

@@ -17,7 +17,6 @@ impl Analysis {
     }
 }
 
-/// Returns the figures and words of an analysis.
 pub(crate) fn facts(analysis: &Analysis) -> Facts {
     let mut facts = Facts::default();
     analysis.figures_of_questions(&mut facts);
@@ -95,7 +94,6 @@ pub(crate) mod tests {
         all.flat_map(|facts| facts.figures.into_keys().chain(facts.words.into_keys())).collect()
     }
 
-    /// Returns the names of all figures, without words.
     pub(crate) fn figures_of_everything() -> BTreeSet<String> {
         everything_twice().iter().flat_map(|analysis| facts(analysis).figures.into_keys()).collect()
     }

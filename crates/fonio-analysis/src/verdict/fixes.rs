@@ -25,7 +25,6 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// limit, write-back cannot combine writes; a higher limit does not help with 1 GiB of memory.
 const DIRTY_MIB_DEFAULT: u64 = 32;
 const DIRTY_MIB: (u64, u64) = (8, 256);
-/// File name suffix of SQLite's rollback journal.
 const JOURNAL: &str = "-journal";
 
 pub(super) fn put(facts: &mut Facts, analysis: &Analysis) {
@@ -151,7 +150,6 @@ fn writers_class(facts: &mut Facts, now: Option<&str>, best: Option<&str>) {
     }
 }
 
-/// Quotes a path for the shell.
 fn quoted(path: &str) -> String {
     let is_plain = |letter: char| letter.is_alphanumeric() || "/-_.,:@+".contains(letter);
     if path.chars().all(is_plain) { path.to_owned() } else { format!("'{}'", path.replace('\'', "'\\''")) }

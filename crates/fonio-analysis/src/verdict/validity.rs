@@ -92,7 +92,6 @@ const LIVE: &str = "tracefs";
 /// Maximum number of diagnostics shown; the recording contains all diagnostics.
 const INPUT_MAX: usize = 20;
 
-/// Counts missing, ambiguous and lost events.
 #[derive(Debug, Default)]
 pub(crate) struct ValidityTally {
     requests: u64,

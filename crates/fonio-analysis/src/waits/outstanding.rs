@@ -108,7 +108,6 @@ use crate::question::ratio::{at, ratio};
 use crate::question::seen::Seen;
 use crate::requests::class::Class;
 
-/// Number of long responses that the analysis lists.
 const NAMED: usize = 10;
 /// Maximum number of busy periods that a late request can still extend; older periods are final.
 const OPEN: usize = 256;
@@ -118,7 +117,6 @@ pub(crate) fn may_be_waited_for(class: Class) -> bool {
     !matches!(class, Class::WriteAsync | Class::Discard)
 }
 
-/// Collects the time with outstanding requests.
 #[derive(Debug, Default)]
 pub(crate) struct OutstandingTally {
     /// Start of the analysed span. For requests queued before the span, time is counted from its start.

@@ -79,7 +79,6 @@ use crate::requests::class::Class;
 /// hold fewer than 64.
 const DEPTHS: usize = 65;
 
-/// Collects queue times, and follows the requests in flight.
 #[derive(Debug, Default)]
 pub(crate) struct QueueTally {
     queue: [Tally; Class::COUNT],

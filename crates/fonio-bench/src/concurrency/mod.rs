@@ -131,7 +131,6 @@ pub(crate) fn sentence(parameters: &[Parameter]) -> Option<String> {
     ))
 }
 
-/// [`growth::TOLERANCE`] in percent, for use in messages.
 const TOLERANCE_PERCENT: f64 = growth::TOLERANCE * 100.0;
 
 fn capitalised(words: &str) -> String {

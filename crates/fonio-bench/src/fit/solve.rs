@@ -39,7 +39,6 @@ impl Knob {
         profile.set(self.key, number as u64, Source::Fitted, "a benchmark of the device")
     }
 
-    /// Formats the knob's value as in a profile.
     pub(super) fn show(&self, micros: f64) -> String {
         if self.is_rate { format!("{:.2} MB/s", MIB / micros) } else { format!("{micros:.0} µs") }
     }

@@ -331,7 +331,6 @@ mod tests {
         Sound,
         /// Writes to regions from this number on overwrite the first regions.
         Wraps(u64),
-        /// Writes to regions from this number on are lost.
         Loses(u64),
         /// Each region from this number on has a flipped bit whenever it is read.
         Flips(u64),

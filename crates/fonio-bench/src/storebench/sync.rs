@@ -72,7 +72,6 @@ impl Drop for SyncTarget {
     }
 }
 
-/// Parameters of the measurement of synchronous writes.
 pub(super) struct Syncing<'a> {
     /// The number and range of the writes.
     pub work: SyncWork,

@@ -79,7 +79,6 @@ enum Take {
 }
 
 impl Buffer {
-    /// Creates a buffer and allocates its memory.
     pub(crate) fn new(options: BufferOptions, statistics: Arc<BufferStatistics>) -> Self {
         let pool = Pool::new(options.entries(), options.entry_bytes);
         statistics.entries.set(options.entries() as u64);

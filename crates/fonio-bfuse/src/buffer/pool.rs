@@ -38,7 +38,6 @@ impl Entry {
     }
 }
 
-/// The entries of the buffer that are free.
 #[derive(Debug)]
 pub(super) struct Pool {
     free: Mutex<Vec<Entry>>,

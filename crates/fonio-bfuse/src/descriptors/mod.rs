@@ -51,7 +51,6 @@ struct State {
     locked: Vec<u64>,
     is_closed: bool,
     passes: u64,
-    /// Number of consecutive passes that freed no descriptor.
     in_vain: u64,
 }
 

@@ -19,7 +19,6 @@ const BATCH_BYTES: usize = 32 << 10;
 
 /// Size of `struct fuse_entry_out`, which precedes each entry if the kernel requests attributes too.
 const ENTRY_BYTES: usize = 128;
-/// Size of `struct fuse_dirent` without the name.
 const DIRENT_BYTES: usize = 24;
 
 /// The kernel may cache a directory's names while the modification time stays the same. The modification time

@@ -36,7 +36,6 @@ impl FileSystem {
         below
     }
 
-    /// Opens the source file of a known node.
     fn open_known(&self, node: &Arc<Node>, flags: OFlags, kills: bool) -> Result<OwnedFd, Errno> {
         if flags.contains(OFlags::TRUNC) {
             self.buffer.drain(&node.pending);

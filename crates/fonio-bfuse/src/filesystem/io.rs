@@ -229,7 +229,6 @@ impl FileSystem {
     }
 }
 
-/// The extended attribute that stores a program's capabilities.
 const CAPABILITIES: &CStr = c"security.capability";
 
 fn has_attribute(file: &OwnedFd, name: &CStr) -> bool {
@@ -237,7 +236,6 @@ fn has_attribute(file: &OwnedFd, name: &CStr) -> bool {
     rustix::fs::fgetxattr(file, name, &mut nothing[..]) != Err(Errno::NODATA)
 }
 
-/// Converts flags of `setxattr(2)`.
 pub(super) fn xattr_flags(bits: u32) -> XattrFlags {
     XattrFlags::from_bits_retain(bits)
 }

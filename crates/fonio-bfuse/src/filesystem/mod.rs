@@ -34,7 +34,6 @@ use directory::Directory;
 /// The length of the reply to a request, or an error.
 pub(crate) type Answer = Result<usize, Errno>;
 
-/// The file system of a mounted directory.
 #[derive(Debug)]
 pub(crate) struct FileSystem {
     pub(crate) chosen: ChosenMode,
@@ -251,7 +250,6 @@ impl FileSystem {
         attributes
     }
 
-    /// Writes a `struct fuse_entry_out`.
     fn write_entry(&self, record: &mut Record<'_>, node: &Node, attributes: &Attributes) {
         let (seconds, nanoseconds) = (self.options.timeout.as_secs(), self.options.timeout.subsec_nanos());
         record.u64(node.id).u64(0).u64(seconds).u64(seconds).u32(nanoseconds).u32(nanoseconds);

@@ -43,7 +43,6 @@ pub(crate) struct Entry {
     /// The headers are boxed, because memory registered with the kernel must not move.
     headers: Box<Headers>,
     payload: Box<[u8]>,
-    /// The io_uring command of the next submission.
     command: u32,
 }
 

@@ -94,7 +94,6 @@ impl Opcode {
         OPCODES[self.index()].2
     }
 
-    /// Returns all opcodes, with their names.
     pub(crate) fn all() -> impl Iterator<Item = (Self, &'static str)> {
         OPCODES.iter().map(|entry| (entry.0, entry.3))
     }

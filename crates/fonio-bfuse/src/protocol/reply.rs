@@ -51,7 +51,6 @@ impl<'a> Record<'a> {
         self.out.len() - self.used
     }
 
-    /// Writes a `struct fuse_attr` of 88 bytes.
     pub(crate) fn attributes(&mut self, attributes: &Attributes) -> &mut Self {
         self.u64(attributes.inode)
             .u64(attributes.size)

@@ -55,7 +55,6 @@ pub(crate) struct Session {
 #[derive(Debug, Default)]
 struct Running {
     all: usize,
-    /// Number of threads that read from `/dev/fuse`.
     readers: usize,
 }
 

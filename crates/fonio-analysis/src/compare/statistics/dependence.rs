@@ -26,7 +26,6 @@ const COSINES_PER_PIECE: f64 = 0.6;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
-    /// The variance of the sum over all slices.
     pub(crate) variance: f64,
     pub(crate) freedom: f64,
 }

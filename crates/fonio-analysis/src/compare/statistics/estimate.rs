@@ -10,14 +10,12 @@ use super::student;
 pub(crate) enum Estimate {
     /// A ratio of two sums, such as latency divided by requests, or requests divided by time.
     Ratio {
-        /// The value over the full span.
         value: f64,
         /// The variance and degrees of freedom of `value`.
         spread: Spread,
     },
     /// A quantile of the values of all slices.
     Quantile {
-        /// The value over the full span.
         value: f64,
         /// The fraction that identifies the quantile, for example 0.99.
         at: f64,

@@ -20,7 +20,6 @@ const TEXTS_MAX: usize = 4096;
 const BACK_MAX: usize = 4096;
 /// Maximum number of statements listed per transaction. Transactions with the same list form a group.
 const NAMED_MAX: usize = 4;
-/// Maximum number of groups of transactions per database.
 const GROUPS_MAX: usize = 256;
 /// Maximum time between two transactions that follow each other without a pause (our choice).
 const PAUSE_MAX: Nanos = Nanos(1_000_000);
@@ -55,12 +54,10 @@ struct Run {
     entered: Timestamp,
     exited: Timestamp,
     stepping: Nanos,
-    /// Index of the statement's text in `texts`.
     text: Option<u32>,
     connection: Option<u32>,
 }
 
-/// The statement runs of a recording.
 #[derive(Debug, Default)]
 pub(super) struct Statements {
     /// Runs of statements, in order of their begin times.
@@ -173,7 +170,6 @@ impl Statements {
     }
 }
 
-/// Totals of the transactions that executed the same statements.
 #[derive(Debug, Default)]
 struct Group {
     sums: Sums,
@@ -181,12 +177,10 @@ struct Group {
     worst_sync: Nanos,
     blocked: Nanos,
     more: usize,
-    /// Run time of each statement of the group.
     ran: Vec<(u32, Nanos)>,
     without_pause: u64,
 }
 
-/// The transactions of a database, grouped by their statements.
 #[derive(Debug, Default)]
 pub(super) struct ByStatement {
     groups: FxHashMap<(bool, Vec<u32>), Group>,
@@ -198,7 +192,6 @@ pub(super) struct ByStatement {
 }
 
 impl ByStatement {
-    /// Groups the transactions of a database by their statements.
     pub(super) fn of(slots: &[Slot], statements: &Statements) -> ByStatement {
         let mut all = ByStatement::default();
         // Thread, statement and end of the previous transaction, if it was an autocommit.

@@ -25,7 +25,6 @@ pub(super) struct Load {
     /// Time by which each copy of a line completes later than the previous copy.
     #[serde(default)]
     serve_us: u64,
-    /// Whether the load's sectors are spread over the device.
     #[serde(default)]
     scatter: bool,
     #[serde(default)]
@@ -50,7 +49,6 @@ pub(super) struct Load {
     /// Paths of the load's files; the first file has number 1.
     #[serde(default)]
     files: Vec<String>,
-    /// For each line: the number of its file.
     #[serde(default)]
     line_files: Vec<u32>,
     /// Words that the verdict must contain.

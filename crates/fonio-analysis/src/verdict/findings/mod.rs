@@ -127,7 +127,6 @@ fn rules() -> Rules {
     toml::from_str(RULES).expect("the embedded rules are read by a test")
 }
 
-/// Adds the verdict and the findings to an analysis.
 pub(crate) fn judge(analysis: &mut Analysis) {
     let rules = rules();
     let facts = facts(analysis);

@@ -13,7 +13,6 @@ use crate::question::threads::Threads;
 /// added to the sum.
 const OWNERS_MAX: usize = 64;
 const FILES_MAX: usize = 8;
-/// Number of owners listed per program.
 const LISTED: usize = 5;
 /// A file is named only if at least this share of the owner's requests belongs to it.
 const FILE_FROM: f64 = 0.5;
@@ -23,7 +22,6 @@ const FILE_FROM: f64 = 0.5;
 pub(crate) struct Owner {
     pub(crate) process: u32,
     pub(crate) unit: Option<u32>,
-    /// Whether the owner is the process that waits.
     pub(crate) is_own: bool,
 }
 

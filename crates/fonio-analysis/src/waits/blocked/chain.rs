@@ -17,7 +17,6 @@ const LENGTH_MAX: usize = 4;
 const OPEN_MAX: usize = 1 << 16;
 const PLACES_MAX: usize = 8;
 
-/// Begin and end of a wait.
 type Interval = (Timestamp, Timestamp);
 
 /// Where a thread was blocked on storage: thread, operation and file.
@@ -30,7 +29,6 @@ pub(super) struct Place {
     pub(super) file: Option<u32>,
 }
 
-/// A wait of one thread for another thread.
 #[derive(Clone, Debug)]
 pub(super) struct ForThread {
     pub(super) key: (u32, u32),
@@ -163,7 +161,6 @@ impl Chains {
         self.thread_blocked(tid, interval, place, 0);
     }
 
-    /// Adds a wait for another thread.
     pub(super) fn waited(&mut self, mut wait: ForThread) {
         if self.open.len() >= OPEN_MAX {
             self.beyond += 1;

@@ -20,7 +20,6 @@ use crate::question::threads::Threads;
 use crate::question::{Question, Row};
 use crate::waits::outstanding::LONG;
 
-/// Maximum number of threads whose waits are kept.
 const THREADS_MAX: usize = 1 << 16;
 /// Maximum number of generations between a thread and the command.
 const GENERATIONS_MAX: usize = 64;

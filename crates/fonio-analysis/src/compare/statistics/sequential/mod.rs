@@ -4,8 +4,7 @@
 //! drawn at random. If the setting has no effect, the opposite order would have given the opposite sign.
 //! Given the magnitude and all earlier values, both signs are therefore equally likely. This holds for heavy
 //! tails, trends and autocorrelated loads, because the randomness comes from the draw and not from the load
-//! (Fisher,
-//! *The Design of Experiments*, 1935, section 21).
+//! (Fisher, *The Design of Experiments*, 1935, section 21).
 //!
 //! A gambler who stakes the share `t` of a capital on a sign then plays a fair game. Each bet multiplies the
 //! capital by `1 + t` or `1 - t`. The probability that a capital that begins at 1 ever reaches `1 / level` is

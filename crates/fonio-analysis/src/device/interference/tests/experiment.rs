@@ -15,7 +15,6 @@ use crate::question::context::Ending;
 use crate::question::seen::Seen;
 use crate::requests::class::Class;
 
-/// Number of requests of each generated load.
 const REQUESTS: usize = 4000;
 
 struct Dice(Random);
@@ -48,7 +47,6 @@ impl Dice {
     }
 }
 
-/// How a process generates its requests.
 #[derive(Clone, Copy, Debug)]
 enum Source {
     /// Independent requests at random times, whose total load is this percentage of the device's capacity.
@@ -78,7 +76,6 @@ struct Load {
     depth: usize,
 }
 
-/// Which requests are labelled as writes.
 #[derive(Clone, Copy, Debug)]
 enum Labels {
     Random,

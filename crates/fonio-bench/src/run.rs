@@ -1,4 +1,4 @@
-//! Runs a plan, and creates the document with its numbers.
+//! Runs a benchmark plan, and creates the document with its results.
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -18,7 +18,7 @@ use crate::verdict;
 ///
 /// # Errors
 ///
-/// If fio fails, space is insufficient, or `stop` was set.
+/// If fio fails, the target has too little space, or `stop` was set.
 pub fn run(
     fio: &Fio,
     target: &Target,

@@ -1,5 +1,5 @@
-//! Fits a profile to an unknown device, and checks that it predicts held-back tests of this device. The
-//! device is a shipped profile in virtual time; the fit only sees its benchmark.
+//! Fits a profile to an unknown device, and checks that the profile predicts held-back tests of this device.
+//! The device is a shipped profile in virtual time; the fit only sees its benchmark.
 
 use fonio_bench::plan::{self, Scope, Set};
 use fonio_bench::{fit, model};

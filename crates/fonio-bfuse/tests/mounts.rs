@@ -1,4 +1,4 @@
-//! Tests mounts under difficult conditions, and their cleanup.
+//! Tests mounts under difficult conditions, and the cleanup of mounts.
 
 use crate::support;
 
@@ -83,7 +83,7 @@ fn folder_on_disk() -> (tempfile::TempDir, PathBuf) {
     (folder, source)
 }
 
-/// Each mount enables the kernel parameter for a moment.
+/// Each mount temporarily enables a kernel parameter, one mount at a time.
 #[test]
 fn mounts_made_at_the_same_time_wait_for_each_other_and_are_served_over_io_uring() {
     if !can_mount() {
@@ -113,7 +113,7 @@ fn mounts_made_at_the_same_time_wait_for_each_other_and_are_served_over_io_uring
     for mounted in &mounts {
         std::fs::write(mounted.path("file"), b"x").expect("the mount is served");
     }
-    // Until then, threads with a refused ring have ended.
+    // Threads whose ring the kernel refused end within this time.
     std::thread::sleep(Duration::from_millis(300));
     for mounted in &mounts {
         assert_ne!(rings(mounted), 0, "requests come over io_uring");
@@ -161,7 +161,7 @@ fn a_killed_daemon_loses_at_most_what_the_options_bound() {
         let below = mounted.below("stream");
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                // The daemon may be killed before the file exists.
+                // The daemon may be killed before it creates the file.
                 let Ok(mut file) = File::create(&path) else { return };
                 let mut numbers = Numbers::new(round);
                 let mut end = 0;
@@ -187,7 +187,7 @@ fn a_killed_daemon_loses_at_most_what_the_options_bound() {
         let (acknowledged, durable) = (acknowledged.into_inner(), durable.into_inner());
         let length = found.len() as u64;
         written = [written[0] + acknowledged, written[1] + durable];
-        // The kernel writes back several pages at a time, so of the unsynced data, a later part may be in the
+        // The kernel writes back several pages at a time, so a later part of the unsynced data may be in the
         // file although an earlier part is missing.
         let whole = if mounted.mode == "writeback" { durable.min(length) } else { length };
         assert!(
@@ -278,7 +278,7 @@ fn a_full_disk_is_told_and_nothing_is_dropped_in_silence() {
         std::fs::remove_file(mounted.path("large")).expect("root may do this");
         let again = || {
             let file = File::create(mounted.path("small"));
-            // The kernel's cache notices the error when it writes back.
+            // The kernel reports the error when it writes back its cached pages.
             file.and_then(|mut file| file.write_all(b"again").and_then(|()| file.sync_all())).is_ok()
         };
         assert!(comes_true(100, again), "{mode}: the space is free again");
@@ -362,7 +362,7 @@ fn what_changes_below_without_a_request_shows_at_once() {
         }
         drop(file);
         let written_later = || path.metadata().expect("it exists").modified().expect("it has times") > before;
-        // Writes through a mapping of a passed-through file reach the file below without a request. In other
+        // Writes through a mapping of a passed-through file reach the source file without a request. In other
         // modes, the kernel writes the pages at the close; some older kernels then read the attributes again
         // only after the cached attributes have expired.
         let looks = if mounted.mode == "passthrough" { 1 } else { 1000 };
@@ -443,7 +443,7 @@ fn access_times_below_follow_the_options() {
         for (options, keeps) in [("strictatime", false), ("relatime", true), ("noatime", true)] {
             let (folder, source) = folder_on_disk();
             std::fs::write(source.join("file"), b"text").expect("root may do this");
-            // An access time later than all changes of the file, so relatime does not update it.
+            // The access time is later than all changes of the file, so relatime does not update it.
             let old = std::time::SystemTime::now() + Duration::from_secs(60);
             let times = std::fs::FileTimes::new().set_accessed(old);
             File::options()
@@ -479,7 +479,6 @@ fn a_source_may_change_underneath() {
     assert!(File::create(mounted.path("new")).is_err(), "a deleted directory rejects new files");
 }
 
-/// Raises the open-file limit to root's maximum.
 fn raise_open_files() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let most = std::fs::read_to_string("/proc/sys/fs/nr_open").ok();
@@ -557,7 +556,7 @@ fn far_more_inodes_than_descriptors() {
                 File::create(folder.join(file.to_string())).expect("root may do this");
             }
         }
-        // The kernel does not forget open files.
+        // The kernel does not forget inodes of open files.
         let open: Vec<_> = (0..50)
             .map(|number| {
                 let file = File::create_new(mounted.path(&number.to_string())).expect("it is writable");
@@ -627,7 +626,7 @@ fn streams_that_are_passed_through_are_handed_to_the_device_as_they_come() {
         for offset in (0..42 * MIB).step_by(MIB as usize) {
             stream.write_all_at(&piece(offset, MIB), offset).expect("there is space");
         }
-        // Much longer than the interval between two checks.
+        // The limit is much longer than the interval between two checks.
         assert!(
             comes_true(1000, || handed_over() >= expected),
             "{options}: {} bytes were written back early",
@@ -659,7 +658,7 @@ fn the_buffer_coalesces() {
     assert_eq!(report.buffer.lost_bytes, 0);
 }
 
-/// A control group with little memory. Dropping this value removes it.
+/// A control group with little memory. Dropping this value removes the group.
 struct LittleMemory(PathBuf);
 
 impl LittleMemory {
@@ -697,7 +696,7 @@ fn little_memory_slows_and_does_not_stop() {
     const MEMORY: u64 = 64 << 20;
     const BYTES: u64 = 192 << 20;
     for mode in ["mode=writeback", "mode=buffered", "mode=auto"] {
-        // A tmpfs would keep its data in memory, which is limited in this test.
+        // The data cannot be on a tmpfs, because memory is limited in this test.
         let (folder, source) = folder_on_disk();
         let group = match LittleMemory::new(MEMORY) {
             Ok(group) => group,
@@ -716,7 +715,7 @@ fn little_memory_slows_and_does_not_stop() {
             Command::new("sh").args(["-c", &script]).current_dir(&mounted.dir).spawn().expect("sh");
         group.take_in(writer.id());
         let mut ended = None;
-        // This limit is much longer than the slowest disk needs; a deadlock would never end.
+        // This time limit is much longer than the slowest disk needs; a deadlock would exceed any limit.
         for _ in 0..1200 {
             ended = writer.try_wait().expect("our child");
             if ended.is_some() {

@@ -1,15 +1,15 @@
-//! Compares recordings: differences with intervals, and "no difference" as a possible answer.
+//! Compares recordings. The answers are differences with intervals, "no difference", or "unknown".
 //!
-//! There are two methods, depending on the input:
+//! The method depends on the number of recordings:
 //!
 //! - **One recording per side.** Each recording is cut into slices of time, and the variation of a figure
 //!   between slices gives its interval ([`crate::compare::statistics`] accounts for autocorrelation). The
 //!   result holds for these recordings only, because this method cannot show how much identical runs differ.
 //! - **Several recordings per side.** Each recording gives one value, and the spread between recordings gives
-//!   the interval. A claim about a change should rest on this method.
+//!   the interval. Use several recordings per side to support a claim about a change.
 //!
 //! Both methods test all figures together (Holm, with weights), so that at most 5 percent of comparisons
-//! without a true difference claim any difference. `cargo studies compare` measures this.
+//! without a true difference claim any difference. `cargo studies compare` measures the rate of false claims.
 
 mod headline;
 pub mod interval;
@@ -25,12 +25,12 @@ use headline::{Headline, Within, headlines};
 use interval::{Change, Unknown, geometric_mean};
 use statistics::{FAMILY_LEVEL, holm};
 
-/// A value with a name.
+/// A value with the name of its recording or side.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Named<T> {
-    /// The name.
+    /// The name of the recording or side.
     pub name: String,
-    /// The value.
+    /// The named value.
     pub value: T,
 }
 
@@ -90,7 +90,7 @@ const METHOD_RUNS: &str = "Several recordings a side: each gives one value, and 
 interval of the ratio. All figures are tested together (Holm, 5 percent), so the confidence of a single interval is higher \
 than 95 percent. A difference is named from 5 percent on.";
 
-/// Compares each side with the first. A side consists of the analyses of one or more recordings.
+/// Compares each further side with the first. A side consists of the analyses of one or more recordings.
 pub fn compare(sides: &[Named<Vec<Named<&Analysis>>>]) -> Comparison {
     let measured: Vec<Vec<Vec<Headline>>> = sides
         .iter()
@@ -111,7 +111,7 @@ pub fn compare(sides: &[Named<Vec<Named<&Analysis>>>]) -> Comparison {
                 between(&values(&measured[0], figure), &values(other, figure), level)
             }
         };
-        // A figure without an interval takes no share of the significance level.
+        // A figure without an interval gets no share of the significance level.
         let weight = |at: usize| match change(at, FAMILY_LEVEL).confidence {
             Some(_) => measured[0][0][known[at]].nearness.weight(),
             None => 0.0,
@@ -177,7 +177,7 @@ fn typical(runs: &[Option<f64>]) -> Option<f64> {
     }
 }
 
-/// The change between one recording per side, from their slices.
+/// Computes the change between two sides with one recording each, from time slices.
 fn within(first: &Headline, other: &Headline, level: f64) -> Change {
     let (Some(a), Some(b)) = (first.value(), other.value()) else {
         return Change::unknown(None, Unknown::NotMeasured);

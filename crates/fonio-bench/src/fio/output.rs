@@ -1,4 +1,5 @@
-//! The needed parts of fio 3's JSON. Times are in nanoseconds, except `runtime` in milliseconds.
+//! Parses the parts of fio 3's JSON output that benchmarks need. Times are in nanoseconds, except `runtime`
+//! in milliseconds.
 
 use serde::Deserialize;
 
@@ -45,7 +46,7 @@ struct Percentiles {
     p99: Option<u64>,
 }
 
-/// Parses the result of `test` from fio's standard output. Skips notes that fio prints before its JSON.
+/// Parses the result of `test` from fio's standard output. Notes that fio prints before the JSON are skipped.
 ///
 /// # Errors
 ///
@@ -76,16 +77,17 @@ pub fn parse(text: &str, test: &Test) -> Result<Run, BenchError> {
         return Err(wrong("no request was completed before the time was over".to_owned()));
     }
     let (mean, sigma) = together(&sides, requests);
-    // For one process with one request in flight, the duration is the sum of its response times. This is more
-    // precise than fio's milliseconds. For several processes, and for one process that is compared with
-    // several, the duration is the run time of the group. The sum would exclude the time between requests.
+    // For one process with one request in flight, the duration is the sum of its response times. The sum is
+    // more precise than fio's run time in milliseconds. For several processes, and for one process that is
+    // compared with several, the duration is the run time of the group. The sum of the response times would
+    // exclude the time between requests.
     let runtime = sides.iter().map(|side| side.runtime).max().unwrap_or(0);
     let span_ns = if test.processes == 1 && test.set != Set::ConcurrencyParameters {
         (mean * requests as f64) as u64
     } else {
         runtime.max(1) * 1_000_000
     };
-    // Percentiles of several jobs cannot be combined.
+    // Percentiles of several jobs cannot be combined into one.
     let percentile = |of: fn(&Percentiles) -> Option<u64>| match sides[..] {
         [only] => of(&only.clat_ns.percentile),
         _ => None,
@@ -103,7 +105,7 @@ pub fn parse(text: &str, test: &Test) -> Result<Run, BenchError> {
     })
 }
 
-/// The mean and standard deviation of the response times over all jobs.
+/// Returns the mean and standard deviation of the response times over all jobs.
 fn together(sides: &[&Side], requests: u64) -> (f64, f64) {
     let weighted = |value: &dyn Fn(&Side) -> f64| {
         sides.iter().map(|side| value(side) * side.total_ios as f64).sum::<f64>() / requests as f64
@@ -117,7 +119,7 @@ fn together(sides: &[&Side], requests: u64) -> (f64, f64) {
 ///
 /// # Errors
 ///
-/// [`BenchError::FioOutput`] with the first invalid line.
+/// [`BenchError::FioOutput`], which contains the first invalid line.
 pub fn rates(log: &str) -> Result<Vec<f64>, BenchError> {
     log.lines()
         .enumerate()

@@ -1,4 +1,4 @@
-//! The statistics of a mount for Prometheus.
+//! Formats the statistics of a mount for Prometheus.
 
 use fonio_core::prometheus::{Kind, Labels, Metric, Text};
 

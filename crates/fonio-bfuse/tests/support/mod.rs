@@ -1,4 +1,4 @@
-//! A mount with a separate daemon process, as for users; a test can hang or kill only this process.
+//! Provides mounts with a separate daemon process, as for users. A test can hang or kill this process alone.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
@@ -14,13 +14,14 @@ pub fn can_mount() -> bool {
     fonio_testing::has(&[fonio_testing::Need::Root, fonio_testing::Need::Fuse])
 }
 
-/// Mounts a new folder; `None` if this machine cannot mount.
+/// Mounts a new folder; returns `None` if this machine cannot mount.
 #[track_caller]
 pub fn mount(options: &str) -> Option<Mounted> {
     can_mount().then(|| Mounted::new(options))
 }
 
-/// Mounts a new folder with each of the options, one after the other; empty if this machine cannot mount.
+/// Mounts a new folder with each of the options, one after the other; the iterator is empty if this machine
+/// cannot mount.
 #[track_caller]
 pub fn mounts<'a>(options: &'a [&'a str]) -> impl Iterator<Item = (&'a str, Mounted)> {
     let possible = if can_mount() { options } else { &[] };
@@ -35,7 +36,7 @@ pub fn program() -> PathBuf {
     path.join("examples/mount")
 }
 
-/// A mounted directory. Dropping this value unmounts it.
+/// A directory mounted for a test. Dropping this value unmounts the directory.
 pub struct Mounted {
     pub folder: TempDir,
     pub source: PathBuf,
@@ -100,7 +101,7 @@ impl Drop for Mounted {
     }
 }
 
-/// Pseudorandom numbers, the same for the same seed.
+/// Generates pseudorandom numbers; the same seed gives the same numbers.
 pub struct Numbers(Random);
 
 impl Numbers {

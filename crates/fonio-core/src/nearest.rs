@@ -1,6 +1,6 @@
-//! The known name that a user probably meant.
+//! Suggests the known name that a user probably meant by a mistyped one.
 
-/// Minimum similarity of a mistyped name.
+/// Minimum similarity of a mistyped name to the suggested name.
 const ALIKE_MIN: f64 = 0.5;
 
 /// Returns the end of a sentence about an unknown name: the most similar known name, or nothing if no name is

@@ -1,4 +1,4 @@
-//! The block device through which the host uses the emulated device.
+//! Creates the block device through which the host uses the emulated device.
 
 use std::path::Path;
 
@@ -14,9 +14,11 @@ const LOOP_DEPTH_MAX: u32 = 128;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Through {
-    /// A loop device on a file of our FUSE file system. Every kernel has it. Its queue depth is 4 to 128.
+    /// A loop device on a file of our FUSE file system. Every kernel supports loop devices. Their queue depth
+    /// is 4 to 128.
     Loop,
-    /// A ublk device (Linux 6.5 or later). It has the queue depth and FUA support of the emulated device.
+    /// A ublk device (Linux 6.5 or later). The block device has the queue depth and FUA support of the
+    /// emulated device.
     Ublk,
 }
 
@@ -34,8 +36,8 @@ enum Kind {
 }
 
 impl BlockDevice {
-    /// Creates a loop device on `file`. Its queue gets the device's limits as far as the driver supports
-    /// them.
+    /// Creates a loop device on `file`. The queue of the loop device gets the emulated device's limits as far
+    /// as the driver supports them.
     pub(crate) fn on_file(
         ledger: &mut Ledger,
         file: &Path,
@@ -54,7 +56,8 @@ impl BlockDevice {
         Ok(BlockDevice { kind: Kind::Loop(device), depth })
     }
 
-    /// Creates a ublk device with these limits. `serve` makes the process `server` take its requests.
+    /// Creates a ublk device with these limits. `serve` makes the process `server` serve the device's
+    /// requests.
     pub(crate) fn served<E: From<HostError>>(
         ledger: &mut Ledger,
         limits: &Limits,

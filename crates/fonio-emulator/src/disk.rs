@@ -37,7 +37,7 @@ impl Request<'_> {
         }
     }
 
-    /// Returns offset and length in bytes.
+    /// Returns the command's offset and length in bytes.
     fn place(&self) -> (u64, u64) {
         match *self {
             Request::Read { offset, bytes }
@@ -63,19 +63,20 @@ impl Request<'_> {
     }
 }
 
-/// The command failed; the host gets an I/O error.
+/// Marks a failed command, for which the host gets an I/O error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Failure;
 
 /// Result of a command: the data of a read, otherwise empty.
 pub(crate) type Outcome = Result<Vec<u8>, Failure>;
 
-/// Choice of the completion time.
+/// How the completion times of commands are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     /// Completes commands after a fixed time, without the model, while fonio measures the I/O path.
     Measuring(Duration),
-    /// Completes commands at once, while the device is being prepared. The model and the log record them.
+    /// Completes commands at once, while the device is being prepared. The model and the log record these
+    /// commands.
     Unpaced,
     /// Completes commands at the model's times.
     Paced,
@@ -86,7 +87,7 @@ struct State {
     device: Box<dyn Device>,
     clock: ModelClock,
     overheads: OverheadsByTime,
-    /// Time at which the model has finished all its commands.
+    /// Time at which the model has finished all its commands so far.
     idle_at: Timestamp,
     faults: Faults,
     log: Option<LogWriter>,
@@ -149,18 +150,18 @@ impl Disk {
         &self.limits
     }
 
-    /// From now on, completes every command after `delay`, without the model.
+    /// Makes the device complete every command after `delay`, without the model.
     pub(crate) fn measure(&self, delay: Duration) {
         self.lock().mode = Mode::Measuring(delay);
     }
 
-    /// From now on, completes commands at once. The model and the log record every command.
+    /// Makes the device complete commands at once. The model and the log record every command.
     pub(crate) fn unpace(&self) {
         self.lock().mode = Mode::Unpaced;
     }
 
-    /// From now on, completes commands at the model's times. All earlier commands count as complete, and the
-    /// counters restart.
+    /// Makes the device complete commands at the model's times. All earlier commands count as complete, and
+    /// the counters restart.
     pub(crate) fn pace(&self, overheads: OverheadsByTime) {
         let mut state = self.lock();
         let idle_at = state.idle_at;
@@ -262,7 +263,7 @@ impl Disk {
         }
     }
 
-    /// Transfers the data of a command.
+    /// Reads or writes the data of a command.
     fn perform(&self, request: &Request<'_>, verdict: &Verdict) -> Outcome {
         let moved = match *request {
             Request::Read { offset, bytes } => {
@@ -286,7 +287,7 @@ impl Disk {
         Nanos(u64::try_from(now.saturating_duration_since(self.started).as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Locks the state, ignoring poison: the state is consistent between calls, even after a failed assertion
+    /// Locks the state, ignoring poison: the state is consistent between calls even after a failed assertion
     /// in a model.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -294,8 +295,8 @@ impl Disk {
 }
 
 impl State {
-    /// Returns when the command completes on the wall clock. To compensate for the latency of the I/O path,
-    /// the model gets an arrival time that is earlier by half of this latency, and the host gets the
+    /// Returns the wall-clock time at which the command completes. To compensate for the latency of the I/O
+    /// path, the model gets an arrival time that is earlier by half of this latency, and the host gets the
     /// completion earlier by the other half.
     fn completion(&mut self, request: &Request<'_>, arrival: Instant, dilate: f64, delay: Nanos) -> Instant {
         let (offset, bytes) = request.place();

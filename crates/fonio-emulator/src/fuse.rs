@@ -1,4 +1,4 @@
-//! Presents the device as the only file of a FUSE file system, to which a loop device is bound.
+//! Presents the emulated device as the only file of a FUSE file system. A loop device is bound to this file.
 //!
 //! The file is open for direct I/O, so each request of the loop driver becomes one FUSE request. The reply is
 //! sent at the model's completion time; until then, the device accepts other requests. A flush of the loop
@@ -42,7 +42,7 @@ struct OneFile {
     started: SystemTime,
 }
 
-/// Mounts the file system at `dir` and serves it until the session is dropped.
+/// Mounts the file system at `dir` and serves this file system until the session is dropped.
 pub(crate) fn mount(disk: Arc<Disk>, dir: &Path) -> io::Result<BackgroundSession> {
     let mut config = Config::default();
     config.mount_options = vec![MountOption::FSName(SOURCE.to_owned()), MountOption::DefaultPermissions];
@@ -79,8 +79,8 @@ impl OneFile {
 
 impl Filesystem for OneFile {
     fn init(&mut self, _request: &FuseRequest, config: &mut KernelConfig) -> io::Result<()> {
-        // All values are in range. A kernel without asynchronous direct I/O would send one command at a time,
-        // which is wrong for a device with a queue.
+        // The kernel accepts all these values. A kernel without asynchronous direct I/O would send one
+        // command at a time, which is wrong for a device with a queue.
         let depth = background(self.disk.limits().depth);
         let refused = |_| io::Error::other("the kernel refuses a setting that every FUSE supports");
         config.set_max_write(WRITE_BYTES_MAX).map_err(refused)?;

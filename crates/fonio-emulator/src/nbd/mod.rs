@@ -1,4 +1,4 @@
-//! An NBD server on a Unix socket, for virtual machines.
+//! An NBD server on a Unix socket, which serves the device to virtual machines.
 //!
 //! The protocol is described in <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>: fixed
 //! newstyle negotiation with `NBD_OPT_GO`, `NBD_OPT_INFO`, `NBD_OPT_EXPORT_NAME`, `NBD_OPT_LIST` and
@@ -51,7 +51,7 @@ pub(crate) fn serve(disk: &Arc<Disk>, listener: UnixListener) -> io::Result<()> 
     Ok(())
 }
 
-/// Connection for replies, shared by the threads that complete commands.
+/// The client's connection for replies, shared by the threads that complete commands.
 type Replies = Arc<Mutex<UnixStream>>;
 
 fn converse(disk: &Arc<Disk>, stream: UnixStream) -> io::Result<()> {

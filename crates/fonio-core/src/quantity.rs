@@ -165,7 +165,7 @@ fn split(text: &str, expected: Expected) -> Result<(f64, &str), QuantityError> {
     let no_number = || QuantityError::NoNumber { text: text.to_owned(), expected };
     let is_digit = |letter: char| letter.is_ascii_digit() || matches!(letter, '.' | '_' | '-' | '+');
     let mut end = text.find(|letter| !is_digit(letter)).unwrap_or(text.len());
-    // // Read an exponent, as in `1e6`, if digits follow the letter.
+    // Read an exponent, as in `1e6`, if digits follow the letter.
     if let Some(exponent) = text[end..].strip_prefix(['e', 'E']) {
         let digits = exponent.find(|letter| !is_digit(letter)).unwrap_or(exponent.len());
         if digits > 0 {

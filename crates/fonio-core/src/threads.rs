@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(seen(7, None, "<...>", NameOrigin::Columns, 2), None);
         assert_eq!(seen(7, Some(5), "bash", NameOrigin::Columns, 3), Some((Some(5), name("bash"))));
         assert_eq!(seen(7, None, "bash", NameOrigin::Event, 4), None);
-        // // The thread has called exec.
+        // The thread has called exec.
         assert_eq!(seen(7, None, "fio", NameOrigin::Event, 5), Some((Some(5), name("fio"))));
         // The columns show an old name.
         assert_eq!(seen(7, Some(5), "bash", NameOrigin::Columns, 6), None);

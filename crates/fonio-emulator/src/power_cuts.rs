@@ -158,7 +158,7 @@ fn check(
     let began = Instant::now();
     let outcome = mount_and_ask(ledger, cut, image, &device, options, &mut || {
         recovery_s.push(began.elapsed().as_secs_f64());
-        // // Only recovery is measured, not the check that follows.
+        // Only recovery is measured, not the check that follows.
         emulated.unpace()
     })?;
     emulated.stop()?;

@@ -234,7 +234,7 @@ fn become_a_server() {
 /// not wait for a CPU. The pacing thread polls the clock for only a few microseconds per command, so no other
 /// thread starves.
 fn run_before_all_others() {
-    // // SAFETY: `sched_param` contains only plain numbers, for which all zeros are valid.
+    // SAFETY: `sched_param` contains only plain numbers, for which all zeros are valid.
     let mut parameters: libc::sched_param = unsafe { std::mem::zeroed() };
     parameters.sched_priority = 1;
     // SAFETY: the call reads `parameters`, which outlives it. 0 means this thread.

@@ -1,4 +1,4 @@
-//! One run: a test bed, the workload on it under the recorder, and the results.
+//! Performs one run: creates a test bed, records the workload on it, and collects the results.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,20 +24,20 @@ use crate::worker::Worker;
 /// The workload of a run and its options.
 #[derive(Clone, Debug)]
 pub struct RunOptions<'a> {
-    /// The workload.
+    /// The workload to measure.
     pub workload: &'a Workload,
-    /// The share of the workload's full amount, above 0.
+    /// The share of the workload's full amountto run, above 0.
     pub scale: f64,
     /// A workload that runs concurrently, on the same storage and within the same limits.
     pub background: Option<Background<'a>>,
-    /// The factor by which its pauses are multiplied.
+    /// The factor by which the workload's pauses are multiplied.
     pub pace: f64,
     /// Whether the recording continues until the workload's dirty pages are written back. The run time
     /// excludes write-back.
     pub write_back: bool,
     /// The seed of content and device model.
     pub seed: u64,
-    /// How this program starts its own processes.
+    /// The command lines with which this program starts its own processes.
     pub roles: &'a Roles,
     /// Set by a signal handler to end the run as soon as possible.
     pub stop: &'a AtomicBool,
@@ -50,9 +50,9 @@ pub struct Run {
     pub outcome: Outcome,
     /// The number of bytes that files can use on the run's new, empty file system; `None` in a directory.
     pub usable: Option<ByteCount>,
-    /// The recording's directory.
+    /// The directory of the run's recording.
     pub recording: PathBuf,
-    /// The recording's analysis.
+    /// The analysis of the run's recording.
     pub analysed: Analysed,
     /// The spans that the workload marked, ordered by their ends.
     pub marks: Vec<fonio_workload::Mark>,
@@ -65,11 +65,11 @@ pub struct Run {
     pub background: Option<(OwnFigures, BackgroundFigures)>,
 }
 
-/// Runs the workload once and records to `out`.
+/// Runs the workload once and writes its recording to `out`.
 ///
 /// # Errors
 ///
-/// [`ExperimentError`]. All changes of the machine are undone; a recording that had started is kept.
+/// An [`ExperimentError`]. All changes to the machine are then undone; a recording that had started is kept.
 pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<Run, ExperimentError> {
     let mut bed = TestBed::make(setup, options.workload, options.background, options.seed, options.roles)?;
     let (result, socket) = (bed.scratch.join("result.json"), bed.scratch.join("call"));
@@ -194,7 +194,7 @@ fn record_task(
     Ok(finished)
 }
 
-/// Returns the command line that repeats this run.
+/// Returns a command line that repeats this run.
 fn command_line(options: &RunOptions<'_>) -> Vec<String> {
     let mut words = vec!["fonio".to_owned(), "run".to_owned(), options.workload.name.clone()];
     if options.scale != 1.0 {

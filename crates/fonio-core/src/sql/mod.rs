@@ -65,7 +65,7 @@ pub enum Kind {
     Commit,
     /// `ROLLBACK`, but not to a savepoint.
     Rollback,
-    /// `SAVEPOINT`, which begins a transaction if none is open.
+    /// `SAVEPOINT`, which begins a transaction if no transaction is open.
     Savepoint,
     /// `RELEASE`, which commits a transaction if a savepoint began it.
     Release,
@@ -122,7 +122,7 @@ struct Writer {
 
 impl Writer {
     fn is_full(&self) -> bool {
-        // // Read a few more characters than the limit, to detect truncation.
+        // Read a few more characters than the limit, to detect truncation.
         self.chars > 2 * TEXT_MAX
     }
 
@@ -195,7 +195,7 @@ impl Writer {
             self.last = self.before_sign();
         }
         if self.values.is_some() && self.last == Last::Comma {
-            // // Replace `?,` by `?, ...` once, whatever follows the comma.
+            // Replace `?,` by `?, ...` once, whatever follows the comma.
             let comma = self.out.len() - 1;
             self.cut(comma);
             if !self.out.ends_with(MORE) {

@@ -30,7 +30,7 @@ mod tests {
 
     #[test]
     fn as_by_hand() {
-        // // Test p values with equal weights: the levels are 0.05/3, 0.05/2 and 0.05.
+        // Test p values with equal weights: the levels are 0.05/3, 0.05/2 and 0.05.
         let of = |p: [f64; 3]| levels(0.05, &[1.0; 3], |figure, level| p[figure] <= level);
         let claimed = |p: [f64; 3]| of(p).iter().zip(p).filter(|(level, p)| p <= *level).count();
         assert_eq!(claimed([0.01, 0.02, 0.04]), 3);

@@ -9,7 +9,7 @@ fn within(t: f64, freedom: u32) -> f64 {
     let nu = f64::from(freedom);
     let (sine, cosine) = (t / (nu + t * t).sqrt(), (nu / (nu + t * t)).sqrt());
     let cosine_squared = cosine * cosine;
-    // // For odd degrees of freedom, the terms are 2/3, 2*4/(3*5), … times odd powers of the cosine; for even
+    // For odd degrees of freedom, the terms are 2/3, 2*4/(3*5), … times odd powers of the cosine; for even
     // degrees, 1/2, 1*3/(2*4), … times even powers.
     let (mut term, first) = if freedom % 2 == 1 { (cosine, 3) } else { (1.0, 2) };
     let mut sum = if freedom == 1 { 0.0 } else { term };

@@ -1,4 +1,5 @@
-//! The directories, FUSE mounts and queue settings of a layer measurement. The ledger undoes them, even after kill -9.
+//! Manages the directories, FUSE mounts and queue settings of a layer measurement. The ledger undoes them,
+//! even after kill -9.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -18,7 +19,7 @@ pub(super) struct Mounts {
 }
 
 impl Mounts {
-    /// Makes a directory in `dir` for the test files, and a directory to mount it on.
+    /// Creates a directory in `dir` for the test files, and a mount point for it.
     pub(super) fn make(dir: &Path) -> Result<Mounts, ExperimentError> {
         let mut ledger = Ledger::open(&Ledger::default_dir())?;
         let own = dir.join(format!(".fonio-layers-{}", std::process::id()));
@@ -35,12 +36,12 @@ impl Mounts {
         Ok(Mounts { ledger, source, mounted })
     }
 
-    /// Returns the directory on the file system, not through FUSE.
+    /// Returns the directory on the file system itself, not its FUSE mount.
     pub(super) fn source(&self) -> &Path {
         &self.source
     }
 
-    /// Measures with the scheduler of the device `name` set to `none`.
+    /// Calls a measurement with the scheduler of the device `name` set to `none`.
     pub(super) fn without_scheduler(
         &mut self,
         device: &str,
@@ -57,7 +58,8 @@ impl Mounts {
         Ok(run)
     }
 
-    /// Measures with the source mounted through FUSE with `options`. `measure` receives the mount and the source.
+    /// Calls `measure` with the source mounted through FUSE with `options`. `measure` receives the mount and
+    /// the source.
     pub(super) fn mounted(
         &mut self,
         options: &str,
@@ -78,7 +80,7 @@ impl Mounts {
         run
     }
 
-    /// Removes the directories.
+    /// Removes the directory for the test files and the mount point.
     pub(super) fn close(self) -> Result<(), ExperimentError> {
         Ok(self.ledger.close()?)
     }
@@ -92,7 +94,8 @@ struct Daemon {
 }
 
 impl Daemon {
-    /// Starts the process and waits until the mount is ready. The inner error says why the mount failed.
+    /// Starts the process that serves a mount, and waits until the mount is ready. The inner error says why
+    /// the mount failed.
     fn start(
         source: &Path,
         dir: &Path,
@@ -122,12 +125,12 @@ impl Daemon {
                 reason.trim().trim_start_matches("fonio: ").lines().map(str::trim).collect();
             return Ok(Err(lines.join("; ")));
         }
-        // Later messages are about the measurement.
+        // Later messages of the process concern the measurement, so show them to the user.
         std::thread::spawn(move || io::copy(&mut errors, &mut io::stderr()));
         Ok(Ok(daemon))
     }
 
-    /// Asks the process to unmount and end, and waits for its end.
+    /// Asks the serving process to unmount and exit, and waits until it has exited.
     fn stop(mut self, ledger: &mut Ledger) -> Result<(), ExperimentError> {
         // `kill` fails if the process has already ended, which is fine.
         let _ = Command::new("kill").arg(self.child.id().to_string()).stderr(Stdio::null()).status();

@@ -1,4 +1,4 @@
-//! The folder of a test: its plan, its slices with their recordings, and the result so far.
+//! Manages the folder of a test: its plan, its slices with their recordings, and the result so far.
 //!
 //! | file | contents |
 //! |---|---|
@@ -8,7 +8,8 @@
 //! | `live.json` | the result so far ([`LiveResult`]) |
 //! | `slices.csv` | the slices as a table |
 //!
-//! Each file is complete or absent, also after `kill -9`: it is written under another name and then renamed.
+//! Each file of the folder is complete or absent, even after `kill -9`, because it is written under another
+//! name and then renamed.
 
 use std::fs;
 use std::io::{self, Write};
@@ -32,8 +33,8 @@ pub(super) struct Folder {
 }
 
 impl Folder {
-    /// Makes the folder for `plan`, or opens the folder of the same test. An existing folder determines the
-    /// order of slices.
+    /// Creates the folder for `plan`, or opens an existing folder of the same test. An existing folder
+    /// determines the order of slices.
     pub(super) fn begin(path: &Path, plan: &LivePlan) -> Result<Folder, ExperimentError> {
         fs::create_dir_all(path).map_err(ExperimentError::system("make", path))?;
         let mut folder = Folder { path: path.to_owned(), plan: plan.clone() };
@@ -50,7 +51,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Returns the plan in the folder `path`; `None` if there is no plan.
+    /// Returns the plan in the folder `path`; `None` if the folder has no plan.
     pub(super) fn plan_in(path: &Path) -> Result<Option<LivePlan>, ExperimentError> {
         read(&path.join(PLAN))
     }
@@ -64,7 +65,7 @@ impl Folder {
         self.path.join(format!("slice-{number:03}"))
     }
 
-    /// Returns the complete slices in order.
+    /// Returns all complete slices of the test in order.
     pub(super) fn slices(&self) -> Result<Vec<MeasuredSlice>, ExperimentError> {
         let listing = fs::read_dir(&self.path).map_err(ExperimentError::system("list", &self.path))?;
         let mut slices: Vec<MeasuredSlice> = Vec::new();
@@ -83,7 +84,7 @@ impl Folder {
         self.write(&format!("slice-{:03}.json", slice.number), slice)
     }
 
-    /// Writes the result so far and the table of slices.
+    /// Writes the test's result so far and the table of its slices.
     pub(super) fn write_result(&self, result: &LiveResult) -> Result<(), ExperimentError> {
         self.write(RESULT, result)?;
         self.replace(TABLE, result.table().as_bytes())

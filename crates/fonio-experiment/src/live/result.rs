@@ -1,4 +1,4 @@
-//! The result of a test: numbers, a sentence and a table.
+//! Computes the result of a test: numbers, a sentence and a table.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 use super::slice::counts;
 use super::{LivePlan, MeasuredSlice, PressureShares};
 
-/// If threads were blocked for less than this time, in seconds per second, users notice no effect of
-/// storage. Our choice.
+/// If threads were blocked for less than this time, in seconds per second, users notice no effect of storage.
+/// We chose this limit.
 const HARDLY: f64 = 1e-3;
 /// A program that is blocked for at least this time, in seconds per second, counts as blocked nearly
 /// always.
@@ -21,9 +21,9 @@ const NEARLY_ALWAYS: f64 = 0.9;
 /// The result of a complete or running test.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LiveResult {
-    /// One sentence.
+    /// One sentence that answers the test's question.
     pub verdict: String,
-    /// The interval and the answer.
+    /// The confidence interval of the effect, and the answer.
     pub paired: Paired,
     /// The measurement time in seconds that an effect of 20 percent needs to be shown, without the time to
     /// write recordings; `None` with fewer than three pairs.
@@ -34,37 +34,37 @@ pub struct LiveResult {
     pub without: Option<OfArm>,
     /// The means over the slices with the setting.
     pub with: Option<OfArm>,
-    /// The valid pairs.
+    /// The pairs in which both slices are valid.
     pub pairs: Vec<LivePair>,
     /// Number of slices left out because they had a problem or because their pair is incomplete.
     pub slices_left_out: usize,
-    /// All slices.
+    /// All slices, including invalid ones.
     pub slices: Vec<MeasuredSlice>,
 }
 
-/// A pair of slices.
+/// A pair of slices, one with the setting and one without it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LivePair {
-    /// Its number, from 1.
+    /// The number of the pair, counted from 1.
     pub pair: u32,
     /// Whether the slice with the setting came first.
     pub setting_first: bool,
-    /// The time blocked without the setting, in seconds per second.
+    /// The time for which threads were blocked without the setting, in seconds per second.
     pub without: f64,
-    /// The time blocked with the setting, in seconds per second.
+    /// The time for which threads were blocked with the setting, in seconds per second.
     pub with: f64,
 }
 
 /// The means of the slices with, or without, the setting.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OfArm {
-    /// The time blocked, in seconds per second.
+    /// The time for which threads were blocked, in seconds per second.
     pub blocked: f64,
-    /// Waits of 100 ms and more per minute.
+    /// Number of waits of at least 100 ms, per minute.
     pub long_per_min: f64,
-    /// The pressure on the machine.
+    /// The I/O pressure on the machine; `None` if the kernel does not measure it.
     pub machine_pressure: Option<PressureShares>,
-    /// The pressure in the unit's control group.
+    /// The I/O pressure in the unit's control group; `None` if it was not measured.
     pub unit_pressure: Option<PressureShares>,
 }
 
@@ -82,7 +82,7 @@ impl<'a> Counted<'a> {
 }
 
 impl LiveResult {
-    /// Computes the result from `slices`.
+    /// Computes the test's result from `slices`.
     ///
     /// A program that is bulk work in one slice is left out of both slices. Otherwise, a pair would compare
     /// different programs.
@@ -118,7 +118,7 @@ impl LiveResult {
         }
     }
 
-    /// Returns the slices as CSV. Times are in seconds per second; pressure is a share.
+    /// Returns all slices as CSV. Times are in seconds per second; pressure is a share.
     pub(super) fn table(&self) -> String {
         let mut text = "slice,pair,with_setting,measured_s,blocked_s_per_s,long_waits,machine_some,machine_full,unit_some,\
             unit_full,counts\n"
@@ -154,7 +154,7 @@ impl LiveResult {
     }
 }
 
-/// Returns the pairs in which both slices are valid.
+/// Returns the pairs of slices in which both slices are valid.
 fn counted(slices: &[MeasuredSlice]) -> Vec<Counted<'_>> {
     let find = |pair: u32, with_setting: bool| {
         slices
@@ -201,7 +201,7 @@ impl OfArm {
     }
 }
 
-/// The sentence.
+/// Returns the sentence on the result.
 fn verdict(plan: &LivePlan, paired: &Paired, needed_s: Option<f64>, arms: [Option<&OfArm>; 2]) -> String {
     let (fix, slice) = (&plan.fix, Unit::S.format(plan.slice_s));
     let time = format!("the time that {} are blocked on storage", plan.whose());
@@ -285,7 +285,8 @@ mod tests {
     use super::super::{BlockedProgramTime, LivePlan};
     use super::*;
 
-    /// Each pair gives the blocked milliseconds per second, first without and then with the setting.
+    /// Computes the result of pairs. Each pair gives the blocked milliseconds per second, first without and
+    /// then with the setting.
     fn result(pairs: &[(u64, u64)], plan: &LivePlan) -> LiveResult {
         let slices: Vec<MeasuredSlice> = (pairs.iter().zip(1..))
             .flat_map(|(&(without, with), pair)| {

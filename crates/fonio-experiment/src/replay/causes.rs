@@ -13,14 +13,14 @@ use super::since;
 /// Maximum length of a chain of waiting threads.
 const CHAIN_MAX: usize = 16;
 
-/// An access that must complete first.
+/// An access that must complete before a later one starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cause {
-    /// Its thread.
+    /// The thread of the access.
     pub tid: u32,
-    /// Its index among that thread's accesses.
+    /// The index of the access among all accesses of its thread.
     pub at: usize,
-    /// When it ended.
+    /// When the access completed.
     pub ended: Timestamp,
 }
 
@@ -29,9 +29,9 @@ struct Cause {
 pub(super) struct Causes {
     /// For each thread, the completion times and indexes of its accesses.
     accesses: FxHashMap<u32, Vec<(Timestamp, usize)>>,
-    /// For each thread, its waits for other threads: the end of the wait, and the thread that ended it.
+    /// For each thread, the end of each wait for another thread, and the thread that ended this wait.
     waits: FxHashMap<u32, Vec<(Timestamp, u32)>>,
-    /// The thread that started each thread.
+    /// For each thread, the thread that started it.
     parents: FxHashMap<u32, u32>,
 }
 
@@ -45,7 +45,7 @@ impl Causes {
 
     pub(super) fn add_thread(&mut self, row: &Thread) {
         let starter = match row.pid {
-            // A recording shows parents only for processes. The starter of any other thread is the main
+            // A recording shows parents only for processes. Any other thread counts as started by the main
             // thread of its process.
             Some(pid) if pid != row.tid => Some(pid),
             _ => row.parent_pid,
@@ -56,18 +56,18 @@ impl Causes {
         }
     }
 
-    /// Adds the access `at` of a thread.
+    /// Adds the access with index `at` of a thread.
     pub(super) fn add_access(&mut self, tid: u32, at: usize, ended: Timestamp) {
         self.accesses.entry(tid).or_default().push((ended, at));
     }
 
-    /// Sorts the entries; call it after the last one.
+    /// Sorts the entries. Call this method after the last entry has been added.
     fn settle(&mut self) {
         self.accesses.values_mut().for_each(|ends| ends.sort_unstable());
         self.waits.values_mut().for_each(|waits| waits.sort_unstable());
     }
 
-    /// Returns the last completed access for which the thread had waited by the given time. A thread
+    /// Returns the last completed access for which the thread `tid` had waited by the given time. A thread
     /// without earlier accesses and waits had waited for the thread that started it.
     fn of(&self, tid: u32, at: Timestamp) -> Option<Cause> {
         self.chain(tid, at, CHAIN_MAX)
@@ -89,12 +89,12 @@ impl Causes {
     }
 }
 
-/// The signals that accesses set when they complete, by number.
+/// Assigns numbers to the signals that accesses set when they complete.
 #[derive(Debug, Default)]
 struct SignalNumbers(FxHashMap<(u32, usize), u32>);
 
 impl SignalNumbers {
-    /// Returns the signal of the access that must complete first.
+    /// Returns the signal of an access for which another access waits.
     fn wanted(&mut self, cause: &Cause) -> u32 {
         let next = self.count();
         *self.0.entry((cause.tid, cause.at)).or_insert(next)
@@ -112,25 +112,25 @@ impl SignalNumbers {
 
 /// An access that can wait for another thread's access, and for which other threads can wait.
 pub(super) trait Waits {
-    /// When it begins.
+    /// Returns the condition for starting the access.
     fn begins(&mut self) -> &mut Begins;
-    /// The signal that it sets when it completes.
+    /// Returns the signal that the access sets when it completes.
     fn signal(&mut self) -> &mut Option<u32>;
 }
 
 /// An access that may have waited for another thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MayWait {
-    /// Its thread.
+    /// The thread of the access.
     pub tid: u32,
-    /// Its index among that thread's accesses.
+    /// The index of the access among all accesses of its thread.
     pub at: usize,
-    /// When it began.
+    /// When the access began.
     pub began: Timestamp,
 }
 
-/// Makes each access start after the other thread's access for which it had waited, if any. Returns the
-/// number of signals.
+/// Makes each access start after the other thread's access for which it had waited, if there is one. Returns
+/// the number of signals.
 pub(super) fn link<A: Waits>(
     threads: &mut BTreeMap<u32, Threaded<A>>,
     mut causes: Causes,
@@ -153,7 +153,7 @@ pub(super) fn link<A: Waits>(
     signals.count()
 }
 
-/// Returns the last entry that is not later than `at`.
+/// Returns the last of the sorted entries that is not later than `at`.
 fn last<T: Copy>(entries: Option<&Vec<(Timestamp, T)>>, at: Timestamp) -> Option<(Timestamp, T)> {
     let entries = entries?;
     let count = entries.partition_point(|(time, _)| *time <= at);
@@ -200,17 +200,17 @@ mod tests {
             ((1, 100), Some((1, 0))),
             // Thread 2 woke thread 1 at 350, after the access of thread 2 had completed at 300.
             ((1, 360), Some((2, 0))),
-            // Waits for timers are ignored.
+            // A wait for a timer is ignored.
             ((1, 899), Some((2, 0))),
             ((1, 950), Some((1, 1))),
-            // Started by 1.
+            // Thread 1 started thread 2.
             ((2, 200), Some((1, 0))),
             ((7, 310), Some((2, 0))),
-            // Through the chain.
+            // The cause is found through the chain of threads that woke each other.
             ((3, 515), Some((2, 1))),
             ((4, 530), Some((2, 1))),
             ((4, 515), Some((2, 0))),
-            // Two threads that wait for each other, and an unknown parent.
+            // These two threads wait for each other, and their parent is unknown.
             ((5, 1000), None),
         ];
         for ((tid, at), expected) in cases {

@@ -15,7 +15,7 @@ pub use sequence::{Access, Kind, Sequence};
 
 use super::CHUNK;
 
-/// Writes the file that a replay uses.
+/// Writes the file on which the sequence is replayed.
 pub(super) fn prepare(sequence: &Sequence, file: &Path) -> io::Result<()> {
     let mut out = File::create(file)?;
     let mut buffer = Buffer::default();

@@ -12,7 +12,7 @@ const PROGRAMS_MAX: usize = 8;
 /// (`docs/scheduler-models.md`, "Replays of recordings").
 const EQUAL: f64 = 3.0;
 
-/// Returns the report.
+/// Returns the report on a replay under scheduler models.
 pub fn model_document(replay: &ModelReplay) -> Document {
     let pauses = if replay.fast { ", without pauses" } else { "" };
     Document {

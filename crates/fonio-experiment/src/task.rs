@@ -1,9 +1,9 @@
-//! The task of the workload's own process, and its result.
+//! Executes the workload in its own process, which returns the result.
 //!
-//! A separate process of this program executes the task. It prepares the workload, reports that it is
-//! ready, and waits for the signal to start. The command that the recorder runs is [`start_task`], which
-//! sends this signal and ends when the task ends. So the recording does not contain the preparation. Marks
-//! and the outcome go to a file that is not on the device under test.
+//! A separate process of this program executes the task. It prepares the workload, reports that it is ready,
+//! and waits for the signal to start. The command that the recorder runs is [`start_task`], which sends this
+//! signal and ends when the task ends. Therefore, the recording does not contain the preparation. Marks and
+//! the outcome go to a file that is not on the device under test.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -25,11 +25,11 @@ pub(crate) struct Task {
     pub(crate) workload: Workload,
     pub(crate) places: BTreeMap<String, PathBuf>,
     pub(crate) options: Options,
-    /// The socket on which the prepared process waits for the call.
+    /// The socket on which the prepared process waits for the call to start.
     pub(crate) socket: PathBuf,
     /// The file for the [`TaskResult`].
     pub(crate) result: PathBuf,
-    /// Whether dirty pages are written back before the process replies to the caller.
+    /// Whether the process writes back dirty pages before it replies to the caller.
     pub(crate) write_back: bool,
     /// Whether this is the concurrent workload, which runs until its caller closes the connection and then
     /// writes a [`BackgroundResult`].
@@ -42,7 +42,7 @@ pub(crate) const PREPARED: &str = "prepared";
 /// The reply to the caller after a run without an error.
 pub(crate) const DONE: &str = "done";
 
-/// The result of a run.
+/// The result of a workload's run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct TaskResult {
     pub(crate) marks: Vec<Mark>,
@@ -52,17 +52,18 @@ pub(crate) struct TaskResult {
 /// The result of a workload that ran concurrently with another one.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(crate) struct BackgroundResult {
-    /// The share of its operations that it completed.
+    /// The share of the concurrent workload's operations that it completed.
     pub(crate) done: f64,
     pub(crate) ran_ns: u64,
     pub(crate) ended_early: bool,
 }
 
-/// Executes the task in `file`: prepares, waits for the call, runs. Shows progress if standard error is a terminal.
+/// Executes the task in `file`: prepares the workload, waits for the call, and runs the workload. Shows
+/// progress if standard error is a terminal.
 ///
 /// # Errors
 ///
-/// [`ExperimentError`]; the caller prints it on standard error and exits with an error code.
+/// An [`ExperimentError`], which the caller prints on standard error before it exits with an error code.
 pub fn do_task(file: &Path) -> Result<(), ExperimentError> {
     let text = std::fs::read(file).map_err(ExperimentError::system("read", file))?;
     let task: Task = serde_json::from_slice(&text)
@@ -108,7 +109,7 @@ fn answer(
     written
 }
 
-/// Runs until the workload ends, or the caller closes the connection.
+/// Runs the concurrent workload until the workload ends, or the caller closes the connection.
 fn run_background(
     runner: &mut Runner,
     listening: &mut Listener,
@@ -136,7 +137,7 @@ fn run_background(
 ///
 /// # Errors
 ///
-/// [`ExperimentError::TaskFailed`] with the process's message.
+/// [`ExperimentError::TaskFailed`] with the error message of the process.
 pub fn start_task(socket: &Path) -> Result<(), ExperimentError> {
     let mut stream = UnixStream::connect(socket).map_err(ExperimentError::system("call", socket))?;
     let mut answer = String::new();
@@ -170,18 +171,18 @@ fn write(path: &Path, result: &impl Serialize) -> Result<(), ExperimentError> {
     out.flush().map_err(failed())
 }
 
-/// Collects the marks and shows progress.
+/// Collects the marks of a running workload and shows its progress.
 #[derive(Debug, Default)]
 struct Listener {
     marks: Vec<Mark>,
     shown: bool,
-    /// The share of completed operations.
+    /// The share of the workload's operations that are complete.
     done: f64,
-    /// Shows nothing.
+    /// Whether no progress is shown.
     is_quiet: bool,
 }
 
-/// Shorter runs show no progress.
+/// Time in seconds before progress is shown. Shorter runs show no progress.
 const PROGRESS_AFTER_S: f64 = 2.0;
 
 impl Listener {

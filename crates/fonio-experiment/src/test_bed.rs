@@ -1,4 +1,5 @@
-//! A test bed: the devices, file systems, directories, link and server of a setup. Dropping it undoes everything.
+//! Creates a test bed: the devices, file systems, directories, link and server of a setup. Dropping the test
+//! bed undoes all changes.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -26,28 +27,27 @@ use crate::setup::{Background, MdRaid0, Medium, Setup, Storage};
 /// memory.
 const MEMORY_PLACE: u64 = 1 << 30;
 
-/// How this program starts itself in another role: its file, and the arguments of each role.
+/// How this program starts itself in another role: its program file, and the arguments of each role.
 #[derive(Clone, Debug)]
 pub struct Roles {
-    /// The program's file.
+    /// The path of the program file.
     pub program: PathBuf,
-    /// The role that only calls [`fonio_emulator::serve`].
+    /// The arguments of the role that only calls [`fonio_emulator::serve`].
     pub serve_device: Vec<String>,
-    /// The role that calls [`crate::serve_http`] with the address that follows.
+    /// The arguments of the role that calls [`crate::serve_http`]. An address follows them.
     pub serve_http: Vec<String>,
-    /// The role that calls [`crate::do_task`] with the file that follows.
+    /// The arguments of the role that calls [`crate::do_task`]. A file name follows them.
     pub do_task: Vec<String>,
-    /// The role that calls [`crate::start_task`] with the socket that follows.
+    /// The arguments of the role that calls [`crate::start_task`]. A socket name follows them.
     pub start_task: Vec<String>,
-    /// The role that calls [`crate::replay::Sequence::replay`]. A recording, a file or folder, and optionally
-    /// `--layer calls` and `--fast` follow.
+    /// The arguments of the role that calls [`crate::replay::Sequence::replay`]. A recording, a file or
+    /// folder, and optionally `--layer calls` and `--fast` follow them.
     pub replay: Vec<String>,
-    /// The role that serves a FUSE mount in the foreground, and prints a line when it is ready.
-    /// `--mount-options` with the options, the source directory and the mount point follow.
+    /// The arguments of the role that serves a FUSE mount in the foreground, and prints a line when the mount
+    /// is ready. `--mount-options` with the options, the source directory and the mount point follow them.
     pub mount: Vec<String>,
 }
 
-/// An emulated device to start.
 struct NewDevice<'a> {
     profile: &'a str,
     size: ByteCount,
@@ -58,7 +58,7 @@ struct NewDevice<'a> {
 /// The devices, file systems, directories, link and server of a setup.
 #[derive(Debug)]
 pub(crate) struct TestBed {
-    // The server uses the other parts, so it ends first.
+    // The server is stopped first, because it uses the other parts.
     server: Option<Child>,
     cleaner: Option<Cleaner>,
     /// The root of the workload's new file system, and the number of bytes that files can use on it.
@@ -67,17 +67,18 @@ pub(crate) struct TestBed {
     /// so a later process that cleans up also undoes this ledger first.
     array: Option<Ledger>,
     devices: Vec<(String, Emulated)>,
-    /// `None` after the test bed is closed.
+    /// The ledger of the test bed; `None` after the test bed is closed.
     ledger: Option<Ledger>,
     /// The locks of borrowed settings, released after the ledger has restored the settings.
     changes: Vec<OnlyChanger>,
-    /// Settings of the workload's folder; their mounts are on the devices.
+    /// The ledger entries of the settings of the workload's folder. The mounts of these settings are on the
+    /// devices.
     of_folder: Vec<Entry>,
-    /// The folder of each of the workload's places.
+    /// The folder for each directory that the workload uses, by name.
     pub(crate) places: BTreeMap<String, PathBuf>,
-    /// The same for the concurrent workload.
+    /// The folder for each directory that the concurrent workload uses, by name.
     pub(crate) background_places: BTreeMap<String, PathBuf>,
-    /// The devices that a recorder should watch.
+    /// The devices whose I/O the recorder records.
     pub(crate) watched: Vec<Selector>,
     /// The address on which the workload's server listens.
     pub(crate) http: Option<SocketAddr>,
@@ -86,7 +87,7 @@ pub(crate) struct TestBed {
 }
 
 impl TestBed {
-    /// Makes the test bed of `setup` for `workload` and the concurrent workload.
+    /// Creates the test bed of `setup` for `workload` and the concurrent workload.
     pub fn make(
         setup: &Setup,
         workload: &Workload,
@@ -121,9 +122,9 @@ impl TestBed {
         Ok(bed)
     }
 
-    /// Makes the test bed of `setup` for any command. A folder is used unchanged. The files in `with` are
-    /// copied to a device that is formatted for the command. With a link, a server runs behind it. The only
-    /// place is `dir`.
+    /// Creates the test bed of `setup` for any command. A folder is used unchanged. The files in `with` are
+    /// copied to a device that is formatted for the command. If the setup has a network link, a server runs
+    /// behind this link. The only place is `dir`.
     pub fn for_command(
         setup: &Setup,
         with: &[PathBuf],
@@ -142,7 +143,7 @@ impl TestBed {
                 let how: &[&str] = if setup.filesystem.has_unix_files() {
                     &["-a"]
                 } else {
-                    // The owners of the files are not preserved, and symbolic links are replaced by copies
+                    // The owners of copied files are not preserved, and symbolic links are replaced by copies
                     // of their targets.
                     &["-rL", "--preserve=timestamps"]
                 };
@@ -165,8 +166,9 @@ impl TestBed {
         Ok(bed)
     }
 
-    /// Applies the settings of the setup to the device and the mount of `dir`, until the ledger is closed. Settings of a folder
-    /// apply to a new folder in it, until the devices stop. Returns the folder for the workload.
+    /// Applies temporary settings of the setup to the device and the mount of `dir`, until the ledger is
+    /// closed. Settings of a folder apply to a new folder in it, until the devices stop. Returns the folder
+    /// for the workload.
     fn borrow_settings(&mut self, setup: &Setup, dir: PathBuf) -> Result<PathBuf, ExperimentError> {
         for setting in setup.settings.iter().filter(|setting| setting.scope() != Scope::Folder) {
             let (_, only) = fonio_host::borrow_setting(setting, &dir, self.ledger())?;
@@ -187,7 +189,8 @@ impl TestBed {
         Ok(folder)
     }
 
-    /// Restores the settings of the workload's folder, without waiting for the emulated devices.
+    /// Restores the settings of the workload's folder, while the emulated devices complete requests
+    /// immediately.
     fn restore_folder(&mut self) -> Result<(), ExperimentError> {
         let entries = std::mem::take(&mut self.of_folder);
         if entries.is_empty() {
@@ -199,7 +202,7 @@ impl TestBed {
         Ok(entries.into_iter().rev().try_for_each(|entry| self.ledger().undo(entry))?)
     }
 
-    /// Makes only a ledger and a folder for small files.
+    /// Creates a test bed that has only a ledger and a folder for small files.
     fn bare() -> Result<TestBed, ExperimentError> {
         let state = Ledger::default_dir();
         Ledger::recover(&state)?;
@@ -229,11 +232,12 @@ impl TestBed {
         self.made.as_ref().map(|(_, bytes)| *bytes)
     }
 
-    /// Fills the workload's new file system to `share`. The devices should be unpaced.
+    /// Fills the workload's new file system to `share`. The emulated devices should be unpaced
+    /// ([`TestBed::unpace`]).
     ///
     /// # Errors
     ///
-    /// [`ExperimentError`] if a file cannot be written or removed, or if `stop` becomes true.
+    /// An [`ExperimentError`] if a file cannot be written or removed, or if `stop` becomes true.
     pub fn fill(&self, share: f64, seed: u64, stop: &AtomicBool) -> Result<(), ExperimentError> {
         match &self.made {
             Some((root, _)) => fill(root, share, seed, stop),
@@ -246,12 +250,12 @@ impl TestBed {
         self.ledger.as_mut().expect("it exists until the bed is closed")
     }
 
-    /// Lets the emulated devices complete requests immediately, to prepare a run quickly.
+    /// Makes the emulated devices complete requests immediately, so that a run is prepared quickly.
     pub fn unpace(&mut self) -> Result<(), ExperimentError> {
         self.devices.iter_mut().try_for_each(|(_, device)| Ok(device.unpace()?))
     }
 
-    /// Lets the emulated devices complete requests at the model's times again.
+    /// Makes the emulated devices complete requests at the model's times again.
     pub fn pace(&mut self) -> Result<(), ExperimentError> {
         self.devices.iter_mut().try_for_each(|(_, device)| Ok(device.pace()?))
     }
@@ -271,11 +275,12 @@ impl TestBed {
         self.devices.iter_mut().map(report).collect()
     }
 
-    /// Undoes everything, and returns an error if something could not be undone.
+    /// Undoes all changes of the test bed, and returns an error if a change could not be undone.
     ///
     /// # Errors
     ///
-    /// [`ExperimentError`]; the ledgers keep the remaining steps for the next start.
+    /// An [`ExperimentError`] if some steps could not be undone; the ledgers keep these steps for the next
+    /// start.
     pub fn close(mut self) -> Result<(), ExperimentError> {
         self.stop_server();
         self.cleaner = None;
@@ -290,12 +295,12 @@ impl TestBed {
         }
     }
 
-    /// Undoes everything after a complete measurement. If another program still uses a device, the
-    /// measurement stays valid: a note names the program, and the next start removes the device.
+    /// Undoes all changes of the test bed after a complete measurement. If another program still uses a
+    /// device, the measurement stays valid: a note names the program, and the next start removes the device.
     ///
     /// # Errors
     ///
-    /// [`ExperimentError`] for everything else that could not be undone.
+    /// An [`ExperimentError`] for every other change that could not be undone.
     pub fn close_measured(self) -> Result<(), ExperimentError> {
         match self.close() {
             Err(
@@ -344,7 +349,8 @@ impl TestBed {
         }
     }
 
-    /// Records the setup's file system on `device`, mounted on `dir`, and starts its cleaner.
+    /// Stores that the setup's file system on `device` was created and mounted on `dir`, and starts its
+    /// cleaner.
     fn is_made(&mut self, setup: &Setup, device: &Path, dir: &Path) -> Result<(), ExperimentError> {
         self.made = Some((dir.to_owned(), Space::of(dir)?.free));
         if setup.filesystem == Filesystem::Nilfs2 {
@@ -402,11 +408,11 @@ impl TestBed {
         Ok(dir)
     }
 
-    /// Unmounts and stops the array. Data still in memory are written without waiting for the emulated
-    /// devices.
+    /// Unmounts and stops the array. Meanwhile, the emulated devices complete requests immediately, so that
+    /// data still in memory are written fast.
     fn stop_array(&mut self) -> Result<(), ExperimentError> {
         let Some(array) = self.array.take() else { return Ok(()) };
-        // The array is stopped even if a device's process has ended.
+        // Ignore the error: the array is stopped even if a device's process has ended.
         let _ = self.unpace();
         Ok(array.close()?)
     }
@@ -425,7 +431,7 @@ impl TestBed {
         Ok(device.mount_dir().expect("a mount was requested").to_owned())
     }
 
-    /// Starts an emulated device, mounts its file system if it has one, and returns its node.
+    /// Starts an emulated device, mounts its file system if it has one, and returns the path of its node.
     fn emulate(
         &mut self,
         device: &NewDevice<'_>,
@@ -436,7 +442,7 @@ impl TestBed {
     ) -> Result<PathBuf, ExperimentError> {
         let profile = device.profile.to_owned();
         let serve = ServeConfig {
-            // Every part of a used card has been written.
+            // Write the complete device before the run, because every part of a used card has been written.
             written: device.size,
             dilate: setup.dilate,
             faults: device.faults.to_vec(),
@@ -513,8 +519,8 @@ impl Drop for TestBed {
     }
 }
 
-/// Enters a process into the ledger, so that the process is ended even if this program is killed. `None` if
-/// it has already ended.
+/// Enters a process into the ledger, so that it is ended even if this program is killed. Returns `None` if
+/// the process has already ended.
 pub(crate) fn enter_process(ledger: &mut Ledger, child: &Child) -> Result<Option<Entry>, ExperimentError> {
     let Some(id) = ProcessId::of(child.id()) else { return Ok(None) };
     Ok(Some(ledger.begin(Step::Process { id, leads_group: false })?))

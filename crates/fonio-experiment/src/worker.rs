@@ -1,4 +1,4 @@
-//! The process of a workload. It ends with the test bed at the latest.
+//! Starts and ends the process of a workload. The process ends with the test bed at the latest.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -11,14 +11,14 @@ use crate::rounds::check_stop;
 use crate::task::{PREPARED, Task};
 use crate::test_bed::{Roles, TestBed, enter_process};
 
-/// A workload's process.
+/// The process that prepares and runs a workload.
 pub(crate) struct Worker {
     child: Child,
     entry: Option<Entry>,
 }
 
 impl Worker {
-    /// Starts the process and waits until it is prepared.
+    /// Starts the process and waits until it has prepared the workload.
     pub(crate) fn prepare(
         bed: &mut TestBed,
         name: &str,
@@ -46,7 +46,8 @@ impl Worker {
         self.child.id()
     }
 
-    /// Returns the error for a task without a result. The process has printed the reason on standard error.
+    /// Returns the error for a process that wrote no result. The process has printed the reason on standard
+    /// error.
     pub(crate) fn failure(&mut self) -> ExperimentError {
         let _ = self.child.kill();
         let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());

@@ -1,8 +1,8 @@
 //! Drops the page cache of single files and devices.
 //!
-//! `/proc/sys/vm/drop_caches` drops the caches of all files, which disturbs other measurements. For one file,
-//! its dirty pages are written back, and `POSIX_FADV_DONTNEED` then drops its cached pages. For a device,
-//! `BLKFLSBUF` does both; for a file system, unmounting it does.
+//! `/proc/sys/vm/drop_caches` drops the caches of all files, which disturbs other measurements. For a single
+//! file, fonio writes its dirty pages back and drops its cached pages with `POSIX_FADV_DONTNEED`. For a
+//! device, `BLKFLSBUF` does both; for a file system, unmounting does both.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -41,7 +41,7 @@ struct CacheRange {
     length: u64,
 }
 
-/// `struct cachestat`, in pages.
+/// `struct cachestat`, which counts pages.
 #[repr(C)]
 #[derive(Default)]
 struct CacheStat {
@@ -52,7 +52,8 @@ struct CacheStat {
     recently_evicted: u64,
 }
 
-/// Returns the number of cached bytes of a file; `None` before Linux 6.5, which lacks `cachestat`.
+/// Returns the number of cached bytes of a file; `None` before Linux 6.5, because older kernels lack
+/// `cachestat`.
 ///
 /// # Errors
 /// [`HostError::System`] if the file cannot be opened.
@@ -76,7 +77,7 @@ pub fn cached_bytes(path: &Path) -> Result<Option<ByteCount>, HostError> {
 /// stay cached.
 ///
 /// # Errors
-/// [`HostError::System`]; only root may do this.
+/// [`HostError::System`], for example because only root may drop this cache.
 pub fn drop_device_cache(path: &Path) -> Result<(), HostError> {
     let file = File::open(path).map_err(HostError::system("open", path))?;
     // SAFETY: BLKFLSBUF takes no argument and writes none of our memory.

@@ -1,4 +1,4 @@
-//! Replaces small configuration and record files atomically, and creates folders for them.
+//! Atomically replaces small configuration and record files, and creates folders for them.
 
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 
 use crate::error::HostError;
 
-/// Reads a text file; a missing file reads as empty.
+/// Reads a text file; a missing file counts as empty.
 pub(crate) fn read(path: &Path) -> Result<String, HostError> {
     match fs::read_to_string(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(String::new()),
@@ -18,8 +18,8 @@ pub(crate) fn read(path: &Path) -> Result<String, HostError> {
     }
 }
 
-/// Returns the path of the temporary file, next to `path`, that receives the new content. A killed process
-/// can leave this file behind; the next write overwrites it.
+/// Returns the path of the temporary file, next to `path`, that receives the new content of a file. A killed
+/// process can leave this file behind; the next write overwrites it.
 pub(crate) fn beside(path: &Path) -> PathBuf {
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(".fonio-new");
@@ -80,7 +80,7 @@ pub(crate) fn remove_empty_folder(path: &Path) -> Result<(), HostError> {
     }
 }
 
-/// Creates a folder that only its owner can write to, because root acts on its files.
+/// Creates a folder that only its owner can write to, because root acts on the files in this folder.
 pub(crate) fn make_private_folder(dir: &Path) -> Result<(), HostError> {
     state::make(dir).map_err(HostError::system("make", dir))?;
     let metadata = fs::metadata(dir).map_err(HostError::system("look at", dir))?;
@@ -92,7 +92,7 @@ pub(crate) fn make_private_folder(dir: &Path) -> Result<(), HostError> {
     Ok(())
 }
 
-/// Creates a private folder and waits for its lock. The lock ends when the returned file is closed.
+/// Creates a private folder and waits for its lock. Closing the returned file releases the lock.
 pub(crate) fn lock_private_folder(dir: &Path) -> Result<File, HostError> {
     make_private_folder(dir)?;
     let lock = File::open(dir).map_err(HostError::system("open", dir))?;
@@ -100,7 +100,7 @@ pub(crate) fn lock_private_folder(dir: &Path) -> Result<File, HostError> {
     Ok(lock)
 }
 
-/// Reads a record file; a missing file reads as empty.
+/// Reads a record file; a missing file counts as empty.
 pub(crate) fn read_record<T: DeserializeOwned>(path: &Path) -> Result<Vec<T>, HostError> {
     match read(path)? {
         text if text.is_empty() => Ok(Vec::new()),

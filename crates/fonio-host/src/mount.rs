@@ -14,10 +14,11 @@ use crate::program;
 /// mount.
 ///
 /// Runs the `mount` program instead of calling mount(2): a process that serves the device, or that may be
-/// killed, must not block in a mount call. It starts no daemon ([`Filesystem::mount_flags`]).
+/// killed, must not block in a mount call. The program is called so that it starts no daemon
+/// ([`Filesystem::mount_flags`]).
 ///
 /// # Errors
-/// [`HostError::ProgramFailed`] with mount's message.
+/// [`HostError::ProgramFailed`] with the message of `mount`.
 pub fn mount(
     ledger: &mut Ledger,
     device: &Path,
@@ -44,7 +45,7 @@ pub fn mount(
 /// Mounts a tmpfs with a capacity of `bytes` at a new folder next to the ledger.
 ///
 /// # Errors
-/// [`HostError::ProgramFailed`] with mount's message.
+/// [`HostError::ProgramFailed`] with the message of `mount`.
 pub fn mount_tmpfs(ledger: &mut Ledger, bytes: u64) -> Result<(PathBuf, Entry), HostError> {
     let dir = own_dir(ledger)?;
     let source = dir.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();

@@ -1,7 +1,8 @@
 //! Records with fanotify which files each process on this machine opens.
 //!
-//! It watches every mount of a file system on a disk, or of a file system stacked on it, such as overlayfs. A
-//! separate thread reads the events, so they do not accumulate in the kernel's queue. No access is blocked.
+//! The watch covers every mount of a file system on a disk, or of a file system stacked on such a file
+//! system, such as overlayfs. A separate thread reads the events, so they do not accumulate in the kernel's
+//! queue. No access is blocked.
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
@@ -23,16 +24,16 @@ use crate::error::HostError;
 /// Maximum time until the thread notices that it must end.
 const NOTICE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
-/// A file that was opened.
+/// A file that a process opened.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Opened {
-    /// The process that opened the file.
+    /// The id of the process that opened the file.
     pub pid: u32,
-    /// The file's path in our mount namespace.
+    /// The file's path in the mount namespace of this process.
     pub path: PathBuf,
 }
 
-/// A running watch; it ends when finished or dropped.
+/// A running watch, which ends when it is finished or dropped.
 #[derive(Debug)]
 pub struct OpenWatch {
     stop: Arc<AtomicBool>,
@@ -40,7 +41,7 @@ pub struct OpenWatch {
 }
 
 impl OpenWatch {
-    /// Begins to watch.
+    /// Begins to watch which files processes open.
     ///
     /// # Errors
     /// [`HostError::NotRoot`], or [`HostError::System`] if the kernel has no fanotify.
@@ -65,7 +66,7 @@ impl OpenWatch {
                 libc::fanotify_mark(queue.as_raw_fd(), add, libc::FAN_OPEN, libc::AT_FDCWD, dir.as_ptr())
             };
             let error = io::Error::last_os_error();
-            // A mount hidden by another one is unreachable.
+            // A mount that is hidden by another mount cannot be reached.
             let is_hidden = matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied);
             if marked < 0 && !is_hidden {
                 return Err(HostError::system("watch", &mount.dir)(error));

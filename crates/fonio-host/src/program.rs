@@ -6,12 +6,12 @@ use std::process::{Command, Stdio};
 
 use crate::error::HostError;
 
-/// Maximum bytes of a failed program's output in the error.
+/// Maximum number of bytes of a failed program's output in an error message.
 const COMPLAINT_BYTES_MAX: usize = 2000;
 
 /// Runs `program` to its end, with empty standard input, and returns its standard output.
 ///
-/// `package` is the Debian package that contains it.
+/// `package` is the Debian package that contains the program.
 ///
 /// # Errors
 /// [`HostError::ProgramMissing`] or [`HostError::ProgramFailed`].

@@ -14,7 +14,7 @@ impl Ledger {
     /// Creates a ledger for this process in `dir`, which is created if missing.
     ///
     /// # Errors
-    /// [`HostError::System`] if it cannot be written.
+    /// [`HostError::System`] if the ledger cannot be written.
     pub fn open(dir: &Path) -> Result<Ledger, HostError> {
         Ledger::create(dir, undo)
     }
@@ -69,7 +69,7 @@ fn remove_tree(path: &Path) -> Result<(), HostError> {
 fn kill_group(leader: u32) {
     let pid = i32::try_from(leader).ok().and_then(rustix::process::Pid::from_raw);
     if let Some(pid) = pid {
-        // Fails if the group has already ended.
+        // This call fails if the group has already ended.
         let _ = rustix::process::kill_process_group(pid, rustix::process::Signal::KILL);
     }
 }

@@ -1,4 +1,4 @@
-//! Interface to the kernel's loop driver, with the numbers from linux/loop.h.
+//! Calls the kernel's loop driver, with the numbers from linux/loop.h.
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -12,7 +12,7 @@ use rustix::ioctl::{self, IntegerSetter, NoArg, Opcode, Setter};
 use crate::device_users::users_of;
 use crate::error::HostError;
 
-/// Number of attempts while a device is still busy after its last user has ended, or while its node is
+/// Number of attempts to use a device that is still busy after its last user has ended, or whose node is
 /// missing.
 const TRIES: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(10);
@@ -32,10 +32,10 @@ pub(super) const FLAG_DIRECT_IO: u32 = 16;
 #[derive(Default)]
 #[repr(C)]
 struct LoopInfo64 {
-    /// From `lo_device` to `lo_encrypt_key_size`.
+    /// The unused fields from `lo_device` to `lo_encrypt_key_size`.
     unused: [u32; 13],
     flags: u32,
-    /// From `lo_file_name` to `lo_init`.
+    /// The unused fields from `lo_file_name` to `lo_init`.
     unused_2: [u64; 22],
 }
 
@@ -89,13 +89,13 @@ pub(crate) fn attach_while_used(file: &File) -> Result<(File, PathBuf), HostErro
         let path = PathBuf::from(format!("/dev/loop{number}"));
         let device = open_node(&path)?;
         let bound = match configure(&device, file, 512, FLAG_AUTOCLEAR | FLAG_DIRECT_IO) {
-            // Some kernels reject direct I/O here; others ignore the flag.
+            // Some kernels reject direct I/O on this file; others ignore the flag.
             Err(Errno::INVAL) => configure(&device, file, 512, FLAG_AUTOCLEAR),
             bound => bound,
         };
         match bound {
             Ok(()) => return Ok((device, path)),
-            // Another process was faster.
+            // Another process has bound this loop device first.
             Err(Errno::BUSY) => {}
             Err(error) => return Err(HostError::system("bind", path)(error)),
         }
@@ -103,7 +103,7 @@ pub(crate) fn attach_while_used(file: &File) -> Result<(File, PathBuf), HostErro
     Err(HostError::system("find a free loop device through", CONTROL)(Errno::BUSY))
 }
 
-/// ioctl that returns the number of a free loop device. The kernel adds one if needed.
+/// The ioctl that returns the number of a free loop device. The kernel adds a device if none is free.
 struct GetFree;
 
 // SAFETY: the request takes no pointer; the kernel returns the number as the result of the call.
@@ -127,7 +127,7 @@ unsafe impl ioctl::Ioctl for GetFree {
     }
 }
 
-/// Opens the node, which udev or devtmpfs creates shortly after the device.
+/// Opens a device node, which udev or devtmpfs creates shortly after the device.
 pub(crate) fn open_node(path: &Path) -> Result<File, HostError> {
     let mut last = None;
     for _ in 0..TRIES {
@@ -178,8 +178,8 @@ pub(crate) fn remove(number: u32, backing: &Path) -> Result<(), HostError> {
     Err(HostError::InUse { path, by })
 }
 
-/// Returns whether the backing file's path in sysfs means `backing`. If the file's mount is gone, the kernel
-/// shows the path inside that mount. If the file was deleted, the kernel adds a suffix.
+/// Returns whether the backing file's path in sysfs names the file `backing`. If the file's mount is gone,
+/// the kernel shows the path inside that mount. If the file was deleted, the kernel adds a suffix.
 pub(crate) fn is_backing(shown: &str, backing: &Path) -> bool {
     let shown = Path::new(shown.strip_suffix(" (deleted)").unwrap_or(shown));
     shown == backing || shown.is_absolute() && backing.ends_with(shown.strip_prefix("/").unwrap_or(shown))

@@ -1,14 +1,14 @@
-//! Makes and undoes a change of a setting.
+//! Changes a setting, and undoes the change.
 
 use serde::{Deserialize, Serialize};
 
 use super::target::Target;
 use crate::error::HostError;
 
-/// A setting that was changed, or is about to be.
+/// A change of a setting that was made or is about to be made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
-    /// The kind of setting, and its object.
+    /// The changed setting and its object.
     pub target: Target,
     /// The value before the change.
     pub old: String,
@@ -33,8 +33,8 @@ impl Applied {
         })
     }
 
-    /// Checks that undoing would lose no data, for example by unmounting a file system in use. Changes
-    /// nothing.
+    /// Checks that undoing would lose no data, for example by unmounting a file system in use. Does not
+    /// change the setting.
     ///
     /// # Errors [`HostError::InUse`] with the programs that use it.
     pub fn check_undo(&self) -> Result<(), HostError> {
@@ -54,12 +54,12 @@ impl Applied {
     /// Checks that the old value is in force.
     ///
     /// # Errors
-    /// Errors of [`Applied::expect_new`].
+    /// The errors of [`Applied::expect_new`].
     pub fn expect_old(&self) -> Result<(), HostError> {
         self.target.expect_still(&self.old, &self.new)
     }
 
-    /// Restores the old value if the new value is in force.
+    /// Restores the setting's old value if the new value is in force.
     pub fn undo(&self) -> Result<Undone, HostError> {
         let undone = self.would_undo()?;
         self.finish(&undone)?;
@@ -84,6 +84,7 @@ pub enum Undone {
     /// There was nothing to restore: the old value was already in force, or the device or mount no longer
     /// exists.
     NothingLeft,
-    /// Another program has changed the setting to this value. It was left alone and stays on record.
+    /// Another program has changed the setting to this value. The setting was left alone, and the change
+    /// stays on record.
     ChangedSince(String),
 }

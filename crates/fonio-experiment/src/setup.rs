@@ -118,7 +118,7 @@ pub enum Medium {
     Profile(String),
 }
 
-/// Everything between a workload and the flash.
+/// Everything between a workload and the flash that an experiment can vary.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
     /// The storage on which the workload runs.

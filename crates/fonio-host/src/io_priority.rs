@@ -23,7 +23,9 @@ pub struct IoPriority {
 impl IoPriority {
     /// Reads the threads and the I/O class of a process.
     ///
-    /// # Errors [`HostError::System`] if the process does not exist; otherwise errors of running `ionice`.
+    /// # Errors
+    ///
+    /// [`HostError::System`] if the process does not exist; otherwise errors of running `ionice`.
     pub fn of(pid: u32) -> Result<IoPriority, HostError> {
         let folder = format!("/proc/{pid}/task");
         let entries = fs::read_dir(&folder).map_err(HostError::system("find the process in", folder))?;

@@ -1,4 +1,4 @@
-//! Errors of this crate.
+//! Defines the errors of this crate.
 
 use std::fmt::Display;
 use std::io;
@@ -10,10 +10,10 @@ use crate::architecture::Architecture;
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the error messages explain the fields")]
 pub enum LabError {
-    /// A required program is not installed.
+    /// A program that fonio requires is not installed.
     #[error("`{program}` is not installed; on Debian: apt-get install --no-install-recommends {package}")]
     ProgramMissing { program: String, package: &'static str },
-    /// A program failed.
+    /// A program that fonio started has failed.
     #[error("`{command}` failed: {complaint}")]
     ProgramFailed { command: String, complaint: String },
     /// This machine's apt configuration has no Debian mirror.
@@ -22,13 +22,13 @@ pub enum LabError {
          a line of sources.list"
     )]
     NoMirror,
-    /// Debian's keys are missing. Without them, no download can be verified.
+    /// Debian's signing keys are missing. Without them, no download can be verified.
     #[error("Debian's keys are not in {}; on Debian: apt-get install debian-archive-keyring", path.display())]
     NoKeys { path: PathBuf },
     /// The archive cannot be reached, and there is no earlier copy of its lists.
     #[error("Debian's archive cannot be read ({complaint}); is the network up?")]
     Unreachable { complaint: String },
-    /// The text is not the name of a kernel.
+    /// A text is not the name of a kernel.
     #[error(
         "`{text}` is not the name of a kernel; write a series or a version, as in lab:6.12, lab:6.12.117 or lab:newest"
     )]
@@ -37,7 +37,7 @@ pub enum LabError {
     #[error("Debian's archive has no kernel {wanted}{nearest}; `fonio lab list` lists them")]
     NoKernel {
         wanted: String,
-        /// Suggestion by [`fonio_core::nearest`] from the available series.
+        /// The suggestion of [`fonio_core::nearest`] from the available series.
         nearest: String,
     },
     /// The archive does not have this package.
@@ -55,7 +55,7 @@ pub enum LabError {
     /// Guests do not run on this machine's architecture.
     #[error("guests need an x86-64 machine, and this machine is not one")]
     Architecture,
-    /// This kind of guest does not support the architecture.
+    /// The requested kind of guest does not support the architecture.
     #[error(
         "guests without a disk, whose clock can count instructions, are amd64 only: the programs in them are of this \
          machine's architecture; an {architecture} guest must be a whole Debian (`--system`)"
@@ -68,12 +68,12 @@ pub enum LabError {
     #[error("the guest with Linux {kernel} ended {when}; its console is in {}{}", console.display(), last(lines))]
     GuestEnded {
         kernel: String,
-        /// The stage at which it ended, as a clause.
+        /// The stage at which the guest ended, as a clause.
         when: &'static str,
         console: PathBuf,
         lines: Vec<String>,
     },
-    /// The guest did not become ready.
+    /// The guest did not become ready in time.
     #[error(
         "the guest with Linux {kernel} did not answer within {minutes} minutes; its console is in {}{}",
         console.display(),
@@ -96,14 +96,14 @@ pub enum LabError {
     #[error("cannot copy {} {direction} the guest: {reason}", path.display())]
     NotCopied {
         path: PathBuf,
-        /// `to` or `from`.
+        /// The direction of the copy: `to` or `from`.
         direction: &'static str,
         reason: String,
     },
     /// The user asked the program to stop.
     #[error("interrupted")]
     Interrupted,
-    /// The archive received from the guest is damaged.
+    /// The archive of files that the guest sent is damaged.
     #[error("the files from the guest cannot be read: {reason}")]
     BadFiles { reason: String },
     /// A system call failed.
@@ -112,7 +112,7 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// Returns a closure for `map_err` that makes the error of a system call.
+    /// Returns a closure for `map_err` that describes a failed system call on `path`.
     pub(crate) fn system(action: &'static str, path: impl AsRef<Path>) -> impl FnOnce(io::Error) -> LabError {
         let path = path.as_ref().to_owned();
         move |source| LabError::System { action, path, source }

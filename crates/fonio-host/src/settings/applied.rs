@@ -36,7 +36,9 @@ impl Applied {
     /// Checks that undoing would lose no data, for example by unmounting a file system in use. Does not
     /// change the setting.
     ///
-    /// # Errors [`HostError::InUse`] with the programs that use it.
+    /// # Errors
+    ///
+    /// [`HostError::InUse`] with the programs that use the file system.
     pub fn check_undo(&self) -> Result<(), HostError> {
         self.target.check_restore()
     }

@@ -14,7 +14,9 @@ impl Applied {
     /// Makes the planned change, which the ledger undoes. Restores the old value if the kernel refuses or
     /// alters the new one.
     ///
-    /// # Errors [`HostError::System`], or [`HostError::NotSettable`] if the kernel kept another value or the
+    /// # Errors
+    ///
+    /// [`HostError::System`], or [`HostError::NotSettable`] if the kernel kept another value or the
     /// old value is no longer in force. In all cases, nothing is changed.
     pub fn borrow(&self, ledger: &mut Ledger) -> Result<Entry, HostError> {
         let Applied { target, old, new } = self;

@@ -1,14 +1,14 @@
-//! Runs systemctl: queries units and reloads changed files.
+//! Runs systemctl to query units and to reload changed files.
 
 use std::path::Path;
 
 use crate::error::HostError;
 use crate::program::run;
 
-/// Exists while systemd is the first process (`sd_booted(3)`).
+/// The folder that exists if systemd is the init system (`sd_booted(3)`).
 pub(super) const RUNS: &str = "/run/systemd/system";
 
-/// Kinds of units that have a control group.
+/// The kinds of units that have a control group.
 const KINDS: [&str; 6] = ["service", "slice", "scope", "socket", "mount", "swap"];
 
 /// Checks that systemd runs.
@@ -17,7 +17,7 @@ pub(super) fn check() -> Result<(), String> {
     if runs { Ok(()) } else { Err("it needs systemd, which does not run here".to_owned()) }
 }
 
-/// Runs systemctl with `arguments`; returns what it printed.
+/// Runs systemctl with `arguments`; returns its output.
 pub(super) fn systemctl(arguments: &[&str]) -> Result<String, HostError> {
     let said = run("systemctl", "systemd", arguments)?;
     Ok(said.trim_end().to_owned())

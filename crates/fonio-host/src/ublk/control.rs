@@ -1,4 +1,4 @@
-//! The commands of `/dev/ublk-control` (linux/ublk_cmd.h), each sent through its own io_uring.
+//! Sends the commands of `/dev/ublk-control` (linux/ublk_cmd.h), each through its own io_uring.
 //!
 //! A command that the kernel cannot finish, such as the deletion of a device whose server is stuck, is cancelled when its
 //! ring is closed.
@@ -30,7 +30,7 @@ const START_DEV: Opcode = ioctl::read_write::<Command>(b'u', 0x06);
 const STOP_DEV: Opcode = ioctl::read_write::<Command>(b'u', 0x07);
 const SET_PARAMS: Opcode = ioctl::read_write::<Command>(b'u', 0x08);
 
-/// Queue number in a command for the whole device.
+/// The queue number in a command for the complete device.
 const NO_QUEUE: u16 = u16::MAX;
 
 /// `struct ublksrv_ctrl_cmd`.
@@ -135,7 +135,7 @@ impl Control {
         Ok(Control { ring, node })
     }
 
-    /// Adds the device described by `info`. The driver adjusts `info`.
+    /// Adds the device described by `info`. The driver adjusts the fields of `info`.
     pub(super) fn add(self, info: &mut DevInfo) -> Result<(), Errno> {
         let command = with_buffer(info.number, info);
         // SAFETY: the buffer is a `struct ublksrv_ctrl_dev_info`, which the command reads and writes before it completes.
@@ -173,14 +173,15 @@ impl Control {
         unsafe { self.run(DEL_DEV, &without_buffer(number), Some(within)) }
     }
 
-    /// Sends `command` and waits for its result; if `within` is given, waits at most for that time.
+    /// Sends `command` and waits for its result; if `within` is given, waits at most for this time.
     ///
     /// # Safety
     /// The command's buffer, if any, must have the type that `code` expects. A command with a buffer must
     /// have no time limit, because the kernel may use the buffer until the command completes.
     unsafe fn run(mut self, code: Opcode, command: &Command, within: Option<Duration>) -> Result<(), Errno> {
         let mut bytes = [0; 80];
-        // SAFETY: `Command` is plain numbers without padding, and as long as the slice (asserted above).
+        // SAFETY: `Command` contains only plain numbers without padding, and as long as the slice (asserted
+        // above).
         bytes[..32].copy_from_slice(unsafe {
             std::slice::from_raw_parts(std::ptr::from_ref(command).cast::<u8>(), 32)
         });

@@ -1,4 +1,5 @@
-//! Concurrency parameters of the scheduler smartio: the maximum number of requests in flight of each kind.
+//! Concurrency parameters of the scheduler smartio: the maximum number of requests in flight for each kind of
+//! request.
 
 use std::fmt;
 use std::io::ErrorKind;
@@ -9,7 +10,7 @@ use std::str::FromStr;
 use crate::settings::kind::*;
 use crate::settings::places::disk_of;
 
-/// The values: one assignment per file of the scheduler.
+/// The value has one assignment per file of the scheduler.
 pub(super) struct OfSmartio;
 
 const FACTS: Facts = Facts {
@@ -84,7 +85,7 @@ impl Kind for OfSmartio {
 /// `queue/iosched` in sysfs.
 const KINDS: [&str; 4] = ["seq_read", "rand_read", "seq_write", "rand_write"];
 
-/// Maximum number of requests in flight for each kind; 0 means no limit.
+/// Maximum number of requests in flight for each kind of request; 0 means no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each field is named after its kind of request")]
 pub struct Concurrency {
@@ -101,10 +102,10 @@ impl Concurrency {
     /// No limits, the default of the scheduler.
     pub const UNLIMITED: Concurrency = Concurrency { seq_read: 0, rand_read: 0, seq_write: 0, rand_write: 0 };
 
-    /// The values that the scheduler accepts.
+    /// The numbers that the scheduler accepts.
     pub const RANGE: RangeInclusive<u32> = 0..=10_000;
 
-    /// Returns the largest of the four numbers.
+    /// Returns the largest of the four maximum numbers of requests.
     pub fn greatest(self) -> u32 {
         self.numbers().into_iter().fold(0, u32::max)
     }
@@ -113,7 +114,7 @@ impl Concurrency {
         [self.seq_read, self.rand_read, self.seq_write, self.rand_write]
     }
 
-    /// Formats the numbers as in the record: `seq_read=2 rand_read=4 …`.
+    /// Formats the numbers as in the record of settings: `seq_read=2 rand_read=4 …`.
     fn value(self) -> String {
         let pairs = KINDS.iter().zip(self.numbers());
         pairs.map(|(kind, number)| format!("{kind}={number}")).collect::<Vec<_>>().join(" ")
@@ -121,7 +122,7 @@ impl Concurrency {
 }
 
 impl fmt::Display for Concurrency {
-    /// Writes the numbers in the form that is parsed.
+    /// Writes the numbers in the form in which users write them.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.numbers().map(|number| number.to_string()).join(","))
     }
@@ -150,7 +151,7 @@ impl FromStr for Concurrency {
     }
 }
 
-/// Returns the file of a kind in the `queue` folder of sysfs.
+/// Returns the file for a kind of request, relative to the `queue` folder in sysfs.
 fn attribute(kind: &str) -> String {
     format!("iosched/{kind}_requests_max")
 }

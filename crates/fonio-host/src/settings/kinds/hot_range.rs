@@ -1,16 +1,16 @@
-//! Keeps a folder's content in an image file of fixed size on the same device, so all writes to the folder go
-//! to one address range (Kim, Agrawal, Ungureanu 2012, section 5.3).
+//! Keeps a folder's content in an image file of fixed size on the same device, so that all writes to the
+//! folder go to one address range (Kim, Agrawal, Ungureanu 2012, section 5.3).
 //!
-//! The image contains an ext4 file system with its own journal. It is completely allocated and written before
-//! use, so writes to the folder never allocate blocks in the underlying file system. It is in a folder owned
-//! by root at the top of that file system ([`FOLDER`]), and is mounted through a loop device that is removed
-//! with its last user.
+//! The image contains an ext4 file system with its own journal. The image is completely allocated and written
+//! before use, so that writes to the folder never allocate blocks in the underlying file system. The image is
+//! in a folder of root in the root directory of that file system ([`FOLDER`]). It is mounted through a loop
+//! device that is removed with its last user.
 //!
 //! An image whose name ends in [`COPY`] is only a copy of the folder, and may be removed: it is being filled,
 //! or its content was copied back. A complete image gets its final name just before it is mounted. It loses
-//! that name just before it is unmounted, when the covered folder is up to date. So a kill or a power cut at
-//! any moment loses nothing. An unmounted image with its final name may be newer than the folder; it is never
-//! removed.
+//! this name just before it is unmounted, when the covered folder is up to date. So no data are lost if the
+//! process is killed or the power is cut. An unmounted image with its final name may be newer than the
+//! folder, so it is never removed.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -38,7 +38,7 @@ use crate::settings::kept::fstab;
 use crate::settings::kind::*;
 use crate::settings::places::reconfigure;
 
-/// The values: the size of the image, or `none`.
+/// The values are the size of the image, and `none`.
 pub(super) struct HotRange;
 
 const FACTS: Facts = Facts {
@@ -122,7 +122,7 @@ impl Kind for HotRange {
         };
         let size: ByteCount = value.parse().map_err(|_| refused("it is not a size"))?;
         put(dir, image, size, refused).inspect_err(|_| {
-            // Report the first error.
+            // Report the first error rather than an error of this call.
             let _ = remove_copy(image);
         })
     }
@@ -163,20 +163,20 @@ const JOURNAL_BYTES: u64 = 4 << 20;
 /// Size of an inode in the image, and the maximum number of bytes per inode.
 const INODE_BYTES: u64 = 256;
 const BYTES_PER_INODE: u64 = 8 << 10;
-/// Space in the image for superblocks, group descriptors, bitmaps and the blocks of its root directory.
+/// Space in the image for superblocks, group descriptors, bitmaps and the blocks of the root directory.
 const REST_BYTES: u64 = 512 << 10;
 const SPARE_BYTES: u64 = 1 << 20;
-/// File systems that overwrite data in place.
+/// The file systems that overwrite data in place, as an image requires.
 const IN_PLACE: [&str; 4] = ["ext4", "ext3", "ext2", "xfs"];
-/// An image with more extents is reported as fragmented.
+/// The maximum number of extents of an image that is not reported as fragmented.
 const FEW_PIECES: usize = 4;
-/// Maximum length of the folder's name within its image's name.
+/// Maximum length of the folder's name within the name of its image.
 const NAME_LETTERS_MAX: usize = 40;
-/// Bytes per write when an image is rewritten before use.
+/// Number of bytes per write while an image is rewritten before use.
 const WRITE_BYTES: usize = 1 << 20;
 
 /// Returns the path of a folder's image. The file name contains the folder's name, for readability, and its
-/// inode number, which distinguishes folders of the same name.
+/// inode number, which distinguishes folders with the same name.
 fn image_of(dir: &Path) -> Result<PathBuf, String> {
     let mounts = MountTable::read().map_err(|error| chain(&error))?;
     let holding = dir.parent().and_then(|parent| mounts.holding(parent));
@@ -200,7 +200,7 @@ fn copy_of(image: &Path) -> PathBuf {
     name.into()
 }
 
-/// Returns the mount of the image over a folder.
+/// Returns the mount of the image over a folder; `None` if the image is not mounted.
 fn mounted(dir: &Path, image: &Path) -> Result<Option<MountPoint>, HostError> {
     let table = MountTable::read()?;
     let is_own = |mount: &&MountPoint| {
@@ -210,7 +210,7 @@ fn mounted(dir: &Path, image: &Path) -> Result<Option<MountPoint>, HostError> {
     Ok(table.at(dir).filter(is_own).cloned())
 }
 
-/// Returns the path of a sysfs file of a mount's device.
+/// Returns the path of a sysfs file of the device that is mounted.
 fn of_device(mount: &MountPoint, name: &str) -> PathBuf {
     Machine::here().device_dir(mount.device).join(name)
 }
@@ -310,7 +310,7 @@ fn put(
     let file = allocate(&copy, size)?;
     format(&copy, inodes(&survey(&below, dir)?, size))?;
     settle(&file, &copy, size)?;
-    // The loop device is removed with the mount.
+    // The kernel removes the loop device when the image is unmounted.
     let (device, node) = attach_while_used(&file)?;
     let (filled, root) = detached_mount(FILESYSTEM, &[("source", &node.to_string_lossy())], dir)?;
     drop((device, file));
@@ -319,7 +319,7 @@ fn put(
     }
     fs::rename(&copy, image).map_err(HostError::system("rename", &copy))?;
     put_on(&filled, dir).inspect_err(|_| {
-        // No program has written to it yet.
+        // No program has written to the image yet.
         let _ = fs::rename(image, &copy);
     })?;
     sync_folder(image)
@@ -352,15 +352,15 @@ fn allocate(path: &Path, size: ByteCount) -> Result<File, HostError> {
     let file = file.map_err(HostError::system("make", path))?;
     let whole = rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size.0);
     match whole {
-        // ext2 and ext3 allocate blocks when they are written.
+        // ext2 and ext3 allocate a file's blocks when data are written to it.
         Err(Errno::OPNOTSUPP) => file.set_len(size.0).map_err(HostError::system("allocate", path))?,
         whole => whole.map_err(HostError::system("allocate", path))?,
     }
     Ok(file)
 }
 
-/// Rewrites the complete image unchanged. Otherwise, the first write to each allocated extent would make the
-/// underlying file system mark the extent as written, which is a write outside the image.
+/// Rewrites the complete image with the same content. Otherwise, the first write to each allocated extent
+/// would make the underlying file system mark the extent as written, which is a write outside the image.
 fn settle(file: &File, path: &Path, size: ByteCount) -> Result<(), HostError> {
     let mut bytes = vec![0; WRITE_BYTES];
     let write = |bytes: &mut Vec<u8>| {
@@ -395,7 +395,7 @@ fn remove_copy(image: &Path) -> Result<(), HostError> {
     remove_empty_folder(folder)
 }
 
-/// Fails if undoing would lose data. Changes nothing.
+/// Fails if undoing would lose data. Does not change anything.
 fn check_undo(dir: &Path, image: &Path) -> Result<(), HostError> {
     match mounted(dir, image)? {
         Some(_) => check_copying_back(dir),
@@ -424,7 +424,7 @@ fn unmount(dir: &Path, image: &Path) -> Result<(), HostError> {
         folder::unmount(dir)
     };
     leave().inspect_err(|_| {
-        // Report the first error.
+        // Report the first error rather than an error of removing the copy.
         if copy.exists() {
             let _ = fs::rename(&copy, image);
         }
@@ -432,7 +432,7 @@ fn unmount(dir: &Path, image: &Path) -> Result<(), HostError> {
     })
 }
 
-/// Returns the remarks for the user after the change.
+/// Returns remarks for the user on the state after the change.
 fn remains_to_do(dir: &Path) -> Option<String> {
     let mut sentences = Vec::new();
     sentences.extend(folder::left_below(dir, "and their writes to them are lost"));

@@ -12,10 +12,11 @@ use rustix::ioctl::{self, Opcode, Updater};
 use crate::settings::kind::*;
 use crate::settings::places::mount_of;
 
-/// The weekly trim unit, from util-linux.
+/// The systemd timer of util-linux that trims file systems weekly.
 const TIMER: &str = "fstrim.timer";
 
-/// Weekly trimming of mounted file systems by systemd. The values: `enabled` or `disabled`.
+/// The setting for the weekly trimming of mounted file systems by systemd. The values are `enabled` and
+/// `disabled`.
 pub(super) struct TrimTimer;
 
 const FACTS: Facts = Facts {
@@ -59,7 +60,7 @@ impl Kind for TrimTimer {
         }
     }
 
-    /// Returns `None` without systemd or its timer.
+    /// Returns the setting's value; `None` if systemd does not run or the timer does not exist.
     fn current(&self, _on: &Object) -> Result<Option<String>, HostError> {
         if systemd::check().is_err() {
             return Ok(None);
@@ -79,30 +80,33 @@ impl Kind for TrimTimer {
 #[repr(C)]
 struct Range {
     start: u64,
-    /// Before the call, the maximum length in bytes; after it, the number of trimmed bytes.
+    /// Before the call, the maximum length of the range in bytes; after the call, the number of trimmed
+    /// bytes.
     length: u64,
     length_min: u64,
 }
 
 const FITRIM: Opcode = ioctl::opcode::read_write::<Range>(b'X', 121);
 
-/// A trimmed file system, or one to trim.
+/// A file system that was trimmed, or that can be trimmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trim {
-    /// Its mount point.
+    /// The mount point of the file system.
     pub dir: PathBuf,
-    /// The kind of file system.
+    /// The type of the file system, such as `ext4`.
     pub filesystem: String,
-    /// Its device.
+    /// The device of the file system.
     pub source: String,
-    /// The bytes reported to the device as unused. ext4 reports each range only once per mount.
+    /// The number of bytes that were reported to the device as unused. ext4 reports each range only once per
+    /// mount.
     pub bytes: ByteCount,
 }
 
-/// Returns the file system that [`trim`] would trim for `path`, with its free bytes. Changes nothing.
+/// Returns the file system that [`trim`] would trim for `path`, with its free bytes. Does not change
+/// anything.
 ///
 /// # Errors
-/// [`HostError::NotSettable`] with the reason.
+/// [`HostError::NotSettable`] with the reason why the file system cannot be trimmed.
 pub fn trim_plan(path: &Path) -> Result<Trim, HostError> {
     let mounted = mount_of(path)?;
     let refused =
@@ -128,7 +132,7 @@ pub fn trim_plan(path: &Path) -> Result<Trim, HostError> {
 /// Trims the file system that holds `path`. This cannot be undone, but no data are lost.
 ///
 /// # Errors
-/// [`HostError::NotSettable`] with the reason.
+/// [`HostError::NotSettable`] with the reason why the file system cannot be trimmed.
 pub fn trim(path: &Path) -> Result<Trim, HostError> {
     let planned = trim_plan(path)?;
     let dir = &planned.dir;

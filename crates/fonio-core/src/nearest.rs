@@ -8,13 +8,13 @@ const ALIKE_MIN: f64 = 0.5;
 pub fn nearest<'n>(name: &str, known: impl IntoIterator<Item = &'n str>) -> String {
     let lower = name.to_lowercase();
     let alike = |known: &str| strsim::normalized_damerau_levenshtein(&lower, &known.to_lowercase());
-    // Takes the first of equally similar names.
+    // If several names are equally similar, take the first one.
     let best = known
         .into_iter()
         .map(|known| (alike(known), known))
         .reduce(|best, other| if other.0 > best.0 { other } else { best });
     match best {
-        // A known name is not a typing error.
+        // A known name needs no suggestion.
         Some((alike, known)) if alike >= ALIKE_MIN && known != name => {
             format!("; the nearest name is `{known}`")
         }

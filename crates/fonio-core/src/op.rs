@@ -15,7 +15,7 @@ pub enum Op {
     Write,
     /// An empty request that flushes the device's volatile write cache.
     Flush,
-    /// Drops data that the host no longer needs (TRIM, UNMAP).
+    /// Tells the device that the host no longer needs a range of data (TRIM, UNMAP).
     Discard,
     /// A discard that makes the data unrecoverable.
     SecureErase,
@@ -64,7 +64,7 @@ impl Op {
     }
 }
 
-/// A set of request flags, as the kernel's `REQ_*` (`include/linux/blk_types.h`).
+/// A set of request flags, which correspond to the kernel's `REQ_*` (`include/linux/blk_types.h`).
 ///
 /// The bits are fonio's own, because kernel bits change between versions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -134,7 +134,7 @@ impl BitOrAssign for Flags {
 /// Parses the `rwbs` letters of blkparse and of the block tracepoints, for example `WSM` or `FFWFS`.
 ///
 /// Kernel source: `blk_fill_rwbs` in `kernel/trace/blktrace.c`. An `F` before the op letter means preflush,
-/// and an `F` after it means FUA; `F` alone (or `FF`, `FN`) is a flush request without data. Android's older
+/// and an `F` after it means FUA; `F` alone (or `FF`, `FN`) is a flush request without data. Older Android
 /// kernels write the same letters. Unknown letters are skipped, because new kernels add some.
 pub fn parse_rwbs(rwbs: &[u8]) -> (Op, Flags) {
     let mut flags = Flags::NONE;

@@ -45,7 +45,7 @@ impl Text {
     }
 }
 
-/// A metric to which rows are added.
+/// A metric of a [`Text`], to which rows are added.
 #[derive(Debug)]
 pub struct Metric<'t> {
     text: &'t mut Text,

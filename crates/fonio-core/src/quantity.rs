@@ -60,7 +60,7 @@ pub struct Quantity {
 /// The reason why an amount cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QuantityError {
-    /// The text does not begin with a number.
+    /// The text of the amount does not begin with a number.
     #[error("`{text}` does not begin with a number; write {expected}")]
     NoNumber {
         /// The text that the user wrote.
@@ -205,7 +205,7 @@ impl FromStr for Quantity {
     }
 }
 
-/// Reads an integer amount of one unit. A number without a unit is multiplied by `bare`.
+/// Parses an integer amount of one unit. A number without a unit is multiplied by `bare`.
 fn whole(text: &str, unit: Unit, bare: Option<f64>, expected: Expected) -> Result<u64, QuantityError> {
     let (number, suffix) = split(text, expected)?;
     let text = text.trim();
@@ -237,7 +237,7 @@ impl FromStr for ByteCount {
     type Err = QuantityError;
 
     /// Parses sizes such as `256MiB`, `1GB`, `2G` and `4096`. A number without a unit is a number of bytes,
-    /// as in fio, dd and truncate. Parts of a byte are rounded.
+    /// as in fio, dd and truncate. Fractions of a byte are rounded.
     fn from_str(text: &str) -> Result<ByteCount, QuantityError> {
         whole(text, Unit::Bytes, Some(1.0), Expected::Size).map(ByteCount)
     }
@@ -293,9 +293,9 @@ impl fmt::Display for Quantity {
 }
 
 impl Unit {
-    /// Formats `value` in this unit for people.
+    /// Formats a value in this unit, rounded for people.
     ///
-    /// A value that is not finite is written as a dash. Such values should not occur.
+    /// A value that is not finite is written as a dash. Reports should not contain such values.
     pub fn format(self, value: f64) -> String {
         if !value.is_finite() {
             return "–".to_owned();

@@ -11,7 +11,7 @@ pub struct Random {
 }
 
 /// Mixes the bits of a number: if inputs differ in a few bits, the outputs differ in about half of their
-/// bits. Different inputs give different outputs.
+/// bits. Different inputs always give different outputs.
 #[inline]
 pub fn mix(number: u64) -> u64 {
     let mut mixed = number;
@@ -88,7 +88,7 @@ impl Random {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Shuffles `items`; every order is equally likely.
+    /// Shuffles `items`; all orders are equally likely.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last as u64 + 1) as usize);

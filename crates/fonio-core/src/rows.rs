@@ -1,4 +1,5 @@
-//! The rows of a recording's tables. `None` means that the source did not show the value; it is never a guessed zero.
+//! The rows of the tables in a recording. `None` means that the source did not show the value; it is never a
+//! guessed zero.
 
 use std::cmp::Ordering;
 
@@ -200,7 +201,7 @@ named! {
         JournalHeader = "journal_header",
         /// Zeros over the header of a rollback journal, which invalidate the journal.
         JournalEnd = "journal_end",
-        /// The header of a WAL.
+        /// The header of a write-ahead log (WAL).
         WalHeader = "wal_header",
         /// A frame in a WAL, except the last frame of a transaction.
         WalFrame = "wal_frame",
@@ -307,8 +308,8 @@ named! {
 }
 
 impl BlockedIn {
-    /// Whether waits in this operation are for storage. The kernel does not count waits for a journal commit
-    /// as I/O, so such a wait can have a different [`WaitReason`].
+    /// Whether a thread that waits in this operation waits for storage. The kernel does not count waits for a
+    /// journal commit as I/O, so such a wait can have a different [`WaitReason`].
     pub fn is_for_storage(self, reason: WaitReason) -> bool {
         reason == WaitReason::Storage
             || matches!(self, BlockedIn::Fsync | BlockedIn::DirtyLimit | BlockedIn::Journal)
@@ -335,7 +336,8 @@ pub struct Wait {
 }
 
 /// `blocked_counts.parquet`: the number and total time of a thread's uninterruptible waits that were too
-/// short or too many for a row in `waits`. Each wait is in one of the two tables.
+/// short or too many for a row in `waits`. Each wait is counted in exactly one of the tables `waits` and
+/// `blocked_counts`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct BlockedCount {
@@ -348,7 +350,7 @@ pub struct BlockedCount {
     /// All waits of the row ended before this time.
     pub until: Timestamp,
     /// Upper bound of each wait, a power of two in microseconds. Each wait was at least half as long as this
-    /// bound. The shortest class, 1 µs, begins at 0.
+    /// bound. The class of the shortest waits, with the bound 1 µs, begins at 0.
     pub below: Nanos,
     /// The number of waits that the row counts.
     pub count: u64,

@@ -7,14 +7,14 @@ use crate::rows::{
 };
 use crate::units::Timestamp;
 
-/// Takes the rows of a recording. The recording writer, the analysis and the filters are row sinks.
+/// Receives the rows of a recording. The recording writer, the analysis and the filters are row sinks.
 ///
 /// Rows of each table arrive in that table's order, unless a producer documents otherwise. Rows of different
 /// tables can be interleaved, but a thread or file comes before the rows that refer to it. An error means
 /// that the sink itself failed (for example, disk full); the producer stops.
 ///
-/// A sink handles every kind of row explicitly. [`ignore_rows!`](crate::ignore_rows) lists the ignored kinds,
-/// and [`forward_rows!`](crate::forward_rows) the kinds that it forwards unchanged.
+/// A sink must handle every kind of row explicitly. [`ignore_rows!`](crate::ignore_rows) lists the ignored
+/// kinds, and [`forward_rows!`](crate::forward_rows) the kinds that it forwards unchanged.
 ///
 /// ```
 /// use std::io;
@@ -51,8 +51,8 @@ pub trait RowSink {
     /// Promises that every later request or bio belongs at or after `before` in its table. Producers with
     /// unordered rows call this, so that a sorting sink can release the earlier rows.
     fn settled(&mut self, before: Timestamp) -> io::Result<()>;
-    /// Takes a wait of a thread that the filter excludes. The sink may need this wait, because a thread that
-    /// passed the filter can have waited for the excluded thread.
+    /// Receives a wait of a thread that the filter excludes. The sink may need this wait, because a thread
+    /// that passed the filter can have waited for the excluded thread.
     fn wait_left_out(&mut self, _: &Wait) -> io::Result<()> {
         Ok(())
     }

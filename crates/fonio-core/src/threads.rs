@@ -1,5 +1,5 @@
-//! The names of threads over time, in bounded memory. Trace readers create the rows of the `threads` table
-//! from these names.
+//! Keeps the names of threads over time, in bounded memory. Trace readers create the rows of the `threads`
+//! table from these names.
 
 use rustc_hash::FxHashMap;
 
@@ -9,8 +9,8 @@ use crate::units::Timestamp;
 /// Maximum number of threads in one generation; at most two generations are kept.
 const GENERATION_MAX: usize = 16 * 1024;
 
-/// Maximum number of bytes kept of a name. Names in the kernel have at most 15 bytes, names of its workers at
-/// most 63.
+/// Maximum number of bytes kept of a thread's name. Names in the kernel have at most 15 bytes, names of its
+/// workers at most 63.
 const NAME_BYTES_MAX: usize = 64;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,12 +21,12 @@ struct Known {
     from_event: bool,
 }
 
-/// The origin of a thread's name.
+/// Where a thread's name in a trace comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameOrigin {
-    /// The columns in front of the event. These columns show the name that the kernel saved last. This name
-    /// can be older than the event or, in a `trace` file, newer. So this name never replaces a name from an
-    /// event.
+    /// The columns in front of the event in a line of the trace. These columns show the name that the kernel
+    /// saved last. This name can be older than the event or, in a `trace` file, newer. So this name never
+    /// replaces a name from an event.
     Columns,
     /// The event itself, which shows the thread's name at the time of the event.
     Event,
@@ -124,7 +124,6 @@ mod tests {
         let mut threads = SeenThreads::default();
         for tid in 1..=(5 * GENERATION_MAX as u32) {
             assert!(threads.seen(tid, None, Some(b"x"), NameOrigin::Columns, Timestamp(0)).is_some());
-            // A busy thread is never evicted.
             let busy = threads.seen(u32::MAX, None, Some(b"busy"), NameOrigin::Columns, Timestamp(0));
             assert_eq!(busy.is_some(), tid == 1);
         }

@@ -1,14 +1,14 @@
-//! The familiar names of control groups: systemd units and containers.
+//! Derives the familiar names of control groups: systemd units and containers.
 //!
 //! The path of a control group contains the name of a systemd unit, but only the id of a container. The
 //! recorder looks the container's name up while it records (`fonio-record`, `units`).
 
-/// The number of id digits that Docker and Podman show.
+/// The number of digits of a container's id that Docker and Podman show.
 const SHORT_ID: usize = 12;
 /// The number of hexadecimal digits of a container's id.
 const FULL_ID: usize = 64;
 
-/// The engine names in scopes such as `docker-ID.scope`.
+/// The names of container engines in scopes such as `docker-ID.scope`.
 const ENGINES: [(&str, Engine); 8] = [
     ("docker-", Engine::Docker),
     ("libpod-payload-", Engine::Podman),

@@ -1,4 +1,4 @@
-//! Types for numbers with a unit.
+//! Defines types for numbers with a unit.
 
 use std::fmt;
 use std::iter::Sum;
@@ -138,7 +138,7 @@ macro_rules! schemas {
 #[cfg(feature = "schema")]
 schemas!(Timestamp, Nanos, Sector, ByteCount);
 
-/// A block device by its kernel number.
+/// A block device, identified by its kernel number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct DeviceId(pub u32);

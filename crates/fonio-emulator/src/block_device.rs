@@ -10,7 +10,7 @@ use serde::Serialize;
 const LOOP_DEPTH_MIN: u32 = 4;
 const LOOP_DEPTH_MAX: u32 = 128;
 
-/// The kernel driver of the block device.
+/// The kernel driver that provides the block device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Through {
@@ -36,8 +36,8 @@ enum Kind {
 }
 
 impl BlockDevice {
-    /// Creates a loop device on `file`. The queue of the loop device gets the emulated device's limits as far
-    /// as the driver supports them.
+    /// Creates a loop device that is bound to `file`. The queue of the loop device gets the emulated device's
+    /// limits as far as the driver supports them.
     pub(crate) fn on_file(
         ledger: &mut Ledger,
         file: &Path,
@@ -56,8 +56,8 @@ impl BlockDevice {
         Ok(BlockDevice { kind: Kind::Loop(device), depth })
     }
 
-    /// Creates a ublk device with these limits. `serve` makes the process `server` serve the device's
-    /// requests.
+    /// Creates a ublk device with these limits of the emulated device. `serve` makes the process `server`
+    /// serve the device's requests.
     pub(crate) fn served<E: From<HostError>>(
         ledger: &mut Ledger,
         limits: &Limits,

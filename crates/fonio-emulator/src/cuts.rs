@@ -1,14 +1,14 @@
 //! Builds the images that a power cut could leave on the device.
 //!
-//! The cut falls between two records of the [`Log`]. At the time of the cut, each write has one of two
+//! A power cut falls between two records of the [`Log`]. At the time of the cut, each write has one of two
 //! states:
 //!
 //! - *durable* if it has completed, and either used FUA, or the device has no volatile cache, or a flush that
 //!   arrived after its completion has completed too;
 //! - otherwise *in doubt*: the device has kept or lost each of its units (of 4 KiB or one sector).
 //!
-//! Writes are applied in arrival order, so an earlier write in doubt never hides a later durable one. The
-//! same seed gives the same image.
+//! Writes are applied in arrival order, so an earlier write in doubt never hides a later durable one. Cuts
+//! with the same seed give the same image.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -48,12 +48,12 @@ impl Tear {
 pub struct Cut {
     /// Number of log records before the power cut.
     pub at: usize,
-    /// Seed that decides which units of writes in doubt survive.
+    /// Seed that decides which units of writes in doubt survive the cut.
     pub seed: u64,
 }
 
 impl Cut {
-    /// Chooses `count` random cuts in `records`, ordered by time.
+    /// Chooses `count` random power cuts in the range `records` of the log, ordered by time.
     ///
     /// # Panics
     /// If `records` is empty.
@@ -87,7 +87,7 @@ impl<'a> CutImages<'a> {
         Ok(CutImages { log, tear, base, settled: 0 })
     }
 
-    /// Writes the image after `cut` into the new file `path`.
+    /// Writes the image that the power cut leaves to the new file `path`.
     ///
     /// # Errors
     /// [`EmulatorError::System`] if a file cannot be read or written.
@@ -158,8 +158,8 @@ struct Doubt {
 }
 
 impl Doubt {
-    /// Returns the surviving parts of `bytes` at `offset`. Units start at device offsets that are multiples
-    /// of `unit`.
+    /// Returns the surviving parts of a write of `bytes` at `offset`. Units start at device offsets that are
+    /// multiples of `unit`.
     fn keep(&mut self, offset: u64, bytes: u64, unit: u64) -> Vec<Range<u64>> {
         let end = offset + bytes;
         let mut parts = Vec::new();
@@ -257,7 +257,7 @@ mod tests {
         Write(u64, u64, bool),
         Discard(u64, u64),
         Flush,
-        /// Completes the n-th command in flight.
+        /// The completion of the n-th command in flight.
         Complete(usize),
     }
 
@@ -271,7 +271,7 @@ mod tests {
         ]
     }
 
-    /// Writes the steps to a log. The n-th write command fills its sectors with n.
+    /// Writes the steps of a test to a log. The n-th write command fills its sectors with n.
     fn logged(path: &Path, steps: &[Step], volatile: bool) {
         let mut log = LogWriter::create(path, ByteCount(SECTORS * 512), volatile).expect("log");
         let (mut open, mut serial) = (Vec::new(), 0_u64);

@@ -75,7 +75,7 @@ pub(crate) type Outcome = Result<Vec<u8>, Failure>;
 enum Mode {
     /// Completes commands after a fixed time, without the model, while fonio measures the I/O path.
     Measuring(Duration),
-    /// Completes commands at once, while the device is being prepared. The model and the log record these
+    /// Completes commands immediately, while the device is being prepared. The model and the log record these
     /// commands.
     Unpaced,
     /// Completes commands at the model's times.
@@ -161,7 +161,7 @@ impl Disk {
     }
 
     /// Makes the device complete commands at the model's times. All earlier commands count as complete, and
-    /// the counters restart.
+    /// the model's counters restart.
     pub(crate) fn pace(&self, overheads: OverheadsByTime) {
         let mut state = self.lock();
         let idle_at = state.idle_at;
@@ -176,7 +176,7 @@ impl Disk {
         self.lock().append(Kind::Mark, false, 0, (0, name.len() as u64), time, name.as_bytes());
     }
 
-    /// Returns the statistics, after writing out the log.
+    /// Writes out the log and returns the device's statistics.
     pub(crate) fn report(&self) -> DiskReport {
         let mut state = self.lock();
         if let Some(Err(error)) = state.log.as_mut().map(LogWriter::flush) {
@@ -190,8 +190,8 @@ impl Disk {
         }
     }
 
-    /// Completes the due commands on this thread and returns when the next one is due. Only for front ends
-    /// without a pacing thread.
+    /// Completes the due commands on this thread and returns when the next one is due. Only front ends
+    /// without a pacing thread call this method.
     pub(crate) fn complete_due(&self) -> Option<Instant> {
         self.pacer.run_due()
     }

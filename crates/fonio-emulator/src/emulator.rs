@@ -20,14 +20,15 @@ use crate::server::Server;
 const FLOOR_TRIES: u32 = 5;
 const FLOOR_PAUSE: Duration = Duration::from_secs(1);
 
-/// Options of an emulated device. [`Options::nbd`] and [`Options::through`] determine [`ServeConfig::front`].
+/// Options of an emulated device. The fields [`Options::nbd`] and [`Options::through`] determine
+/// [`ServeConfig::front`].
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The configuration of the serving process.
     pub serve: ServeConfig,
     /// If set, serves a virtual machine on this Unix socket instead of creating a block device.
     pub nbd: Option<PathBuf>,
-    /// The driver of the block device. The default is ublk if it can be used, otherwise loop.
+    /// The kernel driver of the block device. The default is ublk if it can be used, otherwise loop.
     pub through: Option<Through>,
     /// If set, creates this file system on the block device before the timing starts.
     pub filesystem: Option<Filesystem>,
@@ -38,10 +39,10 @@ pub struct Options {
     pub mount: Option<PathBuf>,
     /// Mount options of the file system, separated by commas.
     pub mount_options: String,
-    /// Scheduler of the block device.
+    /// I/O scheduler of the block device.
     pub scheduler: String,
-    /// Whether a device that is faster than this machine is served as fast as possible instead of refused.
-    /// Measured latencies are then too high, never too low.
+    /// Whether a device that is faster than this machine is served as fast as possible instead of refused. If
+    /// so, measured latencies are too high, never too low.
     pub at_floor: bool,
     /// Directory of the ledger of changes to the machine.
     pub state_dir: PathBuf,
@@ -203,7 +204,7 @@ impl Emulated {
         Err(EmulatorError::BelowFloor { profile, floor: floor.least(), fastest, dilate })
     }
 
-    /// Returns the limits that the device reports to its host.
+    /// Returns the limits that the emulated device reports to its host.
     pub fn limits(&self) -> &Limits {
         &self.server.as_ref().expect("it is there until it is stopped").limits
     }
@@ -239,7 +240,7 @@ impl Emulated {
         self.floor.as_ref()
     }
 
-    /// Returns the minimum service time of a 4 KiB command.
+    /// Returns the minimum service time of a 4 KiB command on this device.
     pub fn fastest(&self) -> Nanos {
         self.server.as_ref().expect("it is there until it is stopped").fastest
     }

@@ -8,7 +8,7 @@ use fonio_host::HostError;
 use fonio_system::SystemError;
 use fonio_system::command::NotStarted;
 
-/// An error of the emulator.
+/// An error while emulating a device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the error messages explain the fields")]

@@ -26,14 +26,14 @@ const LARGE_TRIES: usize = 40;
 /// Latency that the I/O path adds to a command, as a linear function of the command's length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Line {
-    /// Latency of a command without data.
+    /// Latency that the I/O path adds to a command without data.
     pub fixed_ns: Nanos,
     /// Additional latency for each KiB of data.
     pub per_kib_ns: Nanos,
 }
 
 impl Line {
-    /// Returns the latency of a command of `bytes`.
+    /// Returns the latency that the I/O path adds to a command of `bytes`.
     pub fn at(&self, bytes: u64) -> Nanos {
         Nanos(self.fixed_ns.0 + self.per_kib_ns.0 * (bytes >> 10))
     }
@@ -55,17 +55,17 @@ pub(crate) const SHORT_DELAY: Nanos = Nanos(300_000);
 /// gives a halted CPU to others after about 200 µs, and needs time to return it.
 pub(crate) const LONG_DELAY: Nanos = Nanos(2_000_000);
 
-/// Percentile of the measured latencies that is subtracted. The median would include the effects of other
-/// programs. If too much is subtracted, commands overlap in the model although they do not overlap in
-/// reality.
+/// Percentile of the measured latencies that fonio subtracts from the model's times. The median would include
+/// the effects of other programs. If too much is subtracted, commands overlap in the model although they do
+/// not overlap in reality.
 const OVERHEAD_PERCENT: usize = 25;
 
 /// Maximum plausible ratio of a latency with sleeping and waking to the floor. We measured ratios of at most
 /// three; a ratio above four means that other programs were running.
 const SLEEP_FACTOR_MAX: u64 = 4;
 
-/// Latency of the I/O path per op. fonio subtracts this latency from the model's times, so the host sees the
-/// model's times.
+/// Latency of the I/O path, by operation. fonio subtracts this latency from the model's times, so the host
+/// sees the model's times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "each field is named after its op")]
 pub struct Overheads {
@@ -97,8 +97,9 @@ impl OverheadsByTime {
 }
 
 impl Overheads {
-    /// Measures `device`, which must complete commands after `delay` without its model. The device's data do
-    /// not change. The result is at most [`SLEEP_FACTOR_MAX`] times the floor.
+    /// Measures the latency of the I/O path to `device`, which must complete commands after `delay` without
+    /// its model. The device's data do not change. The result is at most [`SLEEP_FACTOR_MAX`] times `floor`,
+    /// the minimum latency.
     pub(crate) fn measure(device: &Path, floor: &Floor, delay: Nanos) -> Result<Overheads, EmulatorError> {
         // Measure fewer commands with a long delay, because the usual number would take seconds.
         let fewer = if delay.0 > SHORT_DELAY.0 { 4 } else { 1 };
@@ -147,8 +148,8 @@ pub struct Floor {
 }
 
 impl Floor {
-    /// Measures `device`, which must complete commands without its model. Writes only data that it has just
-    /// read, so the device's data do not change.
+    /// Measures the minimum latency of `device`, which must complete commands without its model. Writes only
+    /// data that it has just read, so the device's data do not change.
     pub fn measure(device: &Path) -> Result<Floor, EmulatorError> {
         let taken = Taken::measure(device, 1)?;
         Ok(Floor {
@@ -162,13 +163,12 @@ impl Floor {
         })
     }
 
-    /// Returns the minimum latency of a 4 KiB command.
+    /// Returns this machine's minimum latency of a 4 KiB command.
     pub fn least(&self) -> Nanos {
         self.least.read.at(SMALL_BYTES as u64).max(self.least.write.at(SMALL_BYTES as u64))
     }
 }
 
-/// Durations of commands, in ascending order.
 struct Taken {
     small_reads: Vec<Nanos>,
     small_writes: Vec<Nanos>,
@@ -211,7 +211,6 @@ impl Taken {
     }
 }
 
-/// Returns the durations of `tries` calls, in ascending order.
 fn timed(tries: usize, mut call: impl FnMut() -> io::Result<()>) -> io::Result<Vec<Nanos>> {
     let mut taken = Vec::with_capacity(tries);
     for _ in 0..tries {
@@ -257,7 +256,7 @@ mod tests {
         let overheads = OverheadsByTime { short: by(line(40)), long: by(line(90)) };
         let at = |micros: u64| overheads.of(Op::Read, 4096, Nanos(micros * 1000)).0 / 1000;
         assert_eq!([0, 300, 1150, 2000, 400_000].map(at), [40, 40, 65, 90, 90]);
-        // If the longer command was faster, the measurement is noisy.
+        // If the larger command was faster, the measurement is noisy.
         let noisy = OverheadsByTime { short: by(line(40)), long: by(line(30)) };
         assert_eq!(noisy.of(Op::Read, 4096, Nanos(2_000_000)), Nanos(40_000));
     }

@@ -20,7 +20,7 @@ use crate::disk::{Disk, Request};
 
 pub(crate) const FILE_NAME: &str = "disk";
 
-/// The source that `/proc/self/mountinfo` shows for our mounts.
+/// The source that `/proc/self/mountinfo` shows for fonio's FUSE mounts.
 pub(crate) const SOURCE: &str = "fonio-emulated-disk";
 
 const FILE: INodeNo = INodeNo(2);
@@ -31,8 +31,8 @@ const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 /// Maximum FUSE request with the kernel's default limit of 256 pages.
 const WRITE_BYTES_MAX: u32 = 1 << 20;
 
-/// Returns the value of `max_background`. The kernel's default of 12 would limit a deep queue. Each command
-/// is one FUSE request; twice the queue depth leaves room for pending replies.
+/// Returns the value of FUSE's option `max_background`. The kernel's default of 12 would limit a deep queue.
+/// Each command is one FUSE request; twice the queue depth leaves room for pending replies.
 fn background(depth: u32) -> u16 {
     u16::try_from(depth.saturating_mul(2)).unwrap_or(u16::MAX).max(16)
 }

@@ -25,7 +25,7 @@ impl Image {
         Ok(Image { file })
     }
 
-    /// Opens the file at `path`. A new or empty file becomes a sparse file of the device's size.
+    /// Opens the file at `path` as an image. A new or empty file becomes a sparse file of the device's size.
     ///
     /// # Errors
     /// [`EmulatorError::ImageSize`] if an existing file has another size, and [`EmulatorError::System`] if it
@@ -51,7 +51,7 @@ impl Image {
         self.file.write_all_at(data, offset)
     }
 
-    /// Zeros `bytes` at `offset` and frees their space.
+    /// Zeros a range of `bytes` at `offset` and frees its space.
     pub(crate) fn zero(&self, offset: u64, bytes: u64) -> io::Result<()> {
         if bytes == 0 {
             return Ok(());

@@ -7,7 +7,8 @@
 //!
 //! **The order of the records is authoritative.** The record of a command is appended when the command
 //! arrives, and [`Kind::Completed`] before the host learns of the completion. So all completions that the
-//! host knew when it sent a flush precede the record of this flush. All other completions follow this record.
+//! host knew when it sent a flush precede the record of this flush. All other completions follow the flush
+//! record.
 
 use std::fs::File;
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -104,7 +105,7 @@ impl LogWriter {
         self.out.write_all(data)
     }
 
-    /// Passes all records to the kernel.
+    /// Passes all buffered records to the kernel.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
@@ -115,7 +116,7 @@ impl LogWriter {
 pub struct Log {
     path: PathBuf,
     file: File,
-    /// The capacity of the device.
+    /// The capacity of the logged device.
     pub capacity: ByteCount,
     /// Whether the device has a volatile cache: a completed write is durable only after a flush.
     pub volatile_cache: bool,

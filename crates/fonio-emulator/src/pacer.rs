@@ -100,7 +100,7 @@ impl Pacer {
         }
     }
 
-    /// Schedules `action` for `at`. An action in the past runs at once.
+    /// Schedules `action` for `at`. An action whose time has passed runs immediately.
     pub(crate) fn schedule(&self, at: Instant, action: impl FnOnce() + Send + 'static) {
         let mut waiting = lock(&self.shared.0);
         let serial = waiting.serial;
@@ -119,7 +119,7 @@ impl Pacer {
 }
 
 impl Drop for Pacer {
-    /// Runs all waiting actions at once and ends the thread. A pacer without a thread drops them.
+    /// Runs all waiting actions immediately and ends the thread. A pacer without a thread drops them.
     fn drop(&mut self) {
         lock(&self.shared.0).stopping = true;
         self.shared.1.notify_one();

@@ -16,9 +16,9 @@ use crate::error::EmulatorError;
 use crate::log::Log;
 use crate::serve::ServeConfig;
 
-/// Mark in the log at the start of the workload.
+/// The mark in the log at the start of the workload.
 pub const WORKLOAD_BEGINS: &str = "workload begins";
-/// Mark in the log at the end of the workload.
+/// The mark in the log at the end of the workload.
 pub const WORKLOAD_ENDS: &str = "workload ends";
 
 /// Maximum number of bytes kept of a check's output.
@@ -42,7 +42,8 @@ pub struct PowerCutOptions<'a> {
     pub seed: u64,
     /// Units into which writes in doubt are torn.
     pub tear: Tear,
-    /// The file system on the device. It is mounted before the check; mounting replays its journal.
+    /// The file system on the device. fonio mounts this file system before the check, which replays its
+    /// journal.
     pub filesystem: Filesystem,
     /// Shell command that checks an image. It gets `FONIO_MOUNT` (mount point) and `FONIO_IMAGE` (path of the
     /// image); exit code 0 means success.
@@ -55,10 +56,10 @@ pub struct PowerCutOptions<'a> {
     pub recovery: Option<RecoveryDevice<'a>>,
 }
 
-/// The results of all cuts.
+/// The results of all power cuts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PowerCuts {
-    /// The seed, which determines all cuts.
+    /// The seed, which determines all power cuts.
     pub seed: u64,
     /// Number of power cuts.
     pub cuts: u32,

@@ -1,4 +1,4 @@
-//! The final statistics of an emulated device.
+//! Defines the final statistics of an emulated device.
 
 use fonio_core::{ByteCount, Nanos};
 use fonio_sim::device::Counters;

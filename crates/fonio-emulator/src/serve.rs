@@ -3,8 +3,8 @@
 //!
 //! A single process that both served a device and waited for it (in mount, mkfs or sync) could not even be
 //! killed after its serving part had ended. The owner sends JSON lines to the server's standard input: a
-//! [`ServeConfig`], then [`Order`]s. The server sends an [`Answer`] to each on standard output. The server
-//! ends when its standard input ends, so it does not outlive a killed owner.
+//! [`ServeConfig`], then [`Order`]s. The server sends an [`Answer`] to each of these messages on standard
+//! output. The server ends when its standard input ends, so it does not outlive a killed owner.
 
 use std::io::{self, BufRead, Write};
 use std::num::NonZeroU64;
@@ -66,7 +66,7 @@ impl ServeConfig {
             image: None,
             log: None,
             faults: Vec::new(),
-            // The owner replaces the path or the front end.
+            // The owner later replaces the path or the front end.
             front: Front::Fuse(PathBuf::new()),
         }
     }
@@ -103,7 +103,7 @@ pub enum Order {
     Report,
 }
 
-/// An answer of the serving process.
+/// An answer of the serving process to its owner.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -214,8 +214,8 @@ fn say(out: &mut impl Write, answer: &Answer) -> Result<(), EmulatorError> {
 /// Applies settings that make the timing steadier. Each setting is optional: it is skipped without permission
 /// or kernel support. The report shows how late completions were.
 fn become_a_server() {
-    // End the process if a thread panics. Otherwise, the commands of this thread would never complete; if the
-    // process ends, they fail.
+    // End the serving process if a thread panics. Otherwise, the commands of this thread would never
+    // complete; if the process ends, they fail.
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         report(panic);
@@ -226,7 +226,7 @@ fn become_a_server() {
     let _ = rustix::mm::mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE);
     let _ = rustix::process::setpriority_process(None, -20);
     run_before_all_others();
-    // The default timer slack would add 50 µs to every sleep. New threads inherit this setting.
+    // The default timer slack would add 50 µs to every sleep. New threads inherit the timer slack.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }
 

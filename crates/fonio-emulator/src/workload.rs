@@ -27,8 +27,8 @@ pub enum WorkloadEnd {
 
 impl Emulated {
     /// Runs `command` and marks its start and end in the log. Sets the environment variables `FONIO_MOUNT`
-    /// (the mount point) and `FONIO_DEVICE` (the block device). With `quietly`, the output goes to standard
-    /// error. If `stop` returns true, kills the command with all its children.
+    /// (the mount point) and `FONIO_DEVICE` (the block device). With `quietly`, the workload's output goes to
+    /// standard error. If `stop` returns true, kills the command with all its children.
     ///
     /// # Errors
     /// [`EmulatorError::Command`] if the command cannot be started, [`EmulatorError::ServerGone`] if the

@@ -1,5 +1,5 @@
-//! Tests emulated devices through the kernel and other programs. All tests are in one program to save link
-//! time.
+//! Tests emulated devices as the kernel and other programs use them. All tests are in one program to save
+//! link time.
 
 mod bed;
 mod block_device;

@@ -189,7 +189,7 @@ fn stopping_writes_back_what_the_kernel_has_cached() {
     let device = emulated.device().expect("device").to_owned();
     let file = OpenOptions::new().write(true).open(&device).expect("open");
     file.write_all_at(&[7; 100_000], 8 * MIB).expect("write");
-    // The device is still open, as if it were mounted.
+    // Stop the device while it is still open, as if it were mounted.
     emulated.stop().expect("stop");
     nothing_is_left(dir.path(), &device);
     assert!(file.write_all_at(&[7; 4096], 0).and_then(|()| file.sync_all()).is_err());

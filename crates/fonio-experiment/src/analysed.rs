@@ -9,7 +9,7 @@ use fonio_report::Document;
 
 use crate::error::ExperimentError;
 
-/// The analysis and the metadata of a recording.
+/// A recording's analysis and metadata.
 #[derive(Clone, Debug)]
 pub struct Analysed {
     /// The analysis of the recording.
@@ -28,7 +28,7 @@ impl Analysed {
         Ok(Analysed { analysis: analyser.finish(&meta), meta })
     }
 
-    /// Returns the report on the recording.
+    /// Creates the report on the recording.
     pub fn document(&self) -> Document {
         Document::from_analysis(&self.analysis, &self.meta)
     }

@@ -20,7 +20,7 @@ use crate::task::{BackgroundResult, DONE, Task};
 use crate::test_bed::{Roles, TestBed};
 use crate::worker::Worker;
 
-/// The figures of the concurrent workload.
+/// The figures of a concurrent workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BackgroundFigures {
     /// The name of the concurrent workload.
@@ -54,7 +54,7 @@ pub struct OwnFigures {
 }
 
 impl OwnFigures {
-    /// Returns the figures of the process `pid` in a recording.
+    /// Computes the figures of the process `pid` from a recording.
     pub(crate) fn of(recording: &Path, pid: u32) -> Result<OwnFigures, ExperimentError> {
         let recording = Recording::open(recording)?;
         let mut process = Process { pid, tids: BTreeSet::new(), own: OwnFigures::default() };
@@ -173,7 +173,7 @@ impl BackgroundWorker {
         Ok(())
     }
 
-    /// Ends the workload, and returns its figures. `recording` shows the workload's I/O.
+    /// Ends the concurrent workload, and returns its figures. `recording` shows the workload's I/O.
     pub(crate) fn end(
         mut self,
         bed: &mut TestBed,

@@ -24,10 +24,10 @@ use crate::series::{RunFigures, Series, Variation, results};
 use crate::setup::{Conditions, Setup, Storage};
 use crate::test_bed::{Roles, TestBed, enter_process};
 
-/// The mark that the recorder sets while a command runs.
+/// The name of the mark that spans the run of a command in a recording.
 const COMMAND_MARK: &str = "command";
 
-/// The file to which a replay writes its result. It is not on the devices under test.
+/// The file to which a replay writes its result. This file is not on the devices under test.
 const RESULT: &str = "replayed.json";
 
 /// A command to measure.
@@ -118,8 +118,8 @@ impl CommandOptions<'_> {
 ///
 /// # Errors
 ///
-/// [`ExperimentError::CommandFailed`] if the command fails, or the error of the first run that failed. All
-/// settings are then restored.
+/// [`ExperimentError::CommandFailed`] if the command fails, or the error of the first run that failed. In
+/// both cases, all settings are restored.
 ///
 /// # Panics
 ///
@@ -137,7 +137,7 @@ pub fn run_command_series(
     // On the user's own device, the first run would start with a cold page cache, and all later runs with a
     // warm one.
     let in_folder = arms.iter().find(|arm| matches!(arm.setup.setup.storage, Storage::Directory(_)));
-    // A replay starts without its files in the page cache.
+    // A replay starts without its files in the page cache, so it needs no unmeasured run.
     if let Some(arm) = in_folder.filter(|_| options.replay.is_none()) {
         say!("Running the command once without measuring it …");
         let unmeasured = out.join("unmeasured");
@@ -208,7 +208,7 @@ fn run_once(
     if let Some(failure) = Failure::of(summary.command_exit, summary.command_signal) {
         return Err(ExperimentError::CommandFailed { command: options.line(), failure });
     }
-    // A replay first reads its recording. The time for reading is not part of the run time.
+    // A replay first reads its recording from a file. The time for reading is not part of the run time.
     let replayed = options.replay.as_ref().map(|_| Replayed::load(&bed.scratch.join(RESULT))).transpose()?;
     bed.close_measured()?;
     let analysed = Analysed::of(out)?;
@@ -219,7 +219,6 @@ fn run_once(
     Ok((RunFigures::of_recording(&analysed.analysis, wall_s, out), analysed))
 }
 
-/// Returns the run time of a recorded command in seconds.
 fn command_took(recording: &Path, options: &CommandOptions<'_>) -> Result<f64, ExperimentError> {
     let mut took = Took::default();
     Recording::open(recording)?.replay(&mut took, Tables::NONE.with(Table::Marks))?;

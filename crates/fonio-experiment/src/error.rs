@@ -17,7 +17,7 @@ use fonio_workload::WorkloadError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ExperimentError {
-    /// No fix has this name.
+    /// No fix has the requested name.
     #[error("no fix is called `{name}`{nearest}; `fonio fix --all` lists them, and device=PROFILE is one")]
     UnknownFix {
         /// The fix name that the user entered.
@@ -41,7 +41,7 @@ pub enum ExperimentError {
         /// The value that occurs twice.
         value: String,
     },
-    /// The description of an array is invalid.
+    /// The user's description of an array is invalid.
     #[error("{place}: {reason}")]
     BadArray {
         /// The invalid description.
@@ -67,7 +67,7 @@ pub enum ExperimentError {
     /// An error while a recording is read.
     #[error(transparent)]
     Recording(#[from] RecordingError),
-    /// An error of the workload.
+    /// An error while the workload ran.
     #[error(transparent)]
     Workload(Box<WorkloadError>),
     /// The workload's process failed; it printed the error on standard error.
@@ -144,7 +144,7 @@ pub enum ExperimentError {
     NoUnit {
         /// The name of the measured unit.
         unit: String,
-        /// The units that have processes.
+        /// The units that have processes, as suggestions.
         seen: Vec<String>,
     },
     /// A folder holds the slices of a different test.
@@ -175,7 +175,7 @@ pub enum ExperimentError {
     /// A system call failed.
     #[error(transparent)]
     System(#[from] SystemError),
-    /// The user asked to stop.
+    /// The user stopped the experiment.
     #[error("stopped; everything set up for the run is undone")]
     Interrupted,
 }

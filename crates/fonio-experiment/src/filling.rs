@@ -30,7 +30,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Space {
     pub(crate) used: ByteCount,
-    /// Bytes that users other than root can still write.
+    /// Number of bytes that users other than root can still write.
     pub(crate) free: ByteCount,
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn fill(dir: &Path, wanted: f64, seed: u64, stop: &AtomicBool) -> Res
     Ok(())
 }
 
-/// Writes some new files. Returns whether the file system is full.
+/// Writes some new files. Returns whether the file system is then full.
 fn write_files(
     folder: &Path,
     files: &mut Vec<PathBuf>,

@@ -32,7 +32,7 @@ pub struct Combination<'a> {
 }
 
 impl<'a> Matrix<'a> {
-    /// Returns all combinations, ordered by storage, file system and scheduler.
+    /// Returns all combinations of the values, ordered by storage, file system and scheduler.
     pub fn combinations(&self) -> Result<Vec<Combination<'a>>, ExperimentError> {
         once("--on", self.places)?;
         once("--fs", self.filesystems)?;

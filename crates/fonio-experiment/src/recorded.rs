@@ -36,7 +36,8 @@ pub(crate) fn record_command(
     let summary = record(options, &mut |progress| match progress {
         Progress::Note(note) => notes.print(note),
         Progress::CommandStarted { pid } => {
-            // A command that has ended needs no entry. If the ledger cannot be written, the next step fails.
+            // A command that has already ended needs no ledger entry. If the ledger cannot be written, the
+            // next step fails.
             entry = ProcessId::of(pid)
                 .and_then(|id| bed.ledger().begin(Step::Process { id, leads_group: true }).ok());
         }

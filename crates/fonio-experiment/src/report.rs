@@ -15,8 +15,8 @@ use crate::matrix::SEPARATOR;
 use crate::rounds::RunTimes;
 use crate::series::{RunFigures, Series, VariationResult};
 
-/// Returns the report on `series`. `explained` is the report on the first run's recording. The sections of
-/// `explained` come after the sections on the series.
+/// Returns the report on `series`. `explained` is the report on the recording of the first run. The sections
+/// of `explained` come after the sections on the series.
 pub fn document(series: &Series, explained: Option<Document>) -> Document {
     let name = series.variations.first().map_or("", |first| first.name.as_str());
     let mut verdict = verdict(series);
@@ -73,7 +73,7 @@ fn shown(series: &Series) -> (Tone, String) {
         return (Tone::Plain, "Nothing was run.".to_owned());
     };
     let took = format!("{} on {} took {}", series.workload, first.name, Unit::S.format(first.times.wall_s));
-    // Faster storage says nothing about file systems, schedulers and fixes.
+    // A gain from faster storage says nothing about file systems, schedulers and fixes.
     let within: Vec<_> = others.iter().filter(|variation| is_within_place(series, variation)).collect();
     let compared = if within.is_empty() { others.iter().collect() } else { within };
     let best = |safe: bool| {
@@ -128,7 +128,6 @@ fn is_within_place(series: &Series, variation: &VariationResult) -> bool {
     base.is_some_and(|base| base.place == variation.place)
 }
 
-/// Returns the setup with the greatest gain that was shown.
 fn fastest_shown<'a>(setups: impl Iterator<Item = &'a VariationResult>) -> Option<&'a VariationResult> {
     setups
         .filter(|variation| answer(variation) == Answer::Lower)
@@ -164,7 +163,7 @@ fn faster(variation: &VariationResult) -> Option<(f64, f64, f64)> {
     Some((1.0 / change.high?, 1.0 / change.ratio?, 1.0 / change.low?))
 }
 
-/// Returns short names of the setups for tables. If all setups are on one storage and differ in file system
+/// Returns short names of all setups for tables. If all setups are on one storage and differ in file system
 /// or scheduler, the storage is left out, because the title names it.
 fn labels(series: &Series) -> Vec<&str> {
     let names = series.variations.iter().map(|variation| variation.name.as_str());
@@ -225,7 +224,7 @@ fn usable(variation: &VariationResult) -> Option<u64> {
 }
 
 fn table(series: &Series) -> Table {
-    // Setups with the same file system have the same space.
+    // Setups with the same file system have the same usable space.
     let shows_usable = series.variations.windows(2).any(|pair| usable(&pair[0]) != usable(&pair[1]));
     let row = |(variation, label): (&VariationResult, &str)| {
         let mean_of = |value: fn(&RunFigures) -> f64| {

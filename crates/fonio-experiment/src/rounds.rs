@@ -34,8 +34,8 @@ pub enum Rounds {
     /// A fixed number of rounds, at least 1.
     Fixed(u32),
     /// As many rounds as are needed to bring every arm's confidence interval within `factor` of its ratio.
-    /// This number is estimated from a pilot of three rounds, which are part of the result. It is reduced
-    /// if the rounds would exceed `budget`.
+    /// This number is estimated from a pilot of three rounds, which are part of the result. The number is
+    /// reduced if the rounds would exceed `budget`.
     Pilot {
         /// Requested precision, a factor above 1: 1.25 means within 25 percent.
         factor: f64,
@@ -86,7 +86,7 @@ impl<S> Measurement<'_, S> {
     }
 }
 
-/// A measurement result with a run time.
+/// The result of a measurement, with a run time.
 pub trait Timed {
     /// Returns the run time in seconds, which must be above 0.
     fn wall_s(&self) -> f64;
@@ -214,7 +214,7 @@ pub fn run_times<S, T: Timed>(arms: &[Arm<S>], results: &[Vec<T>]) -> Vec<RunTim
 
 /// Compares each arm's values with the values of its compared arm, paired by rounds. `figures` has one list
 /// per figure: each arm's values, or `None` if the arm has no values. All comparisons are tested together
-/// (Holm). An entry of the result is `None` if either arm has no values.
+/// (Holm's procedure). An entry of the result is `None` if either arm has no values.
 pub(crate) fn compare<S>(arms: &[Arm<S>], figures: &[&[Option<Vec<f64>>]]) -> Vec<Vec<Option<Change>>> {
     let pair = |(figure, at): (usize, usize)| {
         let values = figures[figure];
@@ -291,7 +291,7 @@ mod tests {
             let stop = AtomicBool::new(false);
             let rounds = Rounds::Pilot { factor: 1.25, budget };
             let design = Design { arms: &arms, rounds, seed: 1, stop: &stop };
-            // The second arm's run times alternate.
+            // The run times of the second arm alternate.
             let measure = &mut |measurement: &Measurement<'_, f64>| {
                 let odd = if measurement.arm == 1 && measurement.round % 2 == 1 { spread } else { 1.0 };
                 Ok(Took(measurement.setup * odd))
@@ -304,8 +304,9 @@ mod tests {
         assert_eq!(run(1.5, Duration::ZERO), 3);
     }
 
-    /// Tests eight equal arms, in fixed rounds and after a pilot. Student's t assumes normally distributed
-    /// logarithms. Real run times have a longer upper tail, and so does the noise of this test.
+    /// Tests eight equal arms, in fixed rounds and after a pilot. Student's t assumes that the logarithms of
+    /// run times are normally distributed. Real run times have a longer upper tail, and so does the noise of
+    /// this test.
     #[test]
     fn equal_arms_are_called_different_in_at_most_5_percent_of_designs() {
         const DESIGNS: u64 = 400;

@@ -46,7 +46,7 @@ pub struct RunOptions<'a> {
 /// The results of a run.
 #[derive(Debug)]
 pub struct Run {
-    /// The outcome of the workload, and its run time.
+    /// The outcome of the workload, with its run time.
     pub outcome: Outcome,
     /// The number of bytes that files can use on the run's new, empty file system; `None` in a directory.
     pub usable: Option<ByteCount>,
@@ -54,7 +54,7 @@ pub struct Run {
     pub recording: PathBuf,
     /// The analysis of the run's recording.
     pub analysed: Analysed,
-    /// The spans that the workload marked, ordered by their ends.
+    /// The spans that the workload marked, ordered by their end times.
     pub marks: Vec<fonio_workload::Mark>,
     /// The report of each emulated device, with its profile.
     pub devices: Vec<(String, ServeReport)>,
@@ -96,7 +96,8 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
         None => None,
     };
     let mut worker = Worker::prepare(&mut bed, "task", &task, options.roles, options.stop)?;
-    // Only the run is confined, not the preparation. The ledger removes the groups with the test bed.
+    // The limits apply only to the run, not to the preparation. The ledger removes the control groups with
+    // the test bed.
     let confined = Confined::make(bed.ledger(), setup.limits)?;
     [Some(worker.pid()), other.as_ref().map(BackgroundWorker::pid)]
         .into_iter()
@@ -140,7 +141,7 @@ fn server_cpu(devices: &[(String, ServeReport)]) -> u64 {
 }
 
 /// Starts the prepared task and the concurrent one under the recorder, and waits until the prepared task
-/// ends. Returns `None` if the task wrote no result.
+/// ends. Returns `None` if the prepared task wrote no result.
 fn record_task(
     bed: &TestBed,
     options: &RunOptions<'_>,

@@ -27,11 +27,12 @@ pub struct Variation {
 }
 
 /// Returns the arms of a comparison: each of `setups`, unchanged and with each of `candidates`. A candidate
-/// changes the setup, and also `workload`, which is `None` if a command runs. A setup with a fix is
-/// compared with the same setup without the fix. Any other setup is compared with the first setup on the
-/// same storage or, if there is none, with the first setup. `possible` checks whether this machine supports
-/// a setup, as [`Setup::check_kernel`] does. `refused` is called for a fix that does not apply to a setup,
-/// is not supported, or results in one of `setups`. Its error ends the planning; `Ok` leaves out the fix.
+/// changes the setup, and also `workload`, which is `None` if a command runs. A setup with a fix is compared
+/// with the same setup without the fix. Any other setup is compared with the first setup on the same storage
+/// or, if there is none, with the first setup. `possible` checks whether this machine supports a setup, as
+/// [`Setup::check_kernel`] does. `refused` is called for a fix that does not apply to a setup, is not
+/// supported, or results in one of `setups`. If `refused` returns an error, planning ends; `Ok` leaves out
+/// the fix.
 ///
 /// # Errors
 ///
@@ -77,7 +78,7 @@ pub fn variations(
     Ok(arms)
 }
 
-/// The results of a series.
+/// The results of a series of runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// The name of the workload.
@@ -351,7 +352,7 @@ mod tests {
         assert_eq!(kept, [("a", None), ("a, fast", Some(0)), ("b", Some(0)), ("b, fast", Some(2))]);
     }
 
-    /// Plans fixes on setups, on a kernel without NILFS2. Returns the names of each arm and its compared
+    /// Plans fixes on setups as on a kernel without NILFS2. Returns the names of each arm and its compared
     /// arm, and the fixes that were left out.
     fn planned(
         setups: &[(&str, Setup)],

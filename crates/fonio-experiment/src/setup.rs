@@ -25,7 +25,7 @@ pub enum Storage {
         /// The user's confirmation that the device may be overwritten.
         confirmation: Confirmation,
     },
-    /// A device emulated from this profile.
+    /// A device that is emulated with this profile.
     Profile(String),
     /// A RAID-0 array of emulated devices, made with the kernel's md driver.
     MdRaid0(MdRaid0),
@@ -114,7 +114,7 @@ impl fmt::Display for Storage {
 pub enum Medium {
     /// The machine's memory.
     Memory,
-    /// Another device, emulated from this profile.
+    /// Another device, which is emulated with this profile.
     Profile(String),
 }
 
@@ -191,7 +191,7 @@ impl Conditions {
         }
     }
 
-    /// Returns the unusual conditions as clauses, each after a comma.
+    /// Returns the unusual conditions as clauses for a sentence, each after a comma.
     pub(crate) fn told(self) -> String {
         let dilated = (self.dilate != 1.0)
             .then(|| format!(", on emulated devices {} times slower than their models", self.dilate));
@@ -261,7 +261,7 @@ impl Setup {
             fonio_host::check_scheduler(scheduler)?;
         }
         if let Storage::Directory(dir) = &self.storage {
-            // The workload's folder does not exist yet.
+            // Settings of a folder are not checked, because the workload's folder does not exist yet.
             for setting in self.settings.iter().filter(|setting| setting.scope() != Scope::Folder) {
                 setting.plan(dir)?;
             }

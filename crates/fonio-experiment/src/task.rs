@@ -1,9 +1,9 @@
 //! Executes the workload in its own process, which returns the result.
 //!
-//! A separate process of this program executes the task. It prepares the workload, reports that it is ready,
-//! and waits for the signal to start. The command that the recorder runs is [`start_task`], which sends this
-//! signal and ends when the task ends. Therefore, the recording does not contain the preparation. Marks and
-//! the outcome go to a file that is not on the device under test.
+//! A separate process of this program executes a workload's task. It prepares the workload, reports that it
+//! is ready, and waits for the signal to start. The command that the recorder runs is [`start_task`], which
+//! sends this signal and ends when the task ends. Therefore, the recording does not contain the preparation.
+//! Marks and the outcome go to a file that is not on the device under test.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ExperimentError;
 
-/// The task of a workload's process.
+/// The task that a workload's process executes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Task {
     pub(crate) workload: Workload,
@@ -27,7 +27,7 @@ pub(crate) struct Task {
     pub(crate) options: Options,
     /// The socket on which the prepared process waits for the call to start.
     pub(crate) socket: PathBuf,
-    /// The file for the [`TaskResult`].
+    /// The file to which the process writes the [`TaskResult`].
     pub(crate) result: PathBuf,
     /// Whether the process writes back dirty pages before it replies to the caller.
     pub(crate) write_back: bool,
@@ -36,7 +36,7 @@ pub(crate) struct Task {
     pub(crate) is_background: bool,
 }
 
-/// The line that the process prints when it is prepared.
+/// The line that the process prints when it has prepared the workload.
 pub(crate) const PREPARED: &str = "prepared";
 
 /// The reply to the caller after a run without an error.
@@ -58,7 +58,7 @@ pub(crate) struct BackgroundResult {
     pub(crate) ended_early: bool,
 }
 
-/// Executes the task in `file`: prepares the workload, waits for the call, and runs the workload. Shows
+/// Executes the task in `file`: prepares the workload, waits for the call, and runs the workload. Shows the
 /// progress if standard error is a terminal.
 ///
 /// # Errors
@@ -98,7 +98,6 @@ pub fn do_task(file: &Path) -> Result<(), ExperimentError> {
     answer(&mut caller, socket, written)
 }
 
-/// Reports the result to the caller.
 fn answer(
     caller: &mut UnixStream,
     socket: &Path,
@@ -118,7 +117,7 @@ fn run_background(
 ) -> Result<BackgroundResult, ExperimentError> {
     let mut from_caller = caller.try_clone().map_err(ExperimentError::system("read from", socket))?;
     let stop = runner.stop_flag();
-    // The thread ends with this process.
+    // This thread ends only with the process.
     std::thread::spawn(move || {
         let _ = from_caller.read(&mut [0]);
         stop.store(true, Ordering::Relaxed);
@@ -153,7 +152,6 @@ fn failed(complaint: &str) -> ExperimentError {
     ExperimentError::TaskFailed { status: "no outcome".to_owned(), complaint: complaint.to_owned() }
 }
 
-/// Joins an error and its causes into one sentence.
 fn chain(error: &ExperimentError) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);
@@ -182,7 +180,7 @@ struct Listener {
     is_quiet: bool,
 }
 
-/// Time in seconds before progress is shown. Shorter runs show no progress.
+/// Time in seconds before progress is shown. Runs that are shorter than this time show no progress.
 const PROGRESS_AFTER_S: f64 = 2.0;
 
 impl Listener {

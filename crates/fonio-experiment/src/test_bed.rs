@@ -23,7 +23,7 @@ use crate::error::ExperimentError;
 use crate::filling::{Space, fill};
 use crate::setup::{Background, MdRaid0, Medium, Setup, Storage};
 
-/// Maximum size of a folder in memory, which is more than any workload writes. Only written data use
+/// Maximum size of a folder in memory, which is more than any workload writes. Only data that are written use
 /// memory.
 const MEMORY_PLACE: u64 = 1 << 30;
 
@@ -63,8 +63,8 @@ pub(crate) struct TestBed {
     cleaner: Option<Cleaner>,
     /// The root of the workload's new file system, and the number of bytes that files can use on it.
     made: Option<(PathBuf, ByteCount)>,
-    /// An array and its mount, which use the devices. This ledger was opened before the devices' ledgers,
-    /// so a later process that cleans up also undoes this ledger first.
+    /// The ledger of an array and its mount, which use the devices. It was opened before the devices'
+    /// ledgers, so a later process that cleans up also undoes this ledger first.
     array: Option<Ledger>,
     devices: Vec<(String, Emulated)>,
     /// The ledger of the test bed; `None` after the test bed is closed.
@@ -122,9 +122,9 @@ impl TestBed {
         Ok(bed)
     }
 
-    /// Creates the test bed of `setup` for any command. A folder is used unchanged. The files in `with` are
-    /// copied to a device that is formatted for the command. If the setup has a network link, a server runs
-    /// behind this link. The only place is `dir`.
+    /// Creates the test bed of `setup` for any command. If the setup names a folder, it is used unchanged.
+    /// The files in `with` are copied to a device that is formatted for the command. If the setup has a
+    /// network link, a server runs behind this link. The command has a single folder, which is named `dir`.
     pub fn for_command(
         setup: &Setup,
         with: &[PathBuf],
@@ -168,7 +168,7 @@ impl TestBed {
 
     /// Applies temporary settings of the setup to the device and the mount of `dir`, until the ledger is
     /// closed. Settings of a folder apply to a new folder in it, until the devices stop. Returns the folder
-    /// for the workload.
+    /// that the workload must use.
     fn borrow_settings(&mut self, setup: &Setup, dir: PathBuf) -> Result<PathBuf, ExperimentError> {
         for setting in setup.settings.iter().filter(|setting| setting.scope() != Scope::Folder) {
             let (_, only) = fonio_host::borrow_setting(setting, &dir, self.ledger())?;
@@ -232,8 +232,8 @@ impl TestBed {
         self.made.as_ref().map(|(_, bytes)| *bytes)
     }
 
-    /// Fills the workload's new file system to `share`. The emulated devices should be unpaced
-    /// ([`TestBed::unpace`]).
+    /// Fills the workload's new file system until the share `share` is used. The emulated devices should be
+    /// unpaced ([`TestBed::unpace`]).
     ///
     /// # Errors
     ///
@@ -390,7 +390,7 @@ impl TestBed {
         self.array = Some(Ledger::open(&Ledger::default_dir())?);
         let (mut nodes, last) = (Vec::new(), array.members.len() - 1);
         for (at, (profile, size)) in array.sized(setup.size).enumerate() {
-            // Two cards of the same kind make different random choices.
+            // Use different seeds, because two cards of the same kind make different random choices.
             let seed = seed ^ (at as u64) << 32;
             let faults = if at == last { &setup.faults[..] } else { &[] };
             nodes.push(self.emulate(&NewDevice { profile, size, seed, faults }, None, "", setup, roles)?);
@@ -408,8 +408,8 @@ impl TestBed {
         Ok(dir)
     }
 
-    /// Unmounts and stops the array. Meanwhile, the emulated devices complete requests immediately, so that
-    /// data still in memory are written fast.
+    /// Unmounts and stops the RAID array. Meanwhile, the emulated devices complete requests immediately, so
+    /// that data still in memory are written fast.
     fn stop_array(&mut self) -> Result<(), ExperimentError> {
         let Some(array) = self.array.take() else { return Ok(()) };
         // Ignore the error: the array is stopped even if a device's process has ended.

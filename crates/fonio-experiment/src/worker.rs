@@ -46,7 +46,7 @@ impl Worker {
         self.child.id()
     }
 
-    /// Returns the error for a process that wrote no result. The process has printed the reason on standard
+    /// Returns the error for a process that wrote no result. That process has printed the reason on standard
     /// error.
     pub(crate) fn failure(&mut self) -> ExperimentError {
         let _ = self.child.kill();

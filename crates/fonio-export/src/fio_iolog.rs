@@ -45,7 +45,7 @@ pub struct Written {
 pub struct FioIolog<W> {
     to: W,
     version: Version,
-    /// The device names that fio opens.
+    /// The names of the devices, which fio opens.
     names: BTreeMap<DeviceId, String>,
     opened: Vec<DeviceId>,
     /// The timestamp of the first request.
@@ -56,7 +56,8 @@ pub struct FioIolog<W> {
 
 impl<W: Write> FioIolog<W> {
     /// Creates an export to `to` and writes its first line. fio opens devices named in `devices` under
-    /// `/dev`, and others by number under `/dev/block`. `fio --replay_redirect` opens another device instead.
+    /// `/dev`, and others by number under `/dev/block`. With `--replay_redirect`, fio opens another device
+    /// instead.
     ///
     /// # Errors
     /// Errors of writing to `to`.

@@ -1,19 +1,20 @@
 //! Exports Chrome's JSON trace events, which <https://ui.perfetto.dev> and `chrome://tracing` open.
 //!
-//! Each device is a process. Slices on one track must be nested or disjoint, but requests in flight can
-//! overlap in any way. So a device has as many tracks as its maximum number of requests in flight. `in flight
-//! 1`, `in flight 2`, … show the time from first issue to completion; `queued 1`, … the time from queue to
-//! first issue. A request goes on the first free track, so the number of tracks in use is close to the queue
-//! depth. (Events with `ph` `b` and `e` would not show the depth: Perfetto gives each id its own track and
-//! groups tracks by name.) The arguments of a slice describe the request.
+//! Each device is shown as a process. Slices on one track must be nested or disjoint, but requests in flight
+//! can overlap in any way. So a device has as many tracks as its maximum number of requests in flight. `in
+//! flight 1`, `in flight 2`, … show the time from first issue to completion; `queued 1`, … the time from
+//! queue to first issue. A request goes on the first free track, so the number of tracks in use is close to
+//! the queue depth. (Events with `ph` `b` and `e` would not show the depth: Perfetto gives each id its own
+//! track and groups tracks by name.) The arguments of a slice describe the request.
 //!
 //! The file also contains calls and waits on the tracks of their threads, marks, and samples as counters.
 //!
-//! Times are microseconds with three decimals. Perfetto reads times as doubles, which are exact to the
-//! nanosecond up to about 100 days. For later times (wall clock), the export subtracts the start of the
-//! trace, rounded down to a full hour; `otherData` contains the subtracted time.
+//! The file contains times in microseconds with three decimals. Perfetto reads times as doubles, which are
+//! exact to the nanosecond up to about 100 days. For later times (wall clock), the export subtracts the start
+//! of the trace, rounded down to a full hour; `otherData` contains the subtracted time.
 //!
-//! Format: "Trace Event Format" by N. Duca and D. Sinclair; Perfetto's `json_trace_parser.cc`.
+//! The format is documented in "Trace Event Format" by N. Duca and D. Sinclair; Perfetto's
+//! `json_trace_parser.cc`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -45,7 +46,7 @@ const EXACT_UNTIL: u64 = 1 << 53;
 /// A group of tracks on each of which no slices overlap.
 #[derive(Default)]
 struct Lanes {
-    /// The time from which each track is free.
+    /// For each track, the time from which it is free.
     free_from: Vec<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Drops the page cache of single files and devices.
+//! Drops cached pages of single files and devices.
 //!
 //! `/proc/sys/vm/drop_caches` drops the caches of all files, which disturbs other measurements. For a single
 //! file, fonio writes its dirty pages back and drops its cached pages with `POSIX_FADV_DONTNEED`. For a
@@ -91,7 +91,8 @@ mod tests {
 
     #[test]
     fn a_file_keeps_its_content_when_its_cache_goes() {
-        // Use the folder of the test program, because it is on a disk. Pages of a tmpfs cannot be dropped.
+        // Use the folder of the test program, because it is on a disk. The pages of a tmpfs cannot be
+        // dropped.
         let folder = std::env::current_exe().expect("this test has a path");
         let folder = folder.parent().expect("it is in a folder");
         let file = tempfile::NamedTempFile::new_in(folder).expect("temporary file");

@@ -34,7 +34,7 @@ use_mmap
 log_priority info
 ";
 
-/// A running nilfs_cleanerd. Dropping it kills the daemon.
+/// A running nilfs_cleanerd. Dropping this value kills the daemon.
 #[derive(Debug)]
 pub struct Cleaner(Child);
 

@@ -17,7 +17,7 @@ const EMPTY_PAUSE: Duration = Duration::from_millis(10);
 /// Minimum memory limit, with which a program can start and cache some pages.
 const MEMORY_LEAST: ByteCount = ByteCount(16 << 20);
 
-/// Limits on the total resources of a set of processes.
+/// Limits on the total resources that a set of processes may use.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Limits {
     /// Maximum share of one processor; `None` for no limit.
@@ -33,7 +33,7 @@ impl Limits {
     }
 }
 
-/// Control groups whose processes share the limits. Undoing the ledger removes these groups.
+/// Control groups whose processes share the same limits. Undoing the ledger removes these groups.
 #[derive(Debug)]
 pub struct Confined {
     dirs: Vec<(PathBuf, Entry)>,
@@ -101,7 +101,7 @@ impl Confined {
         for (at, (file, value)) in settings(hierarchy.is_unified()).into_iter().enumerate() {
             let path = dir.join(file);
             if !path.exists() {
-                // Kernels without swap accounting have no swap limit.
+                // On kernels without swap accounting, swap cannot be limited.
                 if at > 0 && controller == Controller::MEMORY {
                     continue;
                 }

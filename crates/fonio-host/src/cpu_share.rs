@@ -19,7 +19,7 @@ use crate::error::HostError;
 const QUOTA_US: f64 = 1_000.0;
 const SHARE_LEAST: f64 = 0.01;
 
-/// A share of one processor, above 0 and below 1.
+/// A share of one processor's time, above 0 and below 1.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct CpuShare(f64);

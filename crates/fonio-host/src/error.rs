@@ -1,4 +1,4 @@
-//! The errors of the test bed.
+//! Defines the errors of the test bed.
 
 use std::io;
 use std::path::PathBuf;
@@ -19,11 +19,11 @@ pub enum HostError {
     /// A program that the test bed needs is not installed.
     #[error("{program} is not installed; on Debian: apt-get install {package}")]
     ProgramMissing { program: String, package: &'static str },
-    /// A program ended with an error. The output is the end of its standard error, or of its standard output if it wrote
-    /// nothing to standard error.
+    /// A program that the test bed ran ended with an error. The output is the end of its standard error, or
+    /// of its standard output if it wrote nothing to standard error.
     #[error("`{command}` failed ({status}): {output}")]
     ProgramFailed { command: String, status: String, output: String },
-    /// A program needs a file that does not exist.
+    /// A program that the test bed runs needs a file that does not exist.
     #[error("{program} needs {}, which does not exist; to create it: {remedy}", path.display())]
     FileMissing { program: &'static str, path: PathBuf, remedy: &'static str },
     /// The running kernel lacks a file system or scheduler: it is neither built in nor available as a module.
@@ -60,10 +60,10 @@ pub enum HostError {
     /// The requested share of a processor is invalid.
     #[error("{share} is not a share of a processor: write a number from 0.01 to below 1, such as 0.25")]
     CpuShare { share: String },
-    /// A setting cannot be applied to this object, or could not be undone. The reason is a clause.
+    /// A setting cannot be applied to this object, or could not be undone. The field `reason` is a clause.
     #[error("{setting} cannot be set on {}: {reason}", path.display())]
     NotSettable { setting: String, path: PathBuf, reason: String },
-    /// A setting cannot be kept across reboots. The reason is a clause.
+    /// A setting cannot be kept across reboots. The field `reason` is a clause.
     #[error("{value} cannot be kept on {} across reboots: {reason}", path.display())]
     NotKept { value: String, path: PathBuf, reason: String },
     /// Parts of a folder could not be copied. All other parts were copied; nothing was removed.

@@ -26,8 +26,8 @@ pub(crate) fn beside(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-/// Writes the new content of `path` to a temporary file with the same owner and mode. If `check` accepts that
-/// file, it replaces `path`.
+/// Writes the new content of `path` to a temporary file with the same owner and mode. If `check` accepts the
+/// temporary file, that file replaces `path`.
 pub(crate) fn replace(
     path: &Path,
     text: &str,
@@ -70,7 +70,6 @@ pub(crate) fn remove(path: &Path) -> Result<(), HostError> {
     }
 }
 
-/// Removes a folder if it exists and is empty.
 pub(crate) fn remove_empty_folder(path: &Path) -> Result<(), HostError> {
     match fs::remove_dir(path) {
         Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::DirectoryNotEmpty) => {

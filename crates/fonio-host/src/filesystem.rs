@@ -17,7 +17,7 @@ use crate::{kernel, program};
 /// A file system that the test bed can create.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Filesystem {
-    /// ext4 with the defaults of mke2fs, but fully initialised.
+    /// ext4 with the defaults of mke2fs, but with completely initialised inode tables and journal.
     Ext4,
     /// ext3, mounted by the ext4 driver, with a journal, without extents and delayed allocation, and with
     /// timestamps in seconds.
@@ -49,7 +49,7 @@ const EXT3_OPTIONS: &[&str] =
 
 /// The options of FAT32 on devices of any size, with clusters of eight sectors: 4 KiB on most devices, like
 /// the blocks of the other file systems. By default, mkfs.vfat makes FAT16 on a small device, and uses
-/// clusters of up to 32 KiB. `-I` allows a device without a partition table.
+/// clusters of up to 32 KiB. The option `-I` allows a device without a partition table.
 const VFAT_OPTIONS: &[&str] = &["-I", "-F", "32", "-s", "8"];
 
 /// The list of mounts that mkfs.nilfs2 reads first (`_PATH_MOUNTED` of the C library).
@@ -118,7 +118,7 @@ impl Filesystem {
         kernel::check_filesystem(self.kernel_name())
     }
 
-    /// Creates the file system on `device`. Unless the device is new, the caller must check it with
+    /// Creates this file system on `device`. Unless the device is new, the caller must check it with
     /// [`check_empty`] first.
     ///
     /// ext4 and ext3 get blocks of 4 KiB and no lazy initialisation, during which the kernel's writes would

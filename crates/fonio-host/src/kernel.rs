@@ -7,9 +7,9 @@ use rustix::mount::{FsOpenFlags, fsopen};
 use crate::error::HostError;
 use crate::program;
 
-/// Checks that the kernel has the file system `name`. Opens the file system type as a mount would, so that
-/// the kernel loads the module of the file system, if any. Without root or before Linux 5.2, the check is
-/// skipped; if the file system is missing, mounting fails later.
+/// Checks that the running kernel has the file system `name`. Opens the file system type as a mount would, so
+/// that the kernel loads the module of the file system, if any. Without root or before Linux 5.2, the check
+/// is skipped; if the file system is missing, mounting fails later.
 pub(crate) fn check_filesystem(name: &str) -> Result<(), HostError> {
     match fsopen(name, FsOpenFlags::FSOPEN_CLOEXEC) {
         Err(Errno::NODEV) => Err(not_in_kernel(name)),
@@ -17,9 +17,9 @@ pub(crate) fn check_filesystem(name: &str) -> Result<(), HostError> {
     }
 }
 
-/// Checks that the kernel has the I/O scheduler `name`. Loads the scheduler's module, if any, and checks that
-/// some device offers the scheduler. If no device has schedulers, the check is skipped; if the scheduler is
-/// missing, setting it fails later.
+/// Checks that the running kernel has the I/O scheduler `name`. Loads the scheduler's module, if any, and
+/// checks that some device offers the scheduler. If no device has schedulers, the check is skipped; if the
+/// scheduler is missing, setting it fails later.
 pub fn check_scheduler(name: &str) -> Result<(), HostError> {
     let is_there = || offers(&Machine::here().loaded_schedulers(), name);
     if is_there() {
@@ -56,8 +56,8 @@ fn modprobe_scheduler(name: &str, options: &[&str]) -> bool {
         && program::run("modprobe", "kmod", &[options, &["--", &alias]].concat()).is_ok()
 }
 
-/// Returns whether a device offers the scheduler. Also returns true if no device offers any scheduler but
-/// `none`, as is the case for devices without a request queue.
+/// Returns whether a device offers the scheduler `name`. Also returns true if no device offers any scheduler
+/// but `none`, as is the case for devices without a request queue.
 fn offers(offered: &[String], name: &str) -> bool {
     offered.iter().all(|offered| offered == "none") || offered.iter().any(|offered| offered == name)
 }

@@ -43,8 +43,8 @@ pub struct Link {
     entry: Entry,
 }
 
-/// Network reserved for benchmarks (RFC 2544), which no other program should use. A link takes four
-/// addresses.
+/// Network reserved for benchmarks (RFC 2544), which no other program should use. Each link uses four
+/// addresses of this network.
 const NETWORK: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 0);
 const LINKS_MAX: u32 = 1 << 15;
 /// Burst size of the token bucket. The burst is only a few full-size packets, so the rate limit also applies
@@ -76,7 +76,7 @@ impl Link {
         let within = ["-n", &namespace];
         ip(&[&within[..], &["address", "add", &format!("{server}/30"), "dev", &inside]].concat())?;
         ip(&[&within[..], &["link", "set", &inside, "up"]].concat())?;
-        // Each end limits the packets that it sends.
+        // Each end of the link limits the packets that it sends.
         let (transmit, receive) = (rate(rates.transmit), rate(rates.receive));
         run("tc", "iproute2", &shaping(&outside, &transmit))?;
         run("tc", "iproute2", &[&within[..], &shaping(&inside, &receive)].concat())?;
@@ -98,7 +98,7 @@ impl Link {
         command
     }
 
-    /// Removes the network link. The program at the far end must have ended.
+    /// Removes the network link. Before this call, the program at the far end must have ended.
     pub fn remove(self, ledger: &mut Ledger) -> Result<(), HostError> {
         ledger.undo(self.entry)
     }

@@ -2,7 +2,7 @@
 //!
 //! An array has no superblock, as with `mdadm --build`: nothing is written to its devices, and the kernel
 //! never assembles it again. The steps are the same as mdadm's: `new_array` adds a number, then four ioctls
-//! describe the array, add its devices and start it. Stopping the array removes it.
+//! describe the array, add its devices and start it. Stopping an array also removes it.
 //!
 //! md stores no owner. fonio recognises its own arrays by their numbers, which are in a range that mdadm does
 //! not use by default, and by their devices, which are also fonio's own.
@@ -198,8 +198,8 @@ fn start(path: &Path, devices: &[PathBuf], chunk: ByteCount) -> Result<(), HostE
         .map_err(HostError::system("start", path))
 }
 
-/// Stops the array `number` if all its devices are `devices`. An array without devices is also removed: its
-/// setup was interrupted.
+/// Stops the array with this number if it consists of `devices`. An array without devices is also removed:
+/// its setup was interrupted.
 pub(crate) fn remove(number: u32, devices: &[String]) -> Result<(), HostError> {
     let (sysfs, path) = (sysfs(number), node(number));
     if !sysfs.exists() || !members(&sysfs).iter().all(|member| devices.contains(member)) {

@@ -10,7 +10,7 @@ use crate::ledger::{Entry, Ledger, Step};
 use crate::program;
 
 /// Mounts the file system on `device` at `dir`, or at a new folder next to the ledger. `options` are mount
-/// options, separated by commas; empty for the defaults. Returns the folder and the ledger entry of the
+/// options, separated by commas; empty for the defaults. Returns the mount point and the ledger entry of the
 /// mount.
 ///
 /// Runs the `mount` program instead of calling mount(2): a process that serves the device, or that may be

@@ -143,7 +143,7 @@ fn events(mut bytes: &[u8], found: &mut BTreeSet<Opened>) {
         if event.fd < 0 {
             continue;
         }
-        // SAFETY: the kernel opened this descriptor for us alone.
+        // SAFETY: the kernel opened this descriptor for this process alone.
         let file = File::from(unsafe { OwnedFd::from_raw_fd(event.fd) });
         let Ok(pid) = u32::try_from(event.pid) else { continue };
         if !file.metadata().is_ok_and(|metadata| metadata.is_file()) {

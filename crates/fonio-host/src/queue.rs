@@ -15,8 +15,8 @@ pub(crate) const DEPTH_MIN: u32 = 4;
 /// Maximum queue depth: the depth of the loop driver (`hw_queue_depth`).
 pub(crate) const DEPTH_MAX: u32 = 128;
 
-/// A block device's queue in sysfs. Used only for fonio's own devices, except for settings that a user
-/// requests.
+/// A block device's queue, as shown in sysfs. Used only for fonio's own devices, except for settings that a
+/// user requests.
 #[derive(Clone, Debug)]
 pub struct Queue {
     device: String,
@@ -43,7 +43,7 @@ impl Queue {
         fs::write(&path, value).map_err(HostError::system("write", path))
     }
 
-    /// Returns the scheduler in use and the available schedulers.
+    /// Returns the queue's current scheduler and all available schedulers.
     pub fn schedulers(&self) -> Result<(String, Vec<String>), HostError> {
         let list = self.read("scheduler")?;
         Ok((chosen(&list).to_owned(), scheduler_names(&list).map(str::to_owned).collect()))
@@ -70,8 +70,8 @@ impl Queue {
     /// Sets the queue depth of the driver, and the scheduler.
     ///
     /// Without a scheduler, `nr_requests` sets the depth of the driver. With a scheduler, `nr_requests` sets
-    /// the number of requests that the scheduler may hold. So the scheduler is removed before the depth is
-    /// set.
+    /// the number of requests that the scheduler may hold. Therefore, the scheduler is removed before the
+    /// depth is set.
     ///
     /// # Errors
     /// [`HostError::Depth`] for a depth outside 4 to 128, or the errors of [`Queue::set_scheduler`].
@@ -85,7 +85,8 @@ impl Queue {
         self.set_scheduler(scheduler)
     }
 
-    /// Sets the maximum request size in KiB, capped by the driver's limit. Returns the value in use.
+    /// Sets the maximum request size in KiB, capped by the driver's limit. Returns the size that is now in
+    /// force.
     pub fn set_request_max_kib(&self, kib: u64) -> Result<u64, HostError> {
         let most = self.read("max_hw_sectors_kb")?.parse().unwrap_or(kib);
         let least = 4;
@@ -94,8 +95,8 @@ impl Queue {
         Ok(kib)
     }
 
-    /// Declares the device's write cache volatile or not. For a non-volatile cache, the kernel sends no
-    /// flushes.
+    /// Declares the device's write cache volatile or non-volatile. For a non-volatile cache, the kernel sends
+    /// no flushes.
     pub fn set_volatile_cache(&self, volatile: bool) -> Result<(), HostError> {
         self.write("write_cache", if volatile { "write back" } else { "write through" })
     }

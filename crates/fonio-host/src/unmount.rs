@@ -49,7 +49,7 @@ pub(crate) fn undo(dir: &Path, source: &str) -> Result<(), HostError> {
 /// Returns the mount points at or below `dir`.
 ///
 /// # Errors
-/// [`HostError::System`] if `/proc` is not mounted.
+/// [`HostError::System`] if `/proc` cannot be read because it is not mounted.
 pub fn mounts_under(dir: &Path) -> Result<Vec<PathBuf>, HostError> {
     Ok(MountTable::read()?.into_iter().map(|mount| mount.dir).filter(|at| at.starts_with(dir)).collect())
 }

@@ -280,7 +280,7 @@ fn settings_are_set_and_brought_back() {
     let without_lazy: Vec<&str> = during.1.split(',').filter(|option| *option != "lazytime").collect();
     assert_eq!(without_lazy.join(","), before.1.replace("commit=7", "commit=30"));
 
-    // Another process restores everything from the record.
+    // Another process can restore all settings from the record.
     drop(settings);
     let mut settings = Settings::open(&state).expect("settings");
     assert_eq!(settings.applied(), planned);
@@ -350,7 +350,7 @@ fn a_file_system_is_trimmed_once_it_has_free_space() {
     let trimmed = trim(&mounted).expect("trimmed");
     assert_eq!((&trimmed.dir, trimmed.filesystem.as_str()), (&planned.dir, "ext4"));
     assert!(trimmed.bytes.0 > 0 && planned.bytes.0 > 0);
-    // ext4 does not report the same ranges twice.
+    // A second trim reports nothing, because ext4 does not report the same ranges twice.
     assert_eq!(trim(&mounted).expect("trimmed").bytes.0, 0);
     let refused = trim_plan("/proc".as_ref()).expect_err("refused").to_string();
     assert_eq!(refused, "fstrim cannot be set on /proc: it is proc, which is not on a device");
@@ -388,7 +388,8 @@ fn a_confined_process_gets_its_share_and_the_group_goes() {
     std::thread::sleep(Duration::from_secs(1));
     let after = now();
     let used = (after.0 - before.0) as f64 / (after.3 - before.3).as_nanos() as f64;
-    // Under any load, the process gets at most its share. Allow 1.5 times the share for late timer ticks.
+    // Under any load, the process gets at most its share. Allow 1.5 times the share because of late timer
+    // ticks.
     assert!(used <= 0.3, "{used}");
     // In the periods in which the limit throttled the process, the process gets at least its share. In the
     // other periods, other processes may have used the processor.

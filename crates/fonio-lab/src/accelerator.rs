@@ -62,9 +62,9 @@ impl Accelerator {
         Ok(options)
     }
 
-    /// Returns the fastest accelerator for guests with `kernel`. On some machines, `/dev/kvm` exists, but
-    /// no guest can run with KVM. So the first call after a boot starts a small guest and stores the
-    /// result.
+    /// Returns the fastest accelerator with which guests with `kernel` run. On some machines, `/dev/kvm`
+    /// exists, but no guest can run with KVM. So the first call after a boot starts a small guest and stores
+    /// the result.
     ///
     /// # Errors
     /// If QEMU cannot be started.
@@ -96,7 +96,6 @@ impl Accelerator {
     }
 }
 
-/// Returns the output of `qemu-system-… --version`.
 fn version(architecture: Architecture) -> Result<String, LabError> {
     let facts = architecture.facts();
     programs::output(Command::new(facts.qemu).arg("--version"), facts.qemu_package)
@@ -104,8 +103,8 @@ fn version(architecture: Architecture) -> Result<String, LabError> {
 
 /// Returns whether QEMU may execute stale code that another thread has replaced. The x86 kernel patches its
 /// own code with a temporary breakpoint. If a processor still executes the breakpoint later, the kernel stops
-/// ("Oops: int3"). This happened in one of twelve boots. The bug is fixed in QEMU 8.1 (commits cb62bd15e14e,
-/// deba78709ae8).
+/// ("Oops: int3"). This stop happened in one of twelve boots. The bug is fixed in QEMU 8.1 (commits
+/// cb62bd15e14e, deba78709ae8).
 fn has_stale_code(version: &str) -> bool {
     let number = version.split_whitespace().skip_while(|word| *word != "version").nth(1).unwrap_or_default();
     let mut parts = number.split('.').map_while(|part| part.parse::<u32>().ok());

@@ -14,7 +14,7 @@ pub enum Architecture {
     Amd64,
     /// 64-bit ARM, as in phones and single-board computers.
     Arm64,
-    /// 32-bit ARM from ARMv7 on, with a floating-point unit.
+    /// 32-bit ARM (ARMv7 or later) with a floating-point unit.
     Armhf,
 }
 
@@ -59,11 +59,11 @@ impl Architecture {
     }
 }
 
-/// Names that depend on the architecture.
+/// The names that depend on a guest's architecture.
 pub(crate) struct Facts {
     /// Debian's name of the architecture.
     name: &'static str,
-    /// Suffix of the names of Debian's generic kernels.
+    /// The suffix of the names of Debian's generic kernels.
     pub(crate) kernel_flavour: &'static str,
     /// The QEMU program that runs guests.
     pub(crate) qemu: &'static str,

@@ -1,8 +1,8 @@
 //! Downloads kernels and programs from Debian's archive.
 //!
 //! fonio runs apt, with separate lists, caches and sources in the user's cache folder. From the machine's own
-//! apt configuration, fonio reads only the mirror. The machine's lists and packages stay unchanged. apt
-//! verifies downloads with Debian's keys.
+//! apt configuration, fonio reads only the mirror. The machine's own lists and packages stay unchanged. apt
+//! verifies all downloads with Debian's keys.
 
 use std::fs::{self, File};
 use std::io::{IsTerminal, stderr};
@@ -20,7 +20,7 @@ pub(crate) const LOADER: &str = "usr/lib64/ld-linux-x86-64.so.2";
 pub(crate) const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
 
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// Debian releases whose kernels are offered.
+/// The Debian releases whose kernels fonio offers.
 const SUITES: &[&str] = &["bookworm", "bookworm-backports", "trixie", "trixie-backports", "sid"];
 const SECURITY_SUITES: &[&str] = &["bookworm-security", "trixie-security"];
 /// Releases for guest programs, with the version of their C library. fonio uses the first release whose C
@@ -47,7 +47,7 @@ pub(crate) struct PackageFile {
     pub(crate) bytes: u64,
 }
 
-/// Debian programs and libraries, unpacked but not installed.
+/// Debian programs and libraries that were unpacked but not installed.
 #[derive(Clone, Debug)]
 pub struct Userland {
     /// The folder that contains the folder `usr`.
@@ -85,7 +85,7 @@ impl Archive {
     /// Opens the same archive for packages of another architecture.
     ///
     /// # Errors
-    /// If a folder cannot be created.
+    /// If the folder for this architecture cannot be created.
     pub fn for_architecture(&self, architecture: Architecture) -> Result<Archive, LabError> {
         Archive { folder: self.folder.clone(), architecture }.prepared()
     }
@@ -105,14 +105,14 @@ impl Archive {
         &self.folder
     }
 
-    /// Returns the architecture of the packages.
+    /// Returns the architecture of the archive's packages.
     pub fn architecture(&self) -> Architecture {
         self.architecture
     }
 
-    /// Returns the kernels of the archive, oldest first. Downloads the archive's lists again if they are
-    /// older than a day, and reports this to `announce`. If the archive cannot be reached, uses the
-    /// previous lists.
+    /// Returns all kernels in the archive, oldest first. Downloads the archive's lists again if they are
+    /// older than a day, and reports this to `announce`. If the archive cannot be reached, the previous lists
+    /// are used.
     ///
     /// # Errors
     /// If there are no lists and the archive cannot be reached.
@@ -246,7 +246,6 @@ impl Archive {
         Ok(place)
     }
 
-    /// Returns the Debian release of guest programs.
     pub(crate) fn suite(&self) -> &'static str {
         // The user can override the release, because the mirror may lack the default one.
         if let Ok(wanted) = std::env::var(SUITE)
@@ -423,8 +422,8 @@ impl Archive {
         Ok(file)
     }
 
-    /// Returns a folder for a download. Removes the leftovers of a killed download first. The caller must
-    /// hold the lock.
+    /// Creates a temporary folder for a download. Removes the leftovers of a killed download first. The
+    /// caller must hold the lock of the archive's folder.
     pub(crate) fn scratch(&self) -> Result<tempfile::TempDir, LabError> {
         let folder = self.folder.join("fetching");
         if folder.exists() {

@@ -22,7 +22,7 @@ pub enum LabError {
          a line of sources.list"
     )]
     NoMirror,
-    /// Debian's signing keys are missing. Without them, no download can be verified.
+    /// Debian's signing keys are missing. Without these keys, no download can be verified.
     #[error("Debian's keys are not in {}; on Debian: apt-get install debian-archive-keyring", path.display())]
     NoKeys { path: PathBuf },
     /// The archive cannot be reached, and there is no earlier copy of its lists.
@@ -33,14 +33,14 @@ pub enum LabError {
         "`{text}` is not the name of a kernel; write a series or a version, as in lab:6.12, lab:6.12.117 or lab:newest"
     )]
     NotAKernel { text: String },
-    /// The archive does not have this kernel.
+    /// The archive does not have the requested kernel.
     #[error("Debian's archive has no kernel {wanted}{nearest}; `fonio lab list` lists them")]
     NoKernel {
         wanted: String,
         /// The suggestion of [`fonio_core::nearest`] from the available series.
         nearest: String,
     },
-    /// The archive does not have this package.
+    /// The archive does not have the requested package.
     #[error("Debian {suite} has no package `{package}` for {architecture}")]
     NoPackage { package: String, suite: &'static str, architecture: Architecture },
     /// A kernel has no module with this name.
@@ -61,7 +61,7 @@ pub enum LabError {
          machine's architecture; an {architecture} guest must be a whole Debian (`--system`)"
     )]
     SystemOnly { architecture: Architecture },
-    /// The machine has too little free memory for the guest.
+    /// This machine has too little free memory for the guest.
     #[error("the guest needs {needs} MiB of memory, and {free} MiB are free")]
     Memory { needs: u64, free: u64 },
     /// The guest ended before its command did.
@@ -83,16 +83,16 @@ pub enum LabError {
     /// The guest is switched off.
     #[error("the guest is off; switch it on first")]
     GuestOff,
-    /// The guest does not have this snapshot.
+    /// The guest does not have the requested snapshot.
     #[error("the guest has no snapshot `{name}`; available: {}", have.join(", "))]
     NoSnapshot { name: String, have: Vec<String> },
     /// The state of a disk cannot be saved with the guest's state.
     #[error("the guest has a disk served at {}, whose content cannot be saved with the guest's memory; start the guest without it", socket.display())]
     ServedDisk { socket: PathBuf },
-    /// QEMU or the agent in the guest refused a request.
+    /// QEMU or the agent in the guest rejected a request.
     #[error("{by} refused `{request}`: {reason}")]
     Refused { by: &'static str, request: String, reason: String },
-    /// A file cannot be copied from or to a guest.
+    /// A file cannot be copied to or from a guest.
     #[error("cannot copy {} {direction} the guest: {reason}", path.display())]
     NotCopied {
         path: PathBuf,
@@ -100,7 +100,7 @@ pub enum LabError {
         direction: &'static str,
         reason: String,
     },
-    /// The user asked the program to stop.
+    /// The user stopped the program.
     #[error("interrupted")]
     Interrupted,
     /// The archive of files that the guest sent is damaged.

@@ -34,8 +34,8 @@ const CARD_MODULES: &[&str] = &["sdhci_pci", "mmc_block"];
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
-    /// For measurements: one processor, on which each instruction takes a nanosecond of guest time. Idle
-    /// guest time is skipped. Times hardly depend on this machine's load.
+    /// For measurements: one processor, on which each instruction takes a nanosecond of guest time. Idle time
+    /// of the guest is skipped. Measured times hardly depend on this machine's load.
     #[default]
     Bench,
     /// For functional tests: two processors that run at full speed.
@@ -88,7 +88,7 @@ pub struct Ended {
     pub code: u8,
     /// Guest time from the guest's start to the command's start, in seconds.
     pub booted_s: f64,
-    /// Guest time that the command took, in seconds.
+    /// Run time of the command in guest time, in seconds.
     pub took_s: f64,
     /// Real time from the start of the guest to the start of the command, in seconds.
     pub booted_host_s: f64,
@@ -106,7 +106,7 @@ pub struct Streams {
     pub err: Box<dyn Write + Send>,
 }
 
-/// A line from the guest's control port.
+/// A progress event, which the guest sends as a line through its control port.
 #[derive(Debug, PartialEq)]
 enum Event {
     Begun {
@@ -118,7 +118,7 @@ enum Event {
     },
     /// The guest has sent the files.
     End {
-        /// Number of requested paths that exist in the guest.
+        /// The number of requested paths that exist in the guest.
         paths: usize,
     },
 }
@@ -138,9 +138,9 @@ impl Event {
 }
 
 impl Guest {
-    /// Boots the guest and runs a task in it. Copies the command's output to standard output and standard
-    /// error while it runs. Afterwards, unpacks the files and folders in [`Task::bring`] below [`Task::to`]:
-    /// `/a/b` becomes `TO/a/b`.
+    /// Boots the guest and runs a task in this guest. Copies the command's output to standard output and
+    /// standard error while it runs. Afterwards, unpacks the files and folders in [`Task::bring`] below
+    /// [`Task::to`]: `/a/b` becomes `TO/a/b`.
     ///
     /// # Errors
     /// If the guest cannot be started, if it ends before the command does, or if `stop` becomes true.

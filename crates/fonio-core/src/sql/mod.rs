@@ -16,9 +16,9 @@ const CUT: &str = "…";
 /// Stands for all values of a list after the first.
 const MORE: &str = "...";
 
-/// Returns the statement with `?` instead of values. The result has one line, capital keywords and at most
-/// [`TEXT_MAX`] characters. `is_cut` means that `text` is truncated. The last word of a truncated statement
-/// can be incomplete and is omitted.
+/// Returns the statement with `?` instead of its values. The result has one line, capital keywords and at
+/// most [`TEXT_MAX`] characters. `is_cut` means that `text` is truncated. The last word of a truncated
+/// statement can be incomplete and is omitted.
 ///
 /// Values are numbers, text, blobs, parameters, `TRUE` and `FALSE`, and `NULL` where an expression can stand.
 /// Several values in a row become `?, ...`; several rows of values become `(?, ...), ...`. A name in double
@@ -63,7 +63,7 @@ pub enum Kind {
     Begin,
     /// `COMMIT`, `END`.
     Commit,
-    /// `ROLLBACK`, but not to a savepoint.
+    /// `ROLLBACK`, except `ROLLBACK TO` a savepoint.
     Rollback,
     /// `SAVEPOINT`, which begins a transaction if no transaction is open.
     Savepoint,
@@ -110,7 +110,7 @@ struct Writer {
     out: String,
     chars: usize,
     last: Last,
-    /// Whether the last word precedes the name of a table.
+    /// Whether the last written word precedes the name of a table.
     names_table: bool,
     is_pragma: bool,
     /// The offset of a sign that belongs to the value after it.

@@ -2,8 +2,8 @@
 //! Procedure*, 1979).
 //!
 //! Each figure is tested at its share of the error level. Figures that differ are removed, and their shares
-//! of the level go to the remaining figures. This repeats until no remaining figure differs. The probability
-//! of any false claim is at most the level, whichever figures truly differ.
+//! of the level go to the remaining figures. The procedure repeats until no remaining figure differs. The
+//! probability of any false claim is at most the level, whichever figures truly differ.
 
 /// Tests figures with `weights` together at `level`. `claims(figure, level)` returns whether the figure
 /// differs at a level; it must be monotonic in the level. Returns the last level at which each figure was

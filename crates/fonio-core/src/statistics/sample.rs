@@ -1,4 +1,4 @@
-//! Mean, variance and median of a sample.
+//! Computes the mean, variance and median of a sample.
 
 /// Mean, variance and limits of a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]

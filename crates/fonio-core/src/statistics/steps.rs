@@ -4,18 +4,18 @@
 //! Updating HdrHistograms took a fifth of the time of a report, because each request is counted in a dozen
 //! histograms.
 
-/// Each power of two is cut into `1 << BITS` steps. Each value below `2 << BITS` has its own step. For larger
-/// values, the middle of the step differs from the value by at most half a step, which is `1 / (2 << BITS)`
-/// of the value.
+/// Each power of two is cut into `1 << BITS` steps. Each value below `2 << BITS` has a step of its own. For
+/// larger values, the middle of the step differs from the value by at most half a step, which is `1 / (2 <<
+/// BITS)` of the value.
 #[derive(Clone, Debug, Default)]
 pub struct Steps<const BITS: u32> {
     counts: Vec<u32>,
 }
 
 impl<const BITS: u32> Steps<BITS> {
-    /// Each value below this limit has its own step.
+    /// Each value below this limit has a step of its own.
     pub const EXACT_BELOW: u64 = 2 << BITS;
-    /// Maximum relative distance of a step's middle from its values.
+    /// Maximum relative distance between the middle of a step and a value in this step.
     pub const RELATIVE_ERROR: f64 = 1.0 / Self::EXACT_BELOW as f64;
 
     #[inline]

@@ -30,7 +30,6 @@ pub(crate) struct Asked {
     pub(crate) elapsed: Nanos,
 }
 
-/// Effect of faults on a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
     /// The command fails without writing.

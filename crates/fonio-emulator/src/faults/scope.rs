@@ -31,7 +31,6 @@ impl<'a> Settings<'a> {
     }
 }
 
-/// The commands that a fault affects.
 #[derive(Debug)]
 pub(super) struct Scope {
     /// The affected operations; `None` for all operations.
@@ -97,7 +96,6 @@ fn parse_range(text: &str) -> Result<Range<u64>, String> {
     if range.is_empty() { Err(format!("the range `{text}` is empty")) } else { Ok(range) }
 }
 
-/// Converts a probability to units of 2⁻⁶⁴; `None` for 1.
 fn parse_probability(text: &str) -> Result<Option<u64>, String> {
     let number = text.parse::<f64>().ok().filter(|number| (0.0..=1.0).contains(number));
     let number =

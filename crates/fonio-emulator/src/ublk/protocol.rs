@@ -7,7 +7,7 @@ use fonio_core::SECTOR_BYTES;
 use rustix::ioctl::{Opcode, opcode};
 use rustix::mm::{MapFlags, ProtFlags};
 
-/// Fetches a request. This command completes when the driver has a request.
+/// Fetches a request. The command completes when the driver has a request.
 pub(super) const FETCH: Opcode = opcode::read_write::<Answer>(b'u', 0x20);
 
 /// Completes a request and fetches another request with the same tag.
@@ -38,8 +38,6 @@ pub(super) struct Answer {
 const _: () = assert!(size_of::<Answer>() == 16 && size_of::<Descriptor>() == 24);
 
 impl Answer {
-    /// Returns the encoded completion of the request with this tag. `result` is the number of bytes
-    /// transferred, or a negated error number.
     pub(super) fn bytes(tag: u16, result: i32) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[2..4].copy_from_slice(&tag.to_ne_bytes());
@@ -118,15 +116,15 @@ impl Descriptors {
         Ok(Descriptors { start: start?.cast(), map_bytes, depth })
     }
 
-    /// Returns the request with this tag. The descriptor is valid from the completion of a fetch command
-    /// until the request is completed.
+    /// Returns the descriptor of the request with this tag. The descriptor is valid from the completion of a
+    /// fetch command until the request is completed.
     ///
     /// # Panics
     /// If the queue has no request with this tag.
     pub(super) fn get(&self, tag: u16) -> Descriptor {
         assert!(tag < self.depth, "tag {tag} in a queue of depth {}", self.depth);
-        // SAFETY: the table has `depth` entries and is mapped until this value is dropped. Every bit pattern is a valid
-        // descriptor. The read is volatile, because the driver writes the table.
+        // SAFETY: the table has `depth` entries and is mapped until this value is dropped. Every bit pattern
+        // is a valid descriptor. The read is volatile, because the driver may change the table at any time.
         unsafe { self.start.add(usize::from(tag)).read_volatile() }
     }
 }

@@ -49,7 +49,6 @@ pub(crate) fn serve(disk: &Arc<Disk>, number: u32) -> io::Result<()> {
     is_ready.recv().unwrap_or_else(|_| Err(io::Error::other("its thread ended")))
 }
 
-/// A request that the model has completed.
 struct Finished {
     tag: u16,
     /// Number of bytes that a successful read or write transferred; 0 for other requests.

@@ -1,4 +1,4 @@
-//! Shared code of the tests with real emulated devices.
+//! Contains the code that tests with real emulated devices share.
 #![allow(dead_code, reason = "each test program uses only a part")]
 
 use std::io::{BufRead, BufReader};
@@ -32,7 +32,6 @@ pub fn options(state: &Path, mib: u64) -> Options {
     }
 }
 
-/// Kills the serving process and waits until it ends.
 pub fn kill_server(emulated: &mut Emulated) {
     let server = rustix::process::Pid::from_raw(emulated.server_pid().cast_signed()).expect("a process");
     rustix::process::kill_process(server, rustix::process::Signal::KILL).expect("kill");

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 pub struct Mode {
     /// Name of the mode in tables.
     pub name: &'static str,
-    /// Journal mode of the database, also requested by the program.
+    /// Journal mode of the database, which the program also requests.
     pub journal: &'static str,
     /// Level of SQLite's `synchronous` that the program requests.
     pub synchronous: &'static str,
@@ -35,7 +35,7 @@ pub struct Mode {
 /// What a mode promises to preserve in a power cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Promise {
-    /// No acknowledged transaction is lost.
+    /// A power cut loses no acknowledged transaction.
     Durable,
     /// The database is intact, and all lost transactions were acknowledged within a window of this length.
     Within(Duration),
@@ -54,8 +54,8 @@ const fn mode(
     Mode { name, journal, synchronous, checkpoint, class, promise }
 }
 
-/// With few pages per checkpoint, cuts hit many checkpoints. With SQLite's default, cuts hit the end of a
-/// window more often.
+/// With few pages per checkpoint, power cuts hit many checkpoints. With SQLite's default, cuts hit the end of
+/// a window more often.
 const WAL: (&str, &str, u32) = ("wal", "FULL", 60);
 const LONG_WAL: (&str, &str, u32) = ("wal", "FULL", 1000);
 const TRUNCATE: (&str, &str, u32) = ("truncate", "FULL", 0);
@@ -128,7 +128,7 @@ const PREPARE: &str = "
 ";
 
 /// A program that commits transactions until its standard input ends, and prints each transaction's number
-/// after its commit. Checkpoints are frequent, so cuts hit them.
+/// after its commit. Checkpoints are frequent, so that power cuts hit some of them.
 const WRITER: &str = "
 import sqlite3, sys
 path, journal, level, checkpoint = sys.argv[1:5]
@@ -248,7 +248,7 @@ impl Recorded {
             writeln!(go_on)?;
         }
         drop(_disturber);
-        // Kill the writer, so closing does not sync.
+        // Kill the writer, because closing the database would sync it.
         drop(writer);
         emulated.mark("end")?;
         emulated.stop()?;
@@ -280,7 +280,6 @@ impl Recorded {
         Ok(costs.map(|cost| cost / self.acknowledged.len().max(1) as f64))
     }
 
-    /// Returns the number of acknowledged transactions.
     pub fn transactions(&self) -> usize {
         self.acknowledged.len()
     }

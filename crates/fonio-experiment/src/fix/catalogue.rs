@@ -22,7 +22,7 @@ fn of_setting(fix: &'static SettingFix) -> Fix {
     Fix { name, changes, does, loses, source, real, change: Change::Setting(trial) }
 }
 
-/// The fixes that are not settings of this machine.
+/// All fixes that do not change settings of this machine.
 const OTHERS: &[Fix] = &[
     Fix {
         name: "wal-normal",
@@ -156,7 +156,7 @@ const OTHERS: &[Fix] = &[
         changes: Group::Filesystem,
         does: "uses NILFS2, a log-structured file system with checkpoints; reformats the device",
         // NILFS2 writes a checkpoint every few seconds and at every sync, with order=relaxed or order=strict.
-        // ext4 by default keeps unsynced data longer.
+        // By default, ext4 keeps unsynced data in memory longer.
         loses: Loss::Nothing,
         source: "NILFS2's documentation",
         real: Real::ByHand(

@@ -1,4 +1,4 @@
-//! Applies a fix to a setup for a trial.
+//! Applies fixes to setups for trials.
 
 use fonio_host::{Filesystem, Setting, Trial};
 use fonio_workload::definition::{Journal, Synchronous, Workload};

@@ -63,7 +63,8 @@ pub enum MeasuredWith {
 pub enum Real {
     /// The fix is a setting that fonio can change and restore.
     Setting(&'static SettingFix),
-    /// The fix is a single trim of a file system, which cannot be undone. With `--keep`, it is a setting.
+    /// The fix is a single trim of a file system, which cannot be undone. With `--keep`, regular trimming is
+    /// a setting.
     Trim,
     /// The user changes the app or buys a device, following these instructions.
     ByHand(&'static str),
@@ -110,8 +111,8 @@ impl Fix {
         }
     }
 
-    /// Returns how the fix can be measured. The method applies the fix to a setup with a directory and a
-    /// command.
+    /// Returns which kinds of experiment can measure the fix. The method applies the fix to a setup with a
+    /// directory and a command.
     pub fn measured_with(&self) -> MeasuredWith {
         let mut setup = Setup::on(Storage::Directory("/".into()));
         match (self.try_on(self.setting(), &mut setup, None), self.real) {

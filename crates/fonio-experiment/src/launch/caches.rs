@@ -19,7 +19,7 @@ pub struct Dropped {
     pub held_bytes: Option<u64>,
     /// Cached bytes of these files after the drop, in pages that other processes map or use.
     pub kept_bytes: Option<u64>,
-    /// The files with the most bytes still cached.
+    /// The files with the most bytes that are still cached.
     pub kept: Vec<Kept>,
     /// Files whose pages could not be dropped, and why.
     pub failed: Vec<String>,
@@ -30,7 +30,7 @@ pub struct Dropped {
 pub struct Kept {
     /// The path of the file.
     pub path: PathBuf,
-    /// Bytes of the file that are still cached.
+    /// Number of bytes of the file that are still cached.
     pub bytes: u64,
 }
 

@@ -1,10 +1,10 @@
 //! Measures launches: how long a command takes, and what it waits for.
 //!
 //! The command runs under the recorder, which records its waits; [`fonio_analysis::launch`] divides the time
-//! into parts. Before the first measured launch on a setup, the command runs once without being measured.
-//! For warm launches, this fills the cache. For cold launches, it shows which files the command opens:
-//! their cached pages are dropped before each launch. Only pages of these files are dropped. Pages that
-//! other processes map stay cached, as do directory entries and inodes. [`Dropped`] reports what stayed.
+//! into parts. Before the first measured launch on a setup, the command runs once without being measured. For
+//! warm launches, this run fills the cache. For cold launches, it shows which files the command opens: their
+//! cached pages are dropped before each launch. Only the pages of these files are dropped. Pages that other
+//! processes map stay cached, as do directory entries and inodes. [`Dropped`] reports what stayed.
 
 mod caches;
 mod report;
@@ -196,7 +196,7 @@ fn record_options(
     }
 }
 
-/// The threads of a launch.
+/// Collects the threads of a launch from the rows of a recording.
 #[derive(Default)]
 struct Tids(BTreeSet<u32>);
 

@@ -36,7 +36,7 @@ pub struct LaunchFigures {
     pub cpu_wait_s: f64,
     /// Seconds of the critical path blocked on something that the recording does not show.
     pub unknown_s: f64,
-    /// Number of threads of the launch.
+    /// Number of threads that the launch started.
     pub threads: u64,
     /// Number of waits for storage on the critical path.
     pub storage_waits: u64,
@@ -166,7 +166,7 @@ pub struct LaunchResult {
     /// The run times of the launches on this setup.
     #[serde(flatten)]
     pub times: RunTimes,
-    /// The parts of the run time. Their means sum to the mean run time.
+    /// The parts of the run time. The means of all parts sum to the mean run time.
     pub parts: Vec<LaunchPart>,
     /// The figures of each launch on this setup.
     pub runs: Vec<LaunchFigures>,
@@ -179,7 +179,7 @@ pub struct LaunchSeries {
     pub command: Vec<String>,
     /// The state of the page cache when each launch began.
     pub cache: CacheState,
-    /// The conditions that all setups have in common.
+    /// The conditions that all setups of the series have in common.
     #[serde(flatten)]
     pub conditions: Conditions,
     /// The seed of the device model.

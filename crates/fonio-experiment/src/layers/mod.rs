@@ -26,19 +26,20 @@ use crate::test_bed::Roles;
 /// The layers to measure, and the number of repetitions.
 #[derive(Clone, Debug)]
 pub struct LayersOptions<'a> {
-    /// A directory on the device. The test files are created in this directory and removed again.
+    /// A directory on the device to measure. The test files are created in this directory and removed again.
     pub dir: &'a Path,
     /// Number of bytes that each measurement writes and reads.
     pub bytes: u64,
     /// Number of rounds; each round measures every layer once.
     pub rounds: u32,
-    /// A raw device to overwrite, and the user's confirmation. If `None`, the device of `dir` is only read.
+    /// A raw device to overwrite, and the user's confirmation. Without such a device, the device of `dir` is
+    /// only read.
     pub erase: Option<(&'a Path, &'a Path)>,
     /// The mount options of each FUSE layer to measure.
     pub modes: &'a [&'a str],
     /// The command lines with which this program starts its own processes.
     pub roles: &'a Roles,
-    /// Set by a signal handler to start no further measurement.
+    /// Set by a signal handler so that no further measurement starts.
     pub stop: &'a AtomicBool,
 }
 
@@ -121,7 +122,7 @@ impl Timed for LayerRun {
     }
 }
 
-/// Measures every layer in rounds. Calls `begins` before each measurement.
+/// Measures the throughput of every layer in rounds. Calls `begins` before each measurement.
 ///
 /// # Errors
 ///

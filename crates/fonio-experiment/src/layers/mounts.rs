@@ -1,5 +1,5 @@
-//! Manages the directories, FUSE mounts and queue settings of a layer measurement. The ledger undoes them,
-//! even after kill -9.
+//! Manages the directories, FUSE mounts and queue settings of a layer measurement. The ledger undoes all
+//! these changes, even after kill -9.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -58,8 +58,8 @@ impl Mounts {
         Ok(run)
     }
 
-    /// Calls `measure` with the source mounted through FUSE with `options`. `measure` receives the mount and
-    /// the source.
+    /// Calls `measure` with the source mounted through FUSE with `options`. The function `measure` receives
+    /// the paths of the mount and of the source.
     pub(super) fn mounted(
         &mut self,
         options: &str,
@@ -94,8 +94,8 @@ struct Daemon {
 }
 
 impl Daemon {
-    /// Starts the process that serves a mount, and waits until the mount is ready. The inner error says why
-    /// the mount failed.
+    /// Starts the process that serves a mount, and waits until the mount is ready. The inner error is the
+    /// reason why the mount failed.
     fn start(
         source: &Path,
         dir: &Path,

@@ -60,7 +60,6 @@ impl Folder {
         &self.plan
     }
 
-    /// Returns the folder for the recording of a slice.
     pub(super) fn recording(&self, number: u32) -> PathBuf {
         self.path.join(format!("slice-{number:03}"))
     }

@@ -11,8 +11,8 @@
 //! 4. The I/O during the slice is recorded, as in any other recording.
 //! 5. The setting's old value is restored, and the slice is analysed and written to the folder.
 //!
-//! Between slices, the old value is in force. So a test leaves the machine as it was, whenever and for
-//! whatever reason the test ends. A pair with only one measured slice is left out.
+//! Between slices, the setting's old value is in force. So a test leaves the machine as it was, whenever and
+//! for whatever reason the test ends. The result leaves out a pair with only one measured slice.
 
 mod folder;
 mod result;
@@ -40,7 +40,7 @@ use slice::measure;
 pub use slice::{BlockedProgramTime, MeasuredSlice, PressureShares};
 
 /// The tested setting and the method, stored in the folder as `plan.json`. A resumed test must have the same
-/// plan.
+/// plan as the folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LivePlan {
     /// The version of the file format in the folder.
@@ -98,7 +98,7 @@ pub struct LiveOptions<'a> {
     pub stop: &'a AtomicBool,
 }
 
-/// Messages of a running test.
+/// Progress messages of a running test.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LiveProgress<'a> {
@@ -146,7 +146,7 @@ pub struct LiveOutcome {
 /// # Errors
 ///
 /// If the test cannot start: another fonio process is changing the setting, the unit does not exist, or the
-/// folder holds another test. Later errors are in [`LiveOutcome::ended`].
+/// folder holds another test. Errors after the start are in [`LiveOutcome::ended`].
 pub fn run_live(
     plan: &LivePlan,
     options: &LiveOptions<'_>,
@@ -190,7 +190,7 @@ struct Test<'a> {
     plan: LivePlan,
     options: &'a LiveOptions<'a>,
     folder: Folder,
-    /// All slices, including slices from before a resume.
+    /// All slices of the test, including slices from before a resume.
     slices: Vec<MeasuredSlice>,
     ledger: Ledger,
     /// The pressure file of the unit's control group.
@@ -256,7 +256,7 @@ impl Test<'_> {
             self.ledger.undo(entry)?;
         }
         let slice = measured.inspect_err(|_| {
-            // The folder has an incomplete slice. An error while removing it does not matter.
+            // The folder holds an incomplete slice. If it cannot be removed, that does not matter.
             let _ = std::fs::remove_dir_all(&to);
         })?;
         self.folder.write_slice(&slice)?;

@@ -28,11 +28,11 @@ pub struct LiveResult {
     /// The measurement time in seconds that an effect of 20 percent needs to be shown, without the time to
     /// write recordings; `None` with fewer than three pairs.
     pub needed_s: Option<f64>,
-    /// The tested setting and the method.
+    /// The plan: the tested setting and the method.
     pub plan: LivePlan,
-    /// The means over the slices without the setting.
+    /// The means over all slices without the setting.
     pub without: Option<OfArm>,
-    /// The means over the slices with the setting.
+    /// The means over all slices with the setting.
     pub with: Option<OfArm>,
     /// The pairs in which both slices are valid.
     pub pairs: Vec<LivePair>,
@@ -47,7 +47,7 @@ pub struct LiveResult {
 pub struct LivePair {
     /// The number of the pair, counted from 1.
     pub pair: u32,
-    /// Whether the slice with the setting came first.
+    /// Whether the slice with the setting was the first of the pair.
     pub setting_first: bool,
     /// The time for which threads were blocked without the setting, in seconds per second.
     pub without: f64,
@@ -118,7 +118,7 @@ impl LiveResult {
         }
     }
 
-    /// Returns all slices as CSV. Times are in seconds per second; pressure is a share.
+    /// Returns all slices as CSV. Times are in seconds per second; pressure values are shares of the time.
     pub(super) fn table(&self) -> String {
         let mut text = "slice,pair,with_setting,measured_s,blocked_s_per_s,long_waits,machine_some,machine_full,unit_some,\
             unit_full,counts\n"

@@ -105,8 +105,8 @@ impl MeasuredSlice {
     }
 }
 
-/// Returns whether a program is measured. If the plan names a unit, its programs are measured. Otherwise,
-/// all programs are measured, except bulk work according to `program` or `bulk`.
+/// Returns whether the test measures a program. If the plan names a unit, the programs of this unit are
+/// measured. Otherwise, all programs are measured, except bulk work according to `program` or `bulk`.
 pub(super) fn counts(
     program: &BlockedProgramTime,
     plan: &LivePlan,

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 use super::lanes::Threaded;
 use super::since;
 
-/// Maximum length of a chain of waiting threads.
+/// Maximum length of a chain of threads that wait for each other.
 const CHAIN_MAX: usize = 16;
 
 /// An access that must complete before a later one starts.
@@ -24,7 +24,7 @@ struct Cause {
     pub ended: Timestamp,
 }
 
-/// The accesses, waits and parents of a recording.
+/// The accesses, waits and parents of all threads in a recording.
 #[derive(Debug, Default)]
 pub(super) struct Causes {
     /// For each thread, the completion times and indexes of its accesses.
@@ -45,7 +45,7 @@ impl Causes {
 
     pub(super) fn add_thread(&mut self, row: &Thread) {
         let starter = match row.pid {
-            // A recording shows parents only for processes. Any other thread counts as started by the main
+            // A recording shows the parents only of processes. Any other thread counts as started by the main
             // thread of its process.
             Some(pid) if pid != row.tid => Some(pid),
             _ => row.parent_pid,
@@ -130,7 +130,7 @@ pub(super) struct MayWait {
 }
 
 /// Makes each access start after the other thread's access for which it had waited, if there is one. Returns
-/// the number of signals.
+/// the number of signals that accesses set.
 pub(super) fn link<A: Waits>(
     threads: &mut BTreeMap<u32, Threaded<A>>,
     mut causes: Causes,
@@ -180,8 +180,8 @@ mod tests {
     #[test]
     fn a_thread_waits_for_itself_for_those_who_woke_it_or_for_its_starter() {
         let mut causes = Causes::default();
-        // Thread 1 starts the threads 2 and 3. Thread 2 wakes thread 3, which wakes thread 4 and has no
-        // accesses. The threads 5 and 6 wake each other and have no accesses.
+        // Thread 1 starts threads 2 and 3. Thread 2 wakes thread 3, which wakes thread 4 and has no accesses.
+        // The threads 5 and 6 wake each other and have no accesses.
         for (tid, parent) in [(2, 1), (3, 1), (4, 1), (5, 9), (6, 9)] {
             causes.add_thread(&Thread { tid, pid: Some(tid), parent_pid: Some(parent), ..Thread::default() });
         }

@@ -52,7 +52,6 @@ pub enum Sequence {
     Calls(calls::Sequence),
 }
 
-/// The state that all threads of a replay share.
 struct Shared {
     began: Instant,
     fast: bool,
@@ -73,7 +72,7 @@ impl Shared {
     }
 
     /// Waits until an access is due. The thread's previous access lasted from `began` to `ended`. Returns
-    /// false if the replay fails first.
+    /// false if the replay fails before the access is due.
     fn wait(&self, begins: Begins, (began, ended): (Instant, Instant)) -> bool {
         let (after, pause) = match begins {
             Begins::At(time) => (self.began, time),
@@ -148,7 +147,7 @@ impl Sequence {
         }
     }
 
-    /// Returns the name of the replay's file or folder.
+    /// Returns the file name of the replay's file or folder.
     pub fn name(&self) -> &'static str {
         match self {
             Sequence::Blocks(_) => "fonio-replay.dat",

@@ -1,14 +1,14 @@
 //! Keeps the ledger, which records the steps to undo.
 //!
-//! A ledger is a file with one JSON value per line. The first line names the owner. A `begin` line is written
-//! *before* each step, and an `end` line after the step was undone. So a process killed at any point leaves a
-//! ledger that names all steps to undo. A step in the ledger may not have been done, so undoing first checks
-//! that the object exists and is ours.
+//! A ledger is a file with one JSON value per line. The first line of a ledger names its owner. A `begin`
+//! line is written *before* each step, and an `end` line after the step was undone. So a process killed at
+//! any point leaves a ledger that names all steps to undo. A step in the ledger may not have been done, so
+//! undoing first checks that the object exists and is ours.
 //!
-//! Steps are undone in reverse order. The owner undoes all steps when it drops the ledger, and can undo
-//! single steps earlier. [`Ledger::recover`] undoes the steps of owners that no longer run.
+//! The steps of a ledger are undone in reverse order. The owner undoes all steps when it drops the ledger,
+//! and can undo single steps earlier. [`Ledger::recover`] undoes the steps of owners that no longer run.
 //!
-//! This file has no code for devices, mounts or processes. The function that undoes a step ([`undo`]) is
+//! This module has no code for devices, mounts or processes. The function that undoes a step ([`undo`]) is
 //! passed when a ledger is opened.
 
 mod undo;
@@ -32,15 +32,15 @@ use crate::settings::{Applied, LOCK, remove_free_lock};
 pub enum Step {
     /// A folder was created. Undoing removes the folder if it is empty.
     Directory { path: PathBuf },
-    /// A folder was created, and all its contents are ours. Undoing removes the folder with its contents, but
-    /// fails if a file system is mounted in it.
+    /// A folder was created, and all its contents are fonio's. Undoing removes the folder with its contents,
+    /// but fails if a file system is mounted in it.
     Tree { path: PathBuf },
     /// A file was created. Undoing removes the file.
     File { path: PathBuf },
     /// A process was started that must not outlive this one. If it leads a process group, the group is killed
     /// with it.
     Process { id: ProcessId, leads_group: bool },
-    /// The device `/dev/loopN` was added. `backing` is its backing file as shown in sysfs
+    /// The device `/dev/loopN` was added. `backing` is the device's backing file as shown in sysfs
     /// (`loop/backing_file`).
     Loop { number: u32, backing: PathBuf },
     /// The device `/dev/ublkbN` was added. The kernel stores `tag` with the device, which identifies it as
@@ -130,7 +130,7 @@ impl Ledger {
         self.path.with_extension(name)
     }
 
-    /// Returns the number of steps begun so far. Callers use this number in names.
+    /// Returns the number of steps that the ledger has recorded so far. Callers use this number in names.
     pub fn steps(&self) -> usize {
         self.steps.len()
     }
@@ -272,8 +272,8 @@ fn recover_one(path: PathBuf, undo: Undo, recovery: &mut Recovery) -> Result<(),
         Some((owner, _)) if owner.is_some_and(ProcessId::runs) => return Ok(()),
         Some(_) => {}
     }
-    // The owner's lock ended with its process. Another process may be undoing this ledger; wait until it has
-    // finished.
+    // The owner's lock on the ledger ended with the owner's process. Another process may be undoing this
+    // ledger; wait until it has finished.
     file.lock().map_err(HostError::system("lock", &path))?;
     let Some((_, steps)) = read()? else { return Ok(()) };
     let mut ledger = Ledger { path, file, steps, undo };

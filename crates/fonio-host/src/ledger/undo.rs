@@ -46,7 +46,7 @@ fn undo(step: &Step) -> Result<(), HostError> {
         Step::Mount { dir, source } => unmount::undo(dir, source),
         Step::Cgroup { path } => control_group::undo(path),
         Step::Setting { path, was } => match fs::write(path, was) {
-            // The device of the setting is gone.
+            // If the file does not exist, the device of the setting is gone.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
             outcome => outcome.map_err(HostError::system("write", path)),
         },

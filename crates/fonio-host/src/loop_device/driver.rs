@@ -78,8 +78,8 @@ pub(super) fn configure(device: &File, file: &File, block_bytes: u32, flags: u32
 }
 
 /// Binds a free loop device from the ordinary range to a file that is open for reading and writing. Uses
-/// direct I/O if the file system supports it. The kernel unbinds the device when it is no longer open or
-/// mounted. Returns the open device and its node.
+/// direct I/O if the file's file system supports this. The kernel unbinds the device when it is no longer
+/// open or mounted. Returns the open device and its node.
 pub(crate) fn attach_while_used(file: &File) -> Result<(File, PathBuf), HostError> {
     let control = control()?;
     for _ in 0..TRIES {
@@ -103,7 +103,7 @@ pub(crate) fn attach_while_used(file: &File) -> Result<(File, PathBuf), HostErro
     Err(HostError::system("find a free loop device through", CONTROL)(Errno::BUSY))
 }
 
-/// The ioctl that returns the number of a free loop device. The kernel adds a device if none is free.
+/// An ioctl that returns the number of a free loop device. The kernel adds a device if none is free.
 struct GetFree;
 
 // SAFETY: the request takes no pointer; the kernel returns the number as the result of the call.
@@ -168,7 +168,7 @@ pub(crate) fn remove(number: u32, backing: &Path) -> Result<(), HostError> {
             unsafe { ioctl::ioctl(&control, IntegerSetter::<LOOP_CTL_REMOVE>::new_usize(number as usize)) };
         match removed {
             Ok(()) | Err(Errno::NODEV) => return Ok(()),
-            // Another process has since taken the number.
+            // Another process has since added a device with this number.
             Err(Errno::BUSY) if bound().is_some_and(|bound| !is_ours(&bound)) => return Ok(()),
             Err(Errno::BUSY) => thread::sleep(PAUSE),
             Err(error) => return Err(HostError::system("remove", path)(error)),
@@ -179,7 +179,8 @@ pub(crate) fn remove(number: u32, backing: &Path) -> Result<(), HostError> {
 }
 
 /// Returns whether the backing file's path in sysfs names the file `backing`. If the file's mount is gone,
-/// the kernel shows the path inside that mount. If the file was deleted, the kernel adds a suffix.
+/// the kernel shows the path inside that mount. If the file was deleted, the kernel adds a suffix to the
+/// path.
 pub(crate) fn is_backing(shown: &str, backing: &Path) -> bool {
     let shown = Path::new(shown.strip_suffix(" (deleted)").unwrap_or(shown));
     shown == backing || shown.is_absolute() && backing.ends_with(shown.strip_prefix("/").unwrap_or(shown))

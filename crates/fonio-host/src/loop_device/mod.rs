@@ -17,7 +17,7 @@ use crate::ledger::{Entry, Ledger, Step};
 use crate::numbered;
 use crate::queue::Queue;
 
-/// Options of a loop device.
+/// The options of a loop device.
 #[derive(Clone, Debug, Default)]
 pub struct LoopOptions {
     /// Whether the device refuses writes.

@@ -10,14 +10,14 @@ use crate::error::HostError;
 pub struct Applied {
     /// The changed setting and its object.
     pub target: Target,
-    /// The value before the change.
+    /// The setting's value before the change.
     pub old: String,
-    /// The value after the change.
+    /// The setting's value after the change.
     pub new: String,
 }
 
 impl Applied {
-    /// Returns whether the new value differs from the old one.
+    /// Returns whether the new value differs from the old value.
     pub fn is_new(&self) -> bool {
         self.old != self.new
     }
@@ -43,8 +43,8 @@ impl Applied {
         self.target.check_restore()
     }
 
-    /// Checks that the new value is in force. This must hold from [`Applied::borrow`] until the ledger is
-    /// undone.
+    /// Checks that the setting's new value is in force. The new value must stay in force from
+    /// [`Applied::borrow`] until the ledger is undone.
     ///
     /// # Errors
     /// [`HostError::NotSettable`] if another user or program has changed the setting, or the device or mount
@@ -53,7 +53,7 @@ impl Applied {
         self.target.expect_still(&self.new, &self.new)
     }
 
-    /// Checks that the old value is in force.
+    /// Checks that the setting's old value is in force.
     ///
     /// # Errors
     /// The errors of [`Applied::expect_new`].
@@ -78,10 +78,10 @@ impl Applied {
     }
 }
 
-/// The result of restoring a setting.
+/// The result of restoring a setting's old value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Undone {
-    /// The old value is in force again.
+    /// The setting's old value is in force again.
     Restored,
     /// There was nothing to restore: the old value was already in force, or the device or mount no longer
     /// exists.

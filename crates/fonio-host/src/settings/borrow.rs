@@ -11,13 +11,12 @@ use crate::ledger::{Entry, Ledger, Step};
 use crate::queue::Queue;
 
 impl Applied {
-    /// Makes the planned change, which the ledger undoes. Restores the old value if the kernel refuses or
+    /// Makes a planned change, which the ledger undoes later. Restores the old value if the kernel refuses or
     /// alters the new one.
     ///
     /// # Errors
     ///
-    /// [`HostError::System`], or [`HostError::NotSettable`] if the kernel kept another value or the
-    /// old value is no longer in force. In all cases, nothing is changed.
+    /// old value is no longer in force. If an error occurs, the setting keeps its old value.
     pub fn borrow(&self, ledger: &mut Ledger) -> Result<Entry, HostError> {
         let Applied { target, old, new } = self;
         target.expect_still(old, new)?;

@@ -3,17 +3,17 @@
 //!
 //! These rules apply:
 //!
-//! 1. Only one process at a time changes a setting. The process first takes the lock, then checks that the
+//! 1. Only one process at a time may change a setting. The process first takes the lock, then checks that the
 //!    setting still has the expected value.
 //! 2. A change is put in force before it is written to configuration files, so no file contains a value that
-//!    the kernel refuses. If it cannot be written, it is reverted. A change that survives a reboot by itself
-//!    is recorded first: if the process is then killed, the permanent record has the old value.
+//!    the kernel refuses. If a change cannot be written, it is reverted. A change that survives a reboot by
+//!    itself is recorded first: if the process is then killed, the permanent record has the old value.
 //! 3. Changes are undone in reverse order. For example, removing a scheduler also changes the maximum number
 //!    of requests, so if that number was set after the scheduler, it is restored first.
 //! 4. A kept setting is removed from its files before its old value is restored, because the files could put
 //!    it in force again. There are two exceptions, whose old value is restored first: a folder, which needs
 //!    these files while programs use it, and a setting that survives a reboot by itself.
-//! 5. A change that cannot be undone stays on record. The other changes are undone.
+//! 5. A change that cannot be undone stays on record. All other changes are undone.
 //!
 //! Undoing restores the value from before the first change, even after several changes.
 
@@ -31,8 +31,8 @@ use crate::ledger::Ledger;
 /// A planned change of a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// The setting with its old and new value. The values are equal if the change only keeps the setting
-    /// across reboots.
+    /// The changed setting with its old and new value. The values are equal if the change only keeps the
+    /// setting across reboots.
     pub change: Applied,
     /// Whether to keep the setting across reboots.
     pub keep: bool,
@@ -77,7 +77,7 @@ pub struct Made {
 /// A change of a setting that can be undone.
 #[derive(Debug)]
 pub struct Undoing {
-    /// The change, with the value from before the first change.
+    /// The change, with the setting's value from before the first change.
     pub change: Applied,
     /// How the change is kept across reboots; `None` if it is not kept.
     pub kept: Option<Kept>,
@@ -169,7 +169,7 @@ impl Changes {
                     undoing.change.old.clone_from(&kept.applied.old);
                     undoing.kept = Some(kept.clone());
                 }
-                // After a reboot, only the record of kept settings remains.
+                // After a reboot, only the record of kept settings lists this change.
                 None => chosen.push(Undoing {
                     change: kept.applied.clone(),
                     kept: Some(kept.clone()),
@@ -418,7 +418,7 @@ mod tests {
         assert_eq!(changes.undo(&to_undo[0]).expect("left"), theirs);
         assert_eq!(read(&target, "value"), "theirs");
         assert_eq!(changes.to_undo(None, None).len(), 1, "it stays on record");
-        // A plan from before the failure cannot be made either.
+        // A change that was planned before the failure cannot be made either.
         let late = Planned { change: to_undo[0].change.clone(), keep: false };
         assert!(matches!(changes.make(&late), Err(HostError::NotSettable { .. })));
     }

@@ -29,7 +29,7 @@ pub(super) struct Keys {
     pub keys: &'static [&'static str],
     /// Whether a key can be assigned several times, once for each disk.
     pub are_lists: bool,
-    /// Only assignments that contain this text belong to the setting.
+    /// The text that an assignment must contain to belong to the setting.
     pub only_with: &'static str,
     /// Additional lines that each drop-in contains.
     pub more: &'static [&'static str],
@@ -41,7 +41,7 @@ impl Keys {
     }
 }
 
-/// A drop-in written by fonio.
+/// A drop-in that fonio writes for a setting.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DropIn<'u> {
     keys: &'static Keys,
@@ -126,7 +126,6 @@ impl<'u> DropIn<'u> {
         self.tell()
     }
 
-    /// Reloads the configuration of systemd or journald.
     fn tell(&self) -> Result<(), HostError> {
         match self.unit {
             None => systemd::systemctl(&["restart", "systemd-journald.service"]),

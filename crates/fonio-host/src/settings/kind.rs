@@ -24,8 +24,8 @@ pub(super) use crate::schedulers::SMARTIO;
 pub(super) trait Kind: Sync {
     fn facts(&self) -> &'static Facts;
 
-    /// Parses the value of the fix `name`; without `text`, returns the default value. Kinds without values
-    /// return the name of the fix.
+    /// Parses the value of the fix `name`; without `text`, returns the default value. A kind without values
+    /// returns the name of the fix.
     fn parse(&self, name: &str, text: Option<&str>) -> Result<Value, String> {
         match text {
             None => Ok(Value::Word(self.facts().only_value.unwrap_or(name).to_owned())),
@@ -438,7 +438,7 @@ impl KeptAs {
     /// Returns udev rules that write these contents to files in a disk's `queue` folder in sysfs.
     pub(super) fn queue_files<'f>(files: impl IntoIterator<Item = (&'f str, &'f str)>) -> KeptAs {
         let action = |(file, value): (&str, &str)| {
-            // A scheduler's own files exist only with that scheduler.
+            // The files of a scheduler exist only while the disk uses that scheduler.
             let there = if file.contains('/') { format!("TEST==\"queue/{file}\", ") } else { String::new() };
             format!("{there}ATTR{{queue/{file}}}=\"{value}\"")
         };

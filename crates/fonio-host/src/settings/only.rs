@@ -19,8 +19,8 @@ pub struct OnlyChanger {
 }
 
 impl OnlyChanger {
-    /// Locks `target` in the state folder `dir`, which is created if it does not exist. The kernel releases
-    /// the lock when the process is killed.
+    /// Locks `target` in the state folder `dir`, which is created if it does not exist. The kernel also
+    /// releases the lock when the process is killed.
     ///
     /// # Errors
     /// [`HostError::BeingTested`] if another process holds the lock, and [`HostError::System`].

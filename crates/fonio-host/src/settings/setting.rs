@@ -108,7 +108,7 @@ impl Setting {
         self.kind.difference(&self.value, planned.target.object(), &planned.new)
     }
 
-    /// Returns whether this setting sets `target`.
+    /// Returns whether this setting changes the value of `target`.
     pub fn is_of(&self, target: &Target) -> bool {
         *self.kind == *target.kind() && self.kind.is_of(&self.value, target.object())
     }
@@ -118,8 +118,8 @@ impl Setting {
         self.is_of(&applied.target) && self.value_on(&applied.target).is_ok_and(|value| value == applied.new)
     }
 
-    /// Returns whether undoing this fix undoes `applied`. A fix without a value, such as `read-ahead`, undoes
-    /// any value. If a setting has several fixes, each undoes only its own value.
+    /// Returns whether undoing this fix undoes the change `applied`. A fix without a value, such as
+    /// `read-ahead`, undoes any value. If a setting has several fixes, each undoes only its own value.
     pub(super) fn undoes(&self, applied: &Applied) -> bool {
         let is_any = !self.name.contains('=') && self.kind.facts().fixes.len() == 1;
         if is_any { self.is_of(&applied.target) } else { self.is_in_force_as(applied) }

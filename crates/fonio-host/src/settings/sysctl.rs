@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::HostError;
 
-/// Returns the file of a setting such as `vm.swappiness`.
+/// Returns the path of a setting such as `vm.swappiness`.
 fn file(name: &str) -> PathBuf {
     Path::new("/proc/sys").join(name.replace('.', "/"))
 }

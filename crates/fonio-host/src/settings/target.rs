@@ -121,7 +121,7 @@ impl Target {
         self.kind.set(&self.object, value)
     }
 
-    /// Fails if [`Target::restore`] would lose data. Does not change the setting.
+    /// Fails if restoring the old value ([`Target::restore`]) would lose data. Does not change the setting.
     pub(super) fn check_restore(&self) -> Result<(), HostError> {
         self.kind.check_restore(&self.object)
     }
@@ -169,8 +169,8 @@ impl Target {
         }
     }
 
-    /// Checks that the setting still has `value`, which this process read or set. `setting` is the value
-    /// named in the error.
+    /// Checks that the setting still has `value`, which this process read or set. The error names the value
+    /// `setting`.
     pub(super) fn expect_still(&self, value: &str, setting: &str) -> Result<(), HostError> {
         let reason = match self.current()? {
             Some(now) if now == value => return Ok(()),

@@ -135,7 +135,7 @@ impl Control {
         Ok(Control { ring, node })
     }
 
-    /// Adds the device described by `info`. The driver adjusts the fields of `info`.
+    /// Adds the ublk device that `info` describes. The driver adjusts the fields of `info`.
     pub(super) fn add(self, info: &mut DevInfo) -> Result<(), Errno> {
         let command = with_buffer(info.number, info);
         // SAFETY: the buffer is a `struct ublksrv_ctrl_dev_info`, which the command reads and writes before it completes.

@@ -3,7 +3,7 @@
 //! Two processes take part. This module sends the commands that add, start, stop and delete a device. The
 //! server process opens the device's character node `/dev/ublkcN`; see `fonio-emulator`.
 //!
-//! 1. [`UblkDevice::add`] records and adds the device; the character node appears.
+//! 1. [`UblkDevice::add`] records and adds the device, which creates the character node.
 //! 2. The server opens this node and submits fetch commands for requests.
 //! 3. [`UblkDevice::start`] creates the block device `/dev/ublkbN`.
 //! 4. [`UblkDevice::detach`], or the ledger of a killed owner, stops and deletes the device. If the server
@@ -45,7 +45,7 @@ const FLAG_USER_COPY: u64 = 1 << 7;
 /// complete at once.
 const START_WITHIN: Duration = Duration::from_secs(30);
 
-/// Time limit for the completion of the requests in flight. On a slow device, a request can take seconds.
+/// The time limit for completing the requests in flight. On a slow device, a request can take seconds.
 const STOP_WITHIN: Duration = Duration::from_secs(120);
 
 /// Time limit for all users to close the block device, and for the server to close the character node. The
@@ -154,7 +154,7 @@ impl UblkDevice {
         Queue::of(&format!("ublkb{}", self.number))
     }
 
-    /// Stops and deletes the device. The server must end when the kernel aborts its fetch commands.
+    /// Stops and deletes the ublk device. The server must end when the kernel aborts its fetch commands.
     pub fn detach(self, ledger: &mut Ledger) -> Result<(), HostError> {
         ledger.undo(self.entry)
     }

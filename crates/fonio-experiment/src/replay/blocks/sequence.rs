@@ -84,7 +84,7 @@ pub struct Sequence {
 }
 
 impl Sequence {
-    /// Returns the number of accesses.
+    /// Returns the number of accesses in the sequence.
     pub fn len(&self) -> usize {
         self.threads.iter().map(Vec::len).sum()
     }
@@ -274,7 +274,7 @@ fn after(previous: &Row, row: &Row) -> Begins {
     }
 }
 
-/// Returns the accesses of a row: kind, offset and bytes.
+/// Returns the kind, offset and size of each access that replays a recorded request.
 fn accesses(row: &Row, places: &Places) -> Vec<(Kind, u64, u64)> {
     let has = |flag: Flags| row.flags.0 & flag.0 != 0;
     let kind = match row.op {
@@ -361,7 +361,7 @@ mod tests {
             row(1, Op::Read, 8, 25, 60),
             // This write began before the second read completed, so it did not wait for this read.
             row(1, Op::Write, 16, 30, 90),
-            // Write-back does not wait for its own writes.
+            // A write-back thread does not wait for its own writes.
             row(9, Op::Write, 24, 100, 110),
             row(9, Op::Write, 32, 150, 160),
         ]);

@@ -20,7 +20,6 @@ use super::{Act, Call, Sequence, file_name};
 /// The flags of an open file that affect how long calls take.
 const COSTLY: [(FileFlags, OFlags); 3] =
     [(FileFlags::DIRECT, OFlags::DIRECT), (FileFlags::DSYNC, OFlags::DSYNC), (FileFlags::SYNC, OFlags::SYNC)];
-/// Maximum number of files that a thread keeps open.
 const OPEN_MAX: usize = 256;
 const STACK_BYTES: usize = 256 << 10;
 
@@ -62,7 +61,7 @@ fn raise_open_files() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// The state of a file that all threads share.
+/// The state of a replayed file, which all threads share.
 #[derive(Debug, Default)]
 struct Shown {
     /// A counter that increases each time the file is created again, so that later calls reopen it.
@@ -78,7 +77,6 @@ struct Stage<'a> {
 }
 
 impl Stage<'_> {
-    /// Executes the calls of one recorded thread.
     fn follow(&self, calls: &[Call]) -> Replayed {
         let mut player = Player {
             stage: self,
@@ -113,7 +111,7 @@ impl Stage<'_> {
     }
 }
 
-/// Executes the calls of one thread.
+/// A thread of the replay, which executes the calls of one recorded thread.
 struct Player<'a> {
     stage: &'a Stage<'a>,
     /// The thread's open files with their generations.
@@ -197,8 +195,8 @@ impl Player<'_> {
         (call.file, costly.fold(FileFlags::NONE, |all, (flag, _)| all | *flag))
     }
 
-    /// Returns the open file of a call. A removed file stays open in the threads that use it until it is
-    /// created again.
+    /// Returns the open file that a call uses. A removed file stays open in the threads that use it until it
+    /// is created again.
     fn file(&mut self, call: &Call) -> io::Result<&File> {
         let key = self.key(call);
         let generation = self.stage.files[call.file].generation.load(Ordering::Relaxed);

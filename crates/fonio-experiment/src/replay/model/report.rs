@@ -1,4 +1,4 @@
-//! Turns a replay on models into a report.
+//! Turns a replay under scheduler models into a report.
 
 use fonio_core::Unit;
 use fonio_report::Document;
@@ -6,7 +6,7 @@ use fonio_report::document::{Cell, Column, Section, Table, Tone, Verdict};
 
 use super::{ModelReplay, ProgramTimes, Responses};
 
-/// Maximum number of programs in a table.
+/// Maximum number of programs in a table of the report.
 const PROGRAMS_MAX: usize = 8;
 /// Response times within this factor count as equal: single replays were off by up to this factor
 /// (`docs/scheduler-models.md`, "Replays of recordings").

@@ -28,13 +28,11 @@ pub(in crate::settings) fn kind(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
 
-/// Opens a folder for reading.
 pub(in crate::settings) fn open_folder(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(dir, name, flags, Mode::empty())
 }
 
-/// Opens an object of any kind with `O_PATH`.
 pub(in crate::settings) fn open_object(dir: BorrowedFd<'_>, name: &CStr) -> Result<OwnedFd> {
     rustix::fs::openat(dir, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
 }
@@ -51,7 +49,7 @@ pub(in crate::settings) fn open_file(dir: BorrowedFd<'_>, name: &CStr) -> Result
     if is_file { Ok(opened) } else { Err(Errno::NOENT) }
 }
 
-/// Returns whether two files have the same bytes. Comparing timestamps is not enough: on tmpfs, writes
+/// Returns whether two files have the same content. Comparing timestamps is not enough: on tmpfs, writes
 /// through a mapping do not change timestamps.
 pub(in crate::settings) fn same_content(one: &OwnedFd, other: &OwnedFd) -> Result<bool> {
     let (mut left, mut right) = (vec![0; BUFFER_BYTES], vec![0; BUFFER_BYTES]);
@@ -82,18 +80,19 @@ fn fill(file: &OwnedFd, buffer: &mut [u8], at: u64) -> Result<usize> {
     Ok(filled)
 }
 
-/// Copies the content of a file into an empty file; holes stay holes. Returns the number of bytes written.
+/// Copies the content of a file into an empty file; holes stay holes. Returns the number of bytes written to
+/// the copy.
 pub(in crate::settings) fn copy_content(from: &OwnedFd, to: &OwnedFd) -> Result<u64> {
     let mut buffer = vec![0; BUFFER_BYTES];
-    // Read the size before the content. Otherwise, data appended meanwhile would become zeros at the end of
-    // the copy.
+    // Read the file's size before its content. Otherwise, data appended meanwhile would become zeros at the
+    // end of the copy.
     let size = rustix::fs::fstat(from)?.st_size as u64;
     let mut written = 0;
     let mut at = 0;
     loop {
         at = match rustix::fs::seek(from, SeekFrom::Data(at)) {
             Err(Errno::NXIO) => break,
-            // The file system does not support holes.
+            // The file system does not support seeking to holes.
             Err(Errno::INVAL) => at,
             found => found?,
         };
@@ -189,7 +188,7 @@ fn copy_attributes(from: &str, to: &str) -> Result<bool> {
     Ok(wanted != now)
 }
 
-/// Returns the extended attributes of an object, sorted.
+/// Returns the sorted extended attributes of an object.
 pub(in crate::settings) fn attributes(path: &str) -> Result<Vec<(CString, Vec<u8>)>> {
     // The buffers have the sizes of the kernel's limits (XATTR_LIST_MAX, XATTR_SIZE_MAX).
     let mut names = vec![0_u8; 64 << 10];

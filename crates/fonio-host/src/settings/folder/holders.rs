@@ -33,7 +33,7 @@ impl fmt::Display for Holder {
 /// How programs use a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::settings) enum Use {
-    /// The programs have files open for writing.
+    /// The programs have files in the folder open for writing.
     Writes,
     /// The programs have files open or mapped, or their working directory is in the folder.
     Any,
@@ -65,7 +65,7 @@ pub(in crate::settings) fn named(holders: &[Holder]) -> String {
 }
 
 /// Returns advice on how to stop the use of a folder by these programs. `verb` is the systemctl command for
-/// their units.
+/// the units of the programs.
 pub(in crate::settings) fn what_to_do(holders: &[Holder], verb: &str) -> String {
     let mut units: Vec<&str> = holders.iter().filter_map(|holder| holder.unit.as_deref()).collect();
     units.sort_unstable();

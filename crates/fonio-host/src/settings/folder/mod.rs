@@ -1,7 +1,7 @@
 //! Covers folders with mounts: a tmpfs, a folder on another device, an image file on the same device, or
 //! fonio's FUSE file system.
 //!
-//! The covered files stay where they are. fonio accesses them through a private copy of the mount that holds
+//! The covered files stay in their folder. fonio accesses them through a private copy of the mount that holds
 //! the folder, without nested mounts ([`uncovered`]). This copy needs no mount point, so a killed process
 //! leaves nothing behind.
 
@@ -131,7 +131,7 @@ pub(super) fn left_below(dir: &Path, means: &str) -> Option<String> {
     let below = uncovered(dir).and_then(|below| rustix::fs::fstat(&below)).ok()?;
     let own = fs::metadata("/proc/self/exe").map(|stat| (stat.dev(), stat.ino())).ok();
     let mut left = holders(dir, below.st_dev, Use::Any);
-    // Fonio's FUSE file system itself uses the covered files.
+    // fonio's FUSE file system itself uses the covered files.
     left.retain(|holder| {
         let exe = fs::metadata(format!("/proc/{}/exe", holder.pid));
         own.is_none() || exe.map(|stat| (stat.dev(), stat.ino())).ok() != own
@@ -282,7 +282,7 @@ pub(super) fn copying_back(dir: &Path) -> Option<String> {
     ))
 }
 
-/// Formats an amount of data, rounded for people.
+/// Formats a number of bytes, rounded for people.
 pub(super) fn words(bytes: ByteCount) -> String {
     Unit::Bytes.format(bytes.0 as f64)
 }
@@ -292,7 +292,7 @@ pub(super) fn device_of(dir: &Path) -> u64 {
 }
 
 /// Takes the lock for copying folders, so that only one process copies folders at a time. The kernel releases
-/// the lock when the process ends.
+/// this lock when the process ends.
 pub(super) fn lock() -> Result<File, HostError> {
     lock_private_folder(&state::folder().join("folders"))
 }
@@ -328,7 +328,7 @@ const ATTRIBUTES: [(&str, MountAttrFlags); 4] = [
 /// Returns the options that a mount over a folder inherits from the mount that holds the folder.
 pub(super) fn options_around(dir: &Path) -> Result<Vec<&'static str>, HostError> {
     let table = MountTable::read()?;
-    // The folder itself can be a mount point.
+    // Look up the mount of the parent folder, because the folder itself can be a mount point.
     let around = table.holding(dir.parent().unwrap_or(dir));
     let options = around.map(|mount| mount.options.clone()).unwrap_or_default();
     let names = ATTRIBUTES.iter().map(|(name, _)| *name);

@@ -17,7 +17,7 @@ use crate::files;
 pub(in crate::settings) struct Units {
     /// Names and lines of the units; the first unit is the one to start.
     units: Vec<(String, Vec<String>)>,
-    /// The target that wants the first unit.
+    /// The systemd target that wants the first unit.
     wanted_by: &'static str,
 }
 
@@ -126,7 +126,7 @@ pub(in crate::settings) fn argument(path: &Path) -> String {
     quote(path).replace('$', "$$")
 }
 
-/// Escapes a path for text where `%` begins a specifier.
+/// Escapes a path for a unit's text, in which `%` begins a specifier.
 pub(in crate::settings) fn specifiers(path: &Path) -> String {
     path.to_string_lossy().replace('%', "%%")
 }

@@ -16,12 +16,12 @@ pub struct KeptFiles {
     pub udev_control: PathBuf,
     /// The folder of udev's database, with the serial number of each device.
     pub udev_data: PathBuf,
-    /// The folder with the numbers of block devices.
+    /// The sysfs folder with the numbers of block devices.
     pub sys_block: PathBuf,
     /// The file with fonio's sysctl settings. Its folder must exist. Files whose names sort after this one
     /// override it.
     pub sysctl: PathBuf,
-    /// Other folders with sysctl settings. A file in an earlier folder hides files with the same name in
+    /// The other folders with sysctl settings. A file in an earlier folder hides files with the same name in
     /// later folders.
     pub sysctl_folders: Vec<PathBuf>,
     /// The sysctl file that is read last, if the system has one.

@@ -25,7 +25,7 @@ use crate::files::{lock_private_folder, read, read_record, remove, replace, sync
 /// A setting that is kept across reboots, or that a process is about to keep.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Kept {
-    /// The setting, with the value from before the first change.
+    /// The kept setting, with its value from before the first change.
     pub applied: Applied,
     /// The serial number of the setting's disk, which identifies the disk even if its name changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -67,7 +67,7 @@ impl Kept {
     }
 }
 
-/// The record of kept settings, locked while open.
+/// The record of kept settings, which is locked while it is open.
 #[derive(Debug)]
 pub struct Keeper {
     files: KeptFiles,

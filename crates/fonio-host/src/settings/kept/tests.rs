@@ -62,8 +62,8 @@ fn records_of_earlier_builds_are_read() {
     }
 }
 
-/// Removes the mount options of /proc, because they differ between machines. An image over a folder in /proc
-/// inherits them.
+/// Removes the mount options of /proc, because they differ between machines. An image that covers a folder in
+/// /proc inherits these options.
 fn without_options_of_proc(text: &str) -> String {
     text.replace(",nosuid", "").replace(",nodev", "").replace(",noexec", "")
 }

@@ -82,7 +82,7 @@ impl Kind for Buffered {
 
 /// The value if the file system is mounted over the folder.
 const MOUNTED: &str = "mounted";
-/// Name of the file system in the kernel (`fonio-bfuse`).
+/// The name under which the kernel shows fonio's file system (`fonio-bfuse`).
 const FILESYSTEM: &str = "fuse.fonio";
 const OPTIONS: &str = "mode=buffered";
 
@@ -90,7 +90,7 @@ fn is_mounted(dir: &Path) -> Result<bool, HostError> {
     Ok(MountTable::read()?.at(dir).is_some_and(|mount| mount.filesystem == FILESYSTEM))
 }
 
-/// Mounts the file system, or unmounts it.
+/// Mounts the FUSE file system over the folder, or unmounts it.
 fn set(dir: &Path, value: &str) -> Result<(), HostError> {
     let program = units::program()?;
     let unit = unit(&program, dir);

@@ -55,7 +55,7 @@ impl Kind for OfSmartio {
         for kind in KINDS {
             match queue.read(&attribute(kind)) {
                 Ok(number) => pairs.push(format!("{kind}={number}")),
-                // The device now has another scheduler.
+                // The file is missing, because the device now has another scheduler.
                 Err(HostError::System(error)) if error.source.kind() == ErrorKind::NotFound => {
                     return Ok(None);
                 }
@@ -96,10 +96,10 @@ pub struct Concurrency {
 }
 
 impl Concurrency {
-    /// Parameters of the Samsung S5 (Nguyen et al. 2015, section 4.5).
+    /// The parameters of the study's Samsung S5 (Nguyen et al. 2015, section 4.5).
     pub const STUDY: Concurrency = Concurrency { seq_read: 2, rand_read: 4, seq_write: 4, rand_write: 2 };
 
-    /// No limits, the default of the scheduler.
+    /// No limits on requests in flight, which is the scheduler's default.
     pub const UNLIMITED: Concurrency = Concurrency { seq_read: 0, rand_read: 0, seq_write: 0, rand_write: 0 };
 
     /// The numbers that the scheduler accepts.
@@ -131,7 +131,8 @@ impl fmt::Display for Concurrency {
 impl FromStr for Concurrency {
     type Err = String;
 
-    /// Parses `2,4,4,2`: sequential reads, random reads, sequential writes, random writes.
+    /// Parses four numbers such as `2,4,4,2`, for sequential reads, random reads, sequential writes and
+    /// random writes.
     fn from_str(text: &str) -> Result<Concurrency, String> {
         let numbers: Option<Vec<u32>> = text
             .split(',')

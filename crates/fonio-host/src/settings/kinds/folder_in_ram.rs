@@ -76,7 +76,7 @@ impl Kind for FolderInRam {
         units::put(&units(&units::program()?, dir, value))
     }
 
-    /// Fails while programs have files in the tmpfs open.
+    /// Fails while programs have files in the tmpfs open, which prevents unmounting.
     fn check_restore(&self, on: &Object) -> Result<(), HostError> {
         let dir = on.path();
         if mounted(dir)?.is_some() { check_unused(dir) } else { Ok(()) }
@@ -119,8 +119,8 @@ fn size_of(mount: &MountPoint) -> Option<ByteCount> {
     size.strip_suffix('k')?.parse().ok().map(|kib: u64| ByteCount(kib << 10))
 }
 
-/// Fails if a change could not be made or undone. `despite_writers` accepts programs that have files open for
-/// writing.
+/// Fails if the folder could not be moved into memory or back. With `despite_writers`, programs may have
+/// files open for writing.
 fn check(dir: &Path, size: ByteCount, despite_writers: bool) -> Result<(), String> {
     let is_there = mounted(dir).map_err(|error| chain(&error))?.is_some();
     if !is_there {

@@ -146,7 +146,7 @@ fn current(dir: &Path, to: &Path) -> Result<Option<String>, HostError> {
     Ok(Some(if is_bound { BOUND } else { NONE }.to_owned()))
 }
 
-/// Fails if a change could not be made or undone.
+/// Fails if the folder's content could not be moved or moved back.
 fn check(dir: &Path, to: &Path, despite_writers: bool) -> Result<(), String> {
     check_place(dir)?;
     if to.starts_with(dir) || dir.starts_with(to) {
@@ -214,7 +214,7 @@ fn empty(there: &OwnedFd, to: &Path) -> Result<(), HostError> {
     clear().map_err(failed("empty", to))
 }
 
-/// Fails if undoing would lose data. Does not change anything.
+/// Fails if moving the content back would lose data. Does not change anything.
 fn check_undo(dir: &Path, to: &Path) -> Result<(), HostError> {
     if current(dir, to)?.as_deref() != Some(BOUND) {
         let content = match open(to) {

@@ -140,7 +140,7 @@ impl Kind for HotRange {
 
     fn kept_as(&self, on: &Object, _value: &str, _files: &KeptFiles) -> Result<KeptAs, Refusal> {
         let (dir, image) = on.with_content();
-        // The weekly fstrim would deallocate blocks of the image.
+        // Without X-fstrim.notrim, the weekly fstrim would deallocate blocks of the image.
         let fixed = ["loop", "nofail", "X-fstrim.notrim"];
         let options: Vec<&str> = fixed.into_iter().chain(options_around(dir)?).collect();
         Ok(KeptAs::MountLine(fstab::line_of_mount(image, dir, FILESYSTEM, &options.join(","))))
@@ -156,7 +156,7 @@ const FOLDER: &str = ".fonio-hot-range";
 /// Suffix of the name of an image that is only a copy.
 const COPY: &str = ".copy";
 const FILESYSTEM: &str = "ext4";
-/// Minimum size of an image. mkfs.ext4 creates no journal larger than half of the free blocks.
+/// The minimum size of an image. mkfs.ext4 creates no journal larger than half of the free blocks.
 const SIZE_MIN: ByteCount = ByteCount(10 << 20);
 /// Minimum size of ext4's journal with 4 KiB blocks (`JBD2_MIN_JOURNAL_BLOCKS`).
 const JOURNAL_BYTES: u64 = 4 << 20;
@@ -215,7 +215,7 @@ fn of_device(mount: &MountPoint, name: &str) -> PathBuf {
     Machine::here().device_dir(mount.device).join(name)
 }
 
-/// Fails if a change could not be made or undone.
+/// Fails if the folder's content could not be moved into an image or back.
 fn check(dir: &Path, image: &Path, size: ByteCount, despite_writers: bool) -> Result<(), String> {
     if mounted(dir, image).map_err(|error| chain(&error))?.is_some() {
         return Err("its range already has another size: run `fonio fix undo hot-range` first".to_owned());
@@ -395,7 +395,7 @@ fn remove_copy(image: &Path) -> Result<(), HostError> {
     remove_empty_folder(folder)
 }
 
-/// Fails if undoing would lose data. Does not change anything.
+/// Fails if moving the content back would lose data. Does not change anything.
 fn check_undo(dir: &Path, image: &Path) -> Result<(), HostError> {
     match mounted(dir, image)? {
         Some(_) => check_copying_back(dir),
@@ -445,7 +445,7 @@ fn remains_to_do(dir: &Path) -> Option<String> {
     (!sentences.is_empty()).then(|| sentences.join("\n"))
 }
 
-/// Returns the number of a file's extents, from e2fsprogs' filefrag.
+/// Returns the number of a file's extents, as reported by filefrag of e2fsprogs.
 fn pieces(file: &Path) -> Option<usize> {
     let said = run("filefrag", "e2fsprogs", &[file]).ok()?;
     said.rsplit_once(": ")?.1.split_whitespace().next()?.parse().ok()

@@ -64,7 +64,7 @@ impl Kind for IoCost {
         }
     }
 
-    /// Switches io.cost on or off; the device's other parameters stay.
+    /// Switches io.cost on or off; the other parameters of the disk stay unchanged.
     fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
         let Some(number) = Machine::here().device_named(on.disk().as_ref()) else { return Ok(()) };
         let line = format!("{number} enable={}", u8::from(value == ON));

@@ -38,7 +38,7 @@ pub(super) fn fix_named(name: &str) -> Option<(&'static dyn Kind, &'static Setti
     fixes.find(|(_, fix)| fix.name == name)
 }
 
-/// Returns the kind with this name in records. `of` distinguishes kinds with the same `tag`.
+/// Returns the kind of setting with this name in records. `of` distinguishes kinds with the same `tag`.
 pub(super) fn recorded_as(tag: &str, of: Option<&str>) -> Option<&'static dyn Kind> {
     KINDS.iter().copied().find(|kind| {
         let facts = kind.facts();

@@ -158,7 +158,7 @@ fn check_program(program: &Path) -> Result<(), String> {
         let line = String::from_utf8_lossy(rest.split(|byte| *byte == b'\n').next().unwrap_or_default());
         let mut words = line.split_whitespace();
         let interpreter = words.next().ok_or_else(|| format!("{shown} names no interpreter"))?;
-        // `#!/usr/bin/env python3` names the interpreter as an argument.
+        // A line such as `#!/usr/bin/env python3` names the interpreter as an argument.
         if interpreter.ends_with("/env") {
             return Ok(());
         }

@@ -69,7 +69,7 @@ impl Kind for TrimTimer {
         Ok((!state.is_empty()).then_some(state))
     }
 
-    /// Enables and starts the timer, or disables and stops it.
+    /// Enables and starts the weekly timer, or disables and stops it.
     fn set(&self, _on: &Object, value: &str) -> Result<(), HostError> {
         let verb = if value == "enabled" { "enable" } else { "disable" };
         systemd::systemctl(&[verb, "--now", TIMER]).map(drop)

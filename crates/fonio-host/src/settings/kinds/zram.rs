@@ -102,7 +102,7 @@ impl Kind for SwapInRam {
 
 /// The label of the swap area if the zram device already existed and was unused.
 const LABEL: &str = "fonio-zram";
-/// The label of the swap area if the zram device was added for it and must be removed with it. Labels have at
+/// The label of the swap area if the zram device was added for it and must be removed with it. A label has at
 /// most 15 bytes.
 const LABEL_ADDED: &str = "fonio-zram-new";
 /// The offset of the label in a swap area (`union swap_header` of linux/swap.h).
@@ -221,7 +221,7 @@ fn remove(own: &Zram) -> Result<(), HostError> {
     fs::write(control, number).map_err(HostError::system("remove", &node))
 }
 
-/// Returns the files that create the swap at each boot.
+/// Returns the unit files that create the swap area at each boot.
 fn kept_files(systemd: &Path, value: &str) -> Vec<OwnFile> {
     let size = value.parse().map_or(0, |ByteCount(bytes)| bytes);
     // systemd expands `$`, so `$$` passes a single `$` to the shell.

@@ -277,7 +277,6 @@ impl Collected {
     }
 }
 
-/// Returns whether calls with this name are replayed.
 fn is_known(name: &str) -> bool {
     !matches!(name, "msync" | "sync_file_range" | "page_fault" | "unknown")
 }
@@ -330,7 +329,7 @@ impl Making {
 #[derive(Debug, Default)]
 struct Following {
     before: Before,
-    /// Whether the first open has shown the initial length.
+    /// Whether the first open call has shown the file's initial length.
     is_settled: bool,
     /// The end of the data that the recorded calls have written to the file.
     written: u64,
@@ -340,8 +339,8 @@ impl Following {
     fn add(&mut self, act: Act) {
         let before = &mut self.before;
         match act {
-            // The first open shows whether the file existed. A program that used the file before this open
-            // must have opened it before the recording.
+            // The first open call of a file shows whether it existed. A program that used the file before
+            // this open must have opened it before the recording.
             Act::Open { made: true, .. } => self.is_settled = true,
             Act::Open { made: false, length } if !self.is_settled => {
                 before.is_there = true;

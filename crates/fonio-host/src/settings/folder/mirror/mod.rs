@@ -6,9 +6,10 @@
 //! 2. After all objects are written, objects that the source does not have are removed. So a file that was
 //!    moved within the source appears under its new path before its old path disappears.
 //!
-//! Temporary names begin with [`BESIDE`]. A killed process leaves objects with such names; the next run
-//! removes these objects and never copies them. No link is followed out of the folder ([`super::copy`]). If a
-//! file changes during the copy, the copy mixes both states; the next run copies it again.
+//! The temporary names begin with [`BESIDE`]. A killed process leaves objects with such names; the next run
+//! removes these objects and never copies them. Symbolic links are never followed out of the folder
+//! ([`super::copy`]). If a file changes during the copy, the copy mixes both states; the next run copies it
+//! again.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
@@ -76,7 +77,6 @@ pub(in crate::settings) fn mirror(
     Err(HostError::NotCopied { place: place.to_owned(), failures: run.failures })
 }
 
-/// Returns the sorted names in a folder.
 pub(in crate::settings) fn names(dir: BorrowedFd<'_>) -> Result<Vec<CString>> {
     let mut names = Vec::new();
     for entry in Dir::read_from(dir)? {

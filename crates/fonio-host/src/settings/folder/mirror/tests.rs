@@ -72,8 +72,8 @@ fn every_kind_of_object_is_brought_over_and_nothing_is_written_twice() {
     write(from.join("sub/deep/a"), "text");
     fs::set_permissions(from.join("sub/deep/a"), fs::Permissions::from_mode(0o4751)).expect("chmod");
     fs::hard_link(from.join("sub/deep/a"), from.join("b")).expect("link");
-    // Links to the outside are copied, not followed. If the source has a folder where the target has a link,
-    // the folder replaces the link.
+    // Links to objects outside the folder are copied, not followed. If the source has a folder where the
+    // target has a link, the folder replaces the link.
     write(outside.join("theirs"), "theirs");
     symlink(&outside, from.join("link")).expect("symlink");
     fs::create_dir(from.join("not-a-link")).expect("mkdir");

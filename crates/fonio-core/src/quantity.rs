@@ -159,7 +159,6 @@ const SUFFIXES: &[(&str, Unit, f64)] = &[
 /// The limit (8 PiB, 104 days) up to which an `f64` holds every integer.
 const EXACT_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// Splits an amount into its number and its unit.
 fn split(text: &str, expected: Expected) -> Result<(f64, &str), QuantityError> {
     let text = text.trim();
     let no_number = || QuantityError::NoNumber { text: text.to_owned(), expected };
@@ -246,8 +245,8 @@ impl FromStr for ByteCount {
 impl FromStr for Nanos {
     type Err = QuantityError;
 
-    /// Parses times such as `30s`, `500ms`, `1.5 min` and `2h`; the unit is required. Fractions of a
-    /// nanosecond are rounded.
+    /// Parses times such as `30s`, `500ms`, `1.5 min` and `2h`; the unit is required. Fractions of a ns are
+    /// rounded.
     fn from_str(text: &str) -> Result<Nanos, QuantityError> {
         whole(text, Unit::Ns, None, Expected::Duration).map(Nanos)
     }

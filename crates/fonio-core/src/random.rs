@@ -57,8 +57,7 @@ impl Random {
         mix(self.state)
     }
 
-    /// Returns a random number below `end`. All numbers are equally likely, to within one part in 2⁶⁴ /
-    /// `end`.
+    /// Returns a random number below `end`. All values are equally likely, to within one part in 2⁶⁴ / `end`.
     ///
     /// # Panics
     ///

@@ -7,8 +7,7 @@ use crate::meta::{Clock, Source};
 
 /// A reader of one trace format. It needs only bounded memory for any input, and no input makes it panic.
 pub trait TraceReader {
-    /// Clears `batch`, fills it with the next few thousand events, and returns whether the input may have
-    /// more events.
+    /// Clears `batch`, fills it with some thousand events, and returns whether more events may follow.
     ///
     /// Damage in the input is not an error: the reader skips the unreadable parts, reports them in
     /// `batch.diagnostics`, and continues.
@@ -39,8 +38,7 @@ pub trait TraceReader {
         }
     }
 
-    /// The format, the files, and the event kinds of the input. The result is complete only at the end of the
-    /// input.
+    /// The format, files and event kinds of the input. The result is complete only at the end of the input.
     fn source(&self) -> Source;
 
     /// The clock of the timestamps. The result is complete only at the end of the input.

@@ -30,8 +30,7 @@ named! {
 /// `requests.parquet`: one block request after merging, on the lowest device that the source shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The number of the request, unique in the recording, in the order in which the assembler detected the
-    /// requests.
+    /// The number of the request, unique in the recording. The assembler numbers requests as it detects them.
     pub request_id: u64,
     /// The device of the request.
     pub device: DeviceId,
@@ -102,14 +101,14 @@ impl Request {
         }
     }
 
-    /// Returns the timestamp by which the `requests` table is sorted: the first known of issued, queued,
-    /// inserted and completed.
+    /// Returns the time by which `requests` is sorted: the first known of issued, queued, inserted and
+    /// completed.
     pub fn order_time(&self) -> Timestamp {
         self.issued.or(self.queued).or(self.inserted).or(self.completed).unwrap_or_default()
     }
 
-    /// Compares two requests by the order of the `requests` table: [`order_time`](Request::order_time), then
-    /// `request_id`.
+    /// Compares two requests by [`order_time`](Request::order_time), then `request_id`: the order in
+    /// `requests`.
     pub fn order(&self, other: &Request) -> Ordering {
         (self.order_time(), self.request_id).cmp(&(other.order_time(), other.request_id))
     }
@@ -142,7 +141,7 @@ pub struct Bio {
     pub sector: Option<Sector>,
     pub bytes: ByteCount,
     pub queued: Timestamp,
-    /// When the bio completed; known only on bio-based devices. On other devices, a bio completes with its
+    /// When the bio completed, if the device is bio-based. On other devices, a bio completes with its
     /// request.
     pub completed: Option<Timestamp>,
     /// The thread that queued the bio.
@@ -163,8 +162,7 @@ named! {
         Split = "split",
         /// A bio (parent) on a stacked device or partition became a bio (child) on the device below.
         Remap = "remap",
-        /// The driver requeued a request (parent), which was issued again as a request with another id
-        /// (child).
+        /// The driver requeued a request (parent), which was issued again with another id (child).
         Requeue = "requeue",
         /// A data request with preflush or FUA (parent) needed this flush request (child).
         Flush = "flush",
@@ -220,8 +218,8 @@ pub struct Call {
     pub tid: u32,
     /// The file of the call; for a call on two files, the first file.
     pub file_id: Option<u32>,
-    /// The offset in the file. For `ftruncate`, it is the new length of the file; for `open`, the length
-    /// after the call.
+    /// The offset in the file; for `ftruncate`, the new file length; for `open`, the file length after the
+    /// call.
     pub offset: Option<u64>,
     pub bytes: Option<ByteCount>,
     pub entered: Timestamp,
@@ -265,8 +263,7 @@ named! {
         Timer = "timer",
         /// The thread waited for a lock in the kernel or in the program (futex).
         Lock = "lock",
-        /// The thread waited for another thread or process, through a pipe, a local socket or the exit of a
-        /// child.
+        /// The thread waited for another thread or process, through a pipe, a local socket or a child's exit.
         Thread = "thread",
         /// The thread was ready to run and waited for a processor.
         Cpu = "cpu",
@@ -380,8 +377,8 @@ pub struct Thread {
     /// The process of the thread: its thread group (the kernel's `tgid`).
     pub pid: Option<u32>,
     pub comm: Option<String>,
-    /// The path of the thread's control group below the cgroup mount. The path can contain the name of a
-    /// systemd unit.
+    /// The path of the thread's control group below the cgroup mount, which can contain a systemd unit's
+    /// name.
     pub cgroup: Option<String>,
     pub uid: Option<u32>,
     /// The parent of the thread's process.

@@ -100,8 +100,7 @@ impl<'c> CgroupUnit<'c> {
     }
 }
 
-/// Returns the name of the unit or container in a path below the cgroup mount; `None` if the path names
-/// neither.
+/// Returns the name of the unit or container in a path below the cgroup mount; `None` if there is none.
 ///
 /// ```
 /// # use fonio_core::unit_name;

@@ -11,8 +11,8 @@ pub const SECTOR_BYTES: u64 = 512;
 
 /// A time on the recording's clock, in nanoseconds since the clock's origin.
 ///
-/// The name of the clock is stored in the recording's `meta.json`. Timestamps of different recordings cannot
-/// be compared.
+/// The name of the clock is stored in the recording's `meta.json`. Timestamps of two recordings cannot be
+/// compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Timestamp(pub u64);

@@ -158,8 +158,8 @@ struct Doubt {
 }
 
 impl Doubt {
-    /// Returns the surviving parts of a write of `bytes` at `offset`. Units start at device offsets that are
-    /// multiples of `unit`.
+    /// Returns the surviving parts of a write of `bytes` at `offset`. Unit boundaries are multiples of
+    /// `unit`.
     fn keep(&mut self, offset: u64, bytes: u64, unit: u64) -> Vec<Range<u64>> {
         let end = offset + bytes;
         let mut parts = Vec::new();

@@ -37,7 +37,6 @@ impl Request<'_> {
         }
     }
 
-    /// Returns the command's offset and length in bytes.
     fn place(&self) -> (u64, u64) {
         match *self {
             Request::Read { offset, bytes }
@@ -70,7 +69,6 @@ pub(crate) struct Failure;
 /// Result of a command: the data of a read, otherwise empty.
 pub(crate) type Outcome = Result<Vec<u8>, Failure>;
 
-/// How the completion times of commands are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     /// Completes commands after a fixed time, without the model, while fonio measures the I/O path.
@@ -91,7 +89,6 @@ struct State {
     idle_at: Timestamp,
     faults: Faults,
     log: Option<LogWriter>,
-    /// Error that made the log incomplete.
     log_error: Option<String>,
     serial: u64,
     failed: u64,
@@ -115,8 +112,7 @@ pub(crate) struct DiskReport {
 }
 
 impl Disk {
-    /// Creates a device. `idle_at` is the time at which the model finishes its earlier commands. `pacer`
-    /// completes commands.
+    /// Creates a device. At `idle_at`, the model finishes its earlier commands. `pacer` completes commands.
     pub(crate) fn new(
         device: Box<dyn Device>,
         image: Image,
@@ -263,7 +259,6 @@ impl Disk {
         }
     }
 
-    /// Reads or writes the data of a command.
     fn perform(&self, request: &Request<'_>, verdict: &Verdict) -> Outcome {
         let moved = match *request {
             Request::Read { offset, bytes } => {
@@ -287,8 +282,7 @@ impl Disk {
         Nanos(u64::try_from(now.saturating_duration_since(self.started).as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// Locks the state, ignoring poison: the state is consistent between calls even after a failed assertion
-    /// in a model.
+    /// Locks the state, ignoring poison: the state is consistent even after a failed assertion in a model.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -20,8 +20,7 @@ use crate::server::Server;
 const FLOOR_TRIES: u32 = 5;
 const FLOOR_PAUSE: Duration = Duration::from_secs(1);
 
-/// Options of an emulated device. The fields [`Options::nbd`] and [`Options::through`] determine
-/// [`ServeConfig::front`].
+/// Options of an emulated device. [`Options::nbd`] and [`Options::through`] set [`ServeConfig::front`].
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The configuration of the serving process.
@@ -32,8 +31,7 @@ pub struct Options {
     pub through: Option<Through>,
     /// If set, creates this file system on the block device before the timing starts.
     pub filesystem: Option<Filesystem>,
-    /// Whether the user has confirmed the path of the image, so that the file system may overwrite its
-    /// contents.
+    /// Whether the user has confirmed the path of the image, so that its contents may be overwritten.
     pub confirmation: Confirmation,
     /// If set, mounts the file system on this directory; an empty path means a new directory.
     pub mount: Option<PathBuf>,
@@ -49,8 +47,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// Creates the options for a block device without file system and scheduler, with its ledger in
-    /// `state_dir`.
+    /// Creates options for a block device without file system and scheduler; the ledger is in `state_dir`.
     pub fn of(serve: ServeConfig, state_dir: PathBuf) -> Options {
         Options {
             serve,
@@ -82,8 +79,7 @@ pub struct Emulated {
 }
 
 impl Emulated {
-    /// Starts an emulated device. `command` starts the serving process: a program that only calls
-    /// [`crate::serve()`].
+    /// Starts an emulated device. `command` must start a process that only calls [`crate::serve()`].
     ///
     /// First measures this machine's minimum latency, then creates and mounts the file system, both without
     /// the model's timing. Finally starts this timing.
@@ -148,7 +144,6 @@ impl Emulated {
         Ok(emulated)
     }
 
-    /// Measures the block device, creates and mounts the file system, and starts the timing.
     fn prepare(&mut self, device: BlockDevice, options: &Options) -> Result<(), EmulatorError> {
         let node = device.path().to_owned();
         self.depth = device.depth;
@@ -245,8 +240,8 @@ impl Emulated {
         self.server.as_ref().expect("it is there until it is stopped").fastest
     }
 
-    /// Returns whether the kernel keeps the CPUs awake. Otherwise, completions are late by the wake-up time
-    /// of a CPU.
+    /// Returns whether the kernel keeps the CPUs awake. Otherwise, completions are late by a CPU's wake-up
+    /// time.
     pub fn cpus_awake(&self) -> bool {
         self.server.as_ref().expect("it is there until it is stopped").cpus_awake
     }

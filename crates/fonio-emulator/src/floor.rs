@@ -38,7 +38,6 @@ impl Line {
         Nanos(self.fixed_ns.0 + self.per_kib_ns.0 * (bytes >> 10))
     }
 
-    /// Returns the line through the latencies of a small and a large command.
     fn through(small: Nanos, large: Nanos) -> Line {
         let kib = ((LARGE_BYTES - SMALL_BYTES) >> 10) as u64;
         let per_kib = large.0.saturating_sub(small.0) / kib;
@@ -129,8 +128,7 @@ impl Overheads {
     }
 }
 
-/// The measured floor: latencies of commands that the serving process completes at once, one at a time, with
-/// direct I/O.
+/// The measured floor: latencies of single direct I/O commands that the serving process completes at once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[allow(
     missing_docs,
@@ -226,7 +224,6 @@ fn quantile(sorted: &[Nanos], percent: usize) -> Nanos {
     sorted[(sorted.len() * percent / 100).min(sorted.len() - 1)]
 }
 
-/// Memory that is aligned as direct I/O requires.
 struct Aligned {
     memory: Vec<u8>,
     from: usize,

@@ -6,8 +6,8 @@ use fonio_core::Nanos;
 use fonio_core::statistics::steps::Steps;
 use serde::{Deserialize, Serialize};
 
-/// Base-2 logarithm of the number of histogram steps per power of two. The relative error of a quantile is at
-/// most 1/16.
+/// Base-2 logarithm of the histogram steps per power of two. The relative error of a quantile is at most
+/// 1/16.
 const BITS: u32 = 4;
 
 /// A histogram of completion delays, with an error of at most 7 %.

@@ -105,7 +105,6 @@ impl LogWriter {
         self.out.write_all(data)
     }
 
-    /// Passes all buffered records to the kernel.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
@@ -122,8 +121,7 @@ pub struct Log {
     pub volatile_cache: bool,
     /// All complete records, in the order of the log.
     pub records: Vec<Record>,
-    /// Whether the log ends within a record, for example because its writer was killed. The incomplete record
-    /// is omitted.
+    /// Whether the log ends within a record, which is omitted, for example because its writer was killed.
     pub cut_short: bool,
 }
 
@@ -131,8 +129,7 @@ impl Log {
     /// Reads a log, but leaves the data of writes in the file.
     ///
     /// # Errors
-    /// [`EmulatorError::Log`] if the file is damaged or not a log, [`EmulatorError::System`] if the file
-    /// cannot be read.
+    /// [`EmulatorError::Log`] if the file is not a valid log, [`EmulatorError::System`] if it cannot be read.
     pub fn open(path: &Path) -> Result<Log, EmulatorError> {
         let file = File::open(path).map_err(EmulatorError::system("open", path))?;
         let length = file.metadata().map_err(EmulatorError::system("look at", path))?.len();

@@ -65,7 +65,6 @@ struct Waiting {
     stopping: bool,
 }
 
-/// Runs each action at its due time.
 pub(crate) struct Pacer {
     shared: Arc<(Mutex<Waiting>, Condvar)>,
     thread: Option<JoinHandle<()>>,

@@ -38,8 +38,7 @@ pub fn load(name: &str) -> Result<Profile, EmulatorError> {
 /// Creates the device model with this name.
 ///
 /// # Errors
-/// [`EmulatorError::Profile`] if no profile has this name, it is invalid, or the model cannot have this
-/// capacity.
+/// [`EmulatorError::Profile`] if the profile is missing or invalid, or does not support this capacity.
 pub fn device(name: &str, capacity: ByteCount, seed: u64) -> Result<Box<dyn Device>, EmulatorError> {
     let refused = |reason: String| EmulatorError::Profile { profile: name.to_owned(), reason };
     let two = |names: &'_ str| {

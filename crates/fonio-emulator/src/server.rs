@@ -14,7 +14,6 @@ use crate::error::EmulatorError;
 use crate::report::ServeReport;
 use crate::serve::{Answer, Order, ServeConfig};
 
-/// A serving process that this process started.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
@@ -79,7 +78,6 @@ impl Server {
     pub(crate) fn stop(mut self, ledger: &mut Ledger) -> Result<(), EmulatorError> {
         self.orders = None;
         ledger.undo(self.entry)?;
-        // Reap the ended process.
         let _ = self.child.wait();
         Ok(())
     }

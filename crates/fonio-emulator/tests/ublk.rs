@@ -25,8 +25,7 @@ fn ublk_devices() -> Option<MutexGuard<'static, ()>> {
     has(&[Need::Root, Need::Ublk]).then_some(turn)
 }
 
-/// Creates the options for a 64 MiB ublk device with constant service times and this queue depth, without a
-/// file system.
+/// Creates the options for a 64 MiB ublk device with constant service times and this queue depth.
 fn options(dir: &Path, depth: u32) -> Options {
     let mut options = bed::options(&dir.join("state"), 64);
     let steady = fs::read_to_string(&options.serve.profile).expect("profile");

@@ -48,8 +48,7 @@ pub struct OwnFigures {
     /// The time in seconds for which the workload's threads were blocked on storage, summed over these
     /// threads; `None` if the recording does not show waits.
     pub blocked_s: Option<f64>,
-    /// The workload's longest wait for storage, in seconds; `None` if the recording has no waits or only
-    /// short ones.
+    /// The workload's longest wait for storage, in seconds; `None` if the recording has no long waits.
     pub longest_wait_s: Option<f64>,
 }
 
@@ -113,7 +112,6 @@ impl RowSink for Process {
     }
 }
 
-/// The process of the concurrent workload.
 pub(crate) struct BackgroundWorker {
     worker: Worker,
     workload: String,
@@ -165,7 +163,6 @@ impl BackgroundWorker {
         self.worker.pid()
     }
 
-    /// Makes the prepared process start its workload.
     pub(crate) fn begin(&mut self) -> Result<(), ExperimentError> {
         let called =
             UnixStream::connect(&self.socket).map_err(ExperimentError::system("call", &self.socket))?;

@@ -37,8 +37,7 @@ pub struct CommandOptions<'a> {
     pub command: &'a [OsString],
     /// The recording to replay instead of running the command.
     pub replay: Option<Replay<'a>>,
-    /// A shell command that runs before each measurement and is not measured. The command puts the files into
-    /// the same state each time.
+    /// A shell command that runs before each measurement, to put the files into the same state.
     pub before_each: Option<&'a str>,
     /// The seed of the device model.
     pub seed: u64,

@@ -180,7 +180,6 @@ pub enum ExperimentError {
     Interrupted,
 }
 
-/// Returns a clause that lists the units with processes.
 fn seen_units(seen: &[String]) -> String {
     const MOST: usize = 30;
     if seen.is_empty() {

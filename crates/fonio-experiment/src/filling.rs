@@ -26,7 +26,6 @@ const CLOSE_TO_SHARE: f64 = 0.01;
 const CLEANED_WITHIN: Duration = Duration::from_secs(120);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// The used and free space of a file system.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Space {
     pub(crate) used: ByteCount,

@@ -67,7 +67,6 @@ fn verdict(series: &Series) -> Verdict {
     Verdict { tone, sentence, reasons }
 }
 
-/// Returns a sentence on the series' result.
 fn shown(series: &Series) -> (Tone, String) {
     let Some((first, others)) = series.variations.split_first() else {
         return (Tone::Plain, "Nothing was run.".to_owned());
@@ -122,7 +121,6 @@ fn on_each_place(series: &Series) -> Vec<String> {
     bases.iter().map(on_place).collect()
 }
 
-/// Returns whether the setup is compared with another setup on the same storage.
 fn is_within_place(series: &Series, variation: &VariationResult) -> bool {
     let base = series.variations.iter().find(|base| variation.compared_with.as_ref() == Some(&base.name));
     base.is_some_and(|base| base.place == variation.place)
@@ -149,7 +147,6 @@ fn answer(variation: &VariationResult) -> Answer {
     variation.times.change.as_ref().map_or(Answer::Unknown, |change| change.answer)
 }
 
-/// Returns a setup's speedup with its interval, as text.
 fn gain(variation: &VariationResult) -> String {
     match faster(variation) {
         Some((low, point, high)) => format!("{point:.2} ({low:.2} to {high:.2})"),
@@ -218,7 +215,6 @@ fn section(series: &Series) -> Section {
     }
 }
 
-/// Returns the number of bytes that files can use on a setup's empty file system.
 fn usable(variation: &VariationResult) -> Option<u64> {
     variation.runs.first()?.usable_bytes
 }
@@ -349,7 +345,6 @@ fn ended_early(series: &Series) -> Option<String> {
     ))
 }
 
-/// Returns a cell with a setup's mean, shortest and longest run time.
 fn times(variation: &VariationResult) -> Cell {
     let RunTimes { wall_s, wall_s_min, wall_s_max, .. } = variation.times;
     if variation.runs.len() < 2 {
@@ -358,7 +353,6 @@ fn times(variation: &VariationResult) -> Cell {
     Cell::Range { low: wall_s_min, point: Some(wall_s), high: wall_s_max, unit: Unit::S, change: false }
 }
 
-/// Returns a chart with the run times of all setups on one axis.
 fn figure(series: &Series) -> Option<Chart> {
     if series.variations.len() < 2 {
         return None;

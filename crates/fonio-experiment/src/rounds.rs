@@ -193,8 +193,7 @@ pub struct RunTimes {
     /// Speedup over the compared arm: the geometric mean of the rounds' ratios. A value above 1 means that
     /// this arm is faster; `None` for the first arm.
     pub speedup: Option<f64>,
-    /// This arm's run time divided by the compared arm's run time, with the confidence interval over the
-    /// rounds.
+    /// This arm's run time divided by the compared arm's, with the confidence interval over the rounds.
     pub change: Option<Change>,
 }
 
@@ -228,7 +227,7 @@ pub(crate) fn compare<S>(arms: &[Arm<S>], figures: &[&[Option<Vec<f64>>]]) -> Ve
     all.chunks(arms.len()).map(<[_]>::to_vec).collect()
 }
 
-/// Returns the name of a file that is not hidden. Every file system accepts this name.
+/// Returns a file name that is not hidden and that every file system accepts.
 fn file_name(arm: &str, round: u32) -> String {
     let arm = if arm == "." { "here" } else { arm };
     let plain =

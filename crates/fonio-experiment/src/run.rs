@@ -32,8 +32,7 @@ pub struct RunOptions<'a> {
     pub background: Option<Background<'a>>,
     /// The factor by which the workload's pauses are multiplied.
     pub pace: f64,
-    /// Whether the recording continues until the workload's dirty pages are written back. The run time
-    /// excludes write-back.
+    /// Whether to record until the workload's dirty pages are written back. The run time excludes write-back.
     pub write_back: bool,
     /// The seed of content and device model.
     pub seed: u64,
@@ -96,8 +95,7 @@ pub fn run_once(setup: &Setup, options: &RunOptions<'_>, out: &Path) -> Result<R
         None => None,
     };
     let mut worker = Worker::prepare(&mut bed, "task", &task, options.roles, options.stop)?;
-    // The limits apply only to the run, not to the preparation. The ledger removes the control groups with
-    // the test bed.
+    // The limits apply only to the run, not to its preparation. The ledger removes the control groups.
     let confined = Confined::make(bed.ledger(), setup.limits)?;
     [Some(worker.pid()), other.as_ref().map(BackgroundWorker::pid)]
         .into_iter()
@@ -156,8 +154,8 @@ fn record_task(
     let record_options = RecordOptions {
         select: bed.watched.to_vec(),
         command: Some(command),
-        // The recorder's command only wakes the prepared process, so pass the workload's command line to
-        // the recording.
+        // The recorder's command only wakes the prepared process, so record the workload's command line
+        // instead.
         told_command: Some(command_line(options)),
         overwrite: true,
         ..RecordOptions::new(out)
@@ -195,7 +193,6 @@ fn record_task(
     Ok(finished)
 }
 
-/// Returns a command line that repeats this run.
 fn command_line(options: &RunOptions<'_>) -> Vec<String> {
     let mut words = vec!["fonio".to_owned(), "run".to_owned(), options.workload.name.clone()];
     if options.scale != 1.0 {

@@ -129,8 +129,7 @@ pub struct Setup {
     pub dilate: f64,
     /// Faults of the emulated device (`fonio_emulator::Fault`), or of an array's last device.
     pub faults: Vec<String>,
-    /// The file system to create on a device. For a directory, which already has a file system, this value is
-    /// not used.
+    /// The file system to create on a device; not used for a directory, which already has a file system.
     pub filesystem: Filesystem,
     /// Mount options; each string may hold several, separated by commas.
     pub mount_options: Vec<String>,
@@ -141,8 +140,7 @@ pub struct Setup {
     pub settings: Vec<Setting>,
     /// The network link to the workload's server; `None` means the loopback interface.
     pub link: Option<LinkRates>,
-    /// The used share to which the file system is filled before each run; `None` to leave the file system
-    /// empty.
+    /// The used share to which the file system is filled before each run; `None` to leave it empty.
     pub full: Option<f64>,
     /// The workload's directories that are moved to another medium, by name.
     pub moved: BTreeMap<String, Medium>,
@@ -175,8 +173,7 @@ pub struct Conditions {
     pub memory_bytes: Option<u64>,
     /// The slowdown factor of emulated devices relative to their models.
     pub dilate: f64,
-    /// The used share to which the file system was filled before each run; `None` if the file system was
-    /// left empty.
+    /// The used share to which the file system was filled before each run; `None` if it was left empty.
     pub full: Option<f64>,
 }
 
@@ -212,8 +209,7 @@ impl Conditions {
 }
 
 impl Setup {
-    /// Returns the default setup on `storage`: ext4, the default scheduler, no network link, and a size of 2
-    /// GiB.
+    /// Returns the default setup on `storage`: ext4, the default scheduler, no network link, 2 GiB.
     pub fn on(storage: Storage) -> Setup {
         Setup {
             storage,

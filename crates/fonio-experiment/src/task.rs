@@ -42,7 +42,6 @@ pub(crate) const PREPARED: &str = "prepared";
 /// The reply to the caller after a run without an error.
 pub(crate) const DONE: &str = "done";
 
-/// The result of a workload's run.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct TaskResult {
     pub(crate) marks: Vec<Mark>,
@@ -169,14 +168,11 @@ fn write(path: &Path, result: &impl Serialize) -> Result<(), ExperimentError> {
     out.flush().map_err(failed())
 }
 
-/// Collects the marks of a running workload and shows its progress.
 #[derive(Debug, Default)]
 struct Listener {
     marks: Vec<Mark>,
     shown: bool,
-    /// The share of the workload's operations that are complete.
     done: f64,
-    /// Whether no progress is shown.
     is_quiet: bool,
 }
 

@@ -23,8 +23,7 @@ use crate::error::ExperimentError;
 use crate::filling::{Space, fill};
 use crate::setup::{Background, MdRaid0, Medium, Setup, Storage};
 
-/// Maximum size of a folder in memory, which is more than any workload writes. Only data that are written use
-/// memory.
+/// Maximum size of a folder in memory, which is more than any workload writes. Only written data use memory.
 const MEMORY_PLACE: u64 = 1 << 30;
 
 /// How this program starts itself in another role: its program file, and the arguments of each role.
@@ -55,7 +54,6 @@ struct NewDevice<'a> {
     faults: &'a [String],
 }
 
-/// The devices, file systems, directories, link and server of a setup.
 #[derive(Debug)]
 pub(crate) struct TestBed {
     // The server is stopped first, because it uses the other parts.
@@ -71,8 +69,7 @@ pub(crate) struct TestBed {
     ledger: Option<Ledger>,
     /// The locks of borrowed settings, released after the ledger has restored the settings.
     changes: Vec<OnlyChanger>,
-    /// The ledger entries of the settings of the workload's folder. The mounts of these settings are on the
-    /// devices.
+    /// The ledger entries for settings of the workload's folder, whose mounts are on the devices.
     of_folder: Vec<Entry>,
     /// The folder for each directory that the workload uses, by name.
     pub(crate) places: BTreeMap<String, PathBuf>,
@@ -143,8 +140,8 @@ impl TestBed {
                 let how: &[&str] = if setup.filesystem.has_unix_files() {
                     &["-a"]
                 } else {
-                    // The owners of copied files are not preserved, and symbolic links are replaced by copies
-                    // of their targets.
+                    // The owners of copied files are not preserved, and copies of their targets replace
+                    // symbolic links.
                     &["-rL", "--preserve=timestamps"]
                 };
                 for path in with {
@@ -189,8 +186,7 @@ impl TestBed {
         Ok(folder)
     }
 
-    /// Restores the settings of the workload's folder, while the emulated devices complete requests
-    /// immediately.
+    /// Restores the settings of the workload's folderwhile the emulated devices are unpaced.
     fn restore_folder(&mut self) -> Result<(), ExperimentError> {
         let entries = std::mem::take(&mut self.of_folder);
         if entries.is_empty() {
@@ -279,8 +275,7 @@ impl TestBed {
     ///
     /// # Errors
     ///
-    /// An [`ExperimentError`] if some steps could not be undone; the ledgers keep these steps for the next
-    /// start.
+    /// An [`ExperimentError`] if steps could not be undone; the ledgers keep them for the next start.
     pub fn close(mut self) -> Result<(), ExperimentError> {
         self.stop_server();
         self.cleaner = None;
@@ -349,8 +344,7 @@ impl TestBed {
         }
     }
 
-    /// Stores that the setup's file system on `device` was created and mounted on `dir`, and starts its
-    /// cleaner.
+    /// Records that the file system on `device` was created and mounted on `dir`, and starts its cleaner.
     fn is_made(&mut self, setup: &Setup, device: &Path, dir: &Path) -> Result<(), ExperimentError> {
         self.made = Some((dir.to_owned(), Space::of(dir)?.free));
         if setup.filesystem == Filesystem::Nilfs2 {

@@ -11,14 +11,12 @@ use crate::rounds::check_stop;
 use crate::task::{PREPARED, Task};
 use crate::test_bed::{Roles, TestBed, enter_process};
 
-/// The process that prepares and runs a workload.
 pub(crate) struct Worker {
     child: Child,
     entry: Option<Entry>,
 }
 
 impl Worker {
-    /// Starts the process and waits until it has prepared the workload.
     pub(crate) fn prepare(
         bed: &mut TestBed,
         name: &str,
@@ -46,15 +44,13 @@ impl Worker {
         self.child.id()
     }
 
-    /// Returns the error for a process that wrote no result. That process has printed the reason on standard
-    /// error.
+    /// Returns the error for a process that wrote no result, but printed the reason on standard error.
     pub(crate) fn failure(&mut self) -> ExperimentError {
         let _ = self.child.kill();
         let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
         ExperimentError::TaskFailed { status, complaint: "its error is printed above".to_owned() }
     }
 
-    /// Waits for the end of a process that has written its result.
     pub(crate) fn end(&mut self, bed: &mut TestBed) -> Result<(), ExperimentError> {
         let waited = self.child.wait();
         waited.map_err(ExperimentError::system("wait for", "the workload's process"))?;

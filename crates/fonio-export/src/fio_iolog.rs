@@ -48,7 +48,6 @@ pub struct FioIolog<W> {
     /// The names of the devices, which fio opens.
     names: BTreeMap<DeviceId, String>,
     opened: Vec<DeviceId>,
-    /// The timestamp of the first request.
     first: Option<Timestamp>,
     last_us: u64,
     written: Written,

@@ -15,8 +15,7 @@ impl Names {
         rows.insert(place, row.clone());
     }
 
-    /// Returns the thread's row that applies at `at`; if `at` is before all rows of the thread, its first
-    /// row.
+    /// Returns the thread's row that applies at `at`, or its first row if `at` is earlier.
     pub fn at(&self, tid: u32, at: Timestamp) -> Option<&Thread> {
         let rows = self.0.get(&tid)?;
         rows.get(rows.partition_point(|row| row.from <= at).saturating_sub(1))

@@ -34,16 +34,13 @@ const DEVICE_PIDS: u32 = 10_000_000;
 const MARKS_PID: u32 = 9_000_000;
 const SAMPLES_PID: u32 = 9_000_001;
 
-/// The first thread number for a device's tracks of queued requests. Tracks of requests in flight have lower
-/// numbers.
+/// The first thread number for tracks of queued requests; tracks of requests in flight have lower numbers.
 const QUEUED_TIDS: u32 = 100_000;
 
-/// Nanoseconds in an hour, and the time beyond which microseconds in a double are no longer exact to the
-/// nanosecond.
+/// Nanoseconds in an hour, and the time up to which microseconds in a double are exact to the nanosecond.
 const HOUR: u64 = 3_600_000_000_000;
 const EXACT_UNTIL: u64 = 1 << 53;
 
-/// A group of tracks on each of which no slices overlap.
 #[derive(Default)]
 struct Lanes {
     /// For each track, the time from which it is free.
@@ -88,8 +85,7 @@ pub struct PerfettoJson<W> {
 }
 
 impl<W: Write> PerfettoJson<W> {
-    /// Creates an export to `to`. Devices are shown with their names from `devices`, or else with their
-    /// numbers.
+    /// Creates an export to `to`, which shows devices with their names from `devices` or their numbers.
     pub fn new(to: W, devices: &[Device]) -> PerfettoJson<W> {
         let device_names =
             devices.iter().filter_map(|device| Some((device.id, device.name.clone()?))).collect();
@@ -164,8 +160,7 @@ impl<W: Write> PerfettoJson<W> {
         )
     }
 
-    /// Writes the part of an event before its arguments: a slice if the event has an end, else an instant
-    /// event.
+    /// Writes an event up to its arguments: a slice if the event has an end, else an instant event.
     fn begin(
         &mut self,
         pid: u32,
@@ -411,7 +406,6 @@ fn flag_names(flags: Flags) -> String {
     set.map(|(_, name)| *name).collect::<Vec<_>>().join(" ")
 }
 
-/// A number of nanoseconds, formatted as microseconds with three decimals.
 struct Micros(i128);
 
 impl fmt::Display for Micros {
@@ -422,7 +416,6 @@ impl fmt::Display for Micros {
     }
 }
 
-/// A text that is formatted as a JSON string.
 struct Json<'a>(&'a str);
 
 impl fmt::Display for Json<'_> {

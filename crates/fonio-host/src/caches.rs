@@ -52,8 +52,7 @@ struct CacheStat {
     recently_evicted: u64,
 }
 
-/// Returns the number of cached bytes of a file; `None` before Linux 6.5, because older kernels lack
-/// `cachestat`.
+/// Returns the number of cached bytes of a file; `None` on kernels without `cachestat` (before Linux 6.5).
 ///
 /// # Errors
 /// [`HostError::System`] if the file cannot be opened.
@@ -91,8 +90,7 @@ mod tests {
 
     #[test]
     fn a_file_keeps_its_content_when_its_cache_goes() {
-        // Use the folder of the test program, because it is on a disk. The pages of a tmpfs cannot be
-        // dropped.
+        // Use the folder of the test program, which is on a disk: a tmpfs's pages cannot be dropped.
         let folder = std::env::current_exe().expect("this test has a path");
         let folder = folder.parent().expect("it is in a folder");
         let file = tempfile::NamedTempFile::new_in(folder).expect("temporary file");

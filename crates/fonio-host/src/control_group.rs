@@ -147,7 +147,6 @@ impl Confined {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Controller {
     name: &'static str,
-    /// The resource that the controller limits.
     what: &'static str,
     /// Kernel configuration options for the controller and for its limit.
     option: &'static str,

@@ -62,7 +62,6 @@ pub(crate) fn replace(
     })
 }
 
-/// Removes a file if it exists.
 pub(crate) fn remove(path: &Path) -> Result<(), HostError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(HostError::system("remove", path)(error)),

@@ -76,8 +76,7 @@ impl Filesystem {
         Filesystem::Vfat,
     ];
 
-    /// Returns the file system type that the kernel uses for mounting, which is also the name on the command
-    /// line.
+    /// Returns the kernel's name of the file system type, which is also the name on the command line.
     pub fn kernel_name(self) -> &'static str {
         match self {
             Filesystem::Ext4 => "ext4",

@@ -29,8 +29,7 @@ pub fn check_scheduler(name: &str) -> Result<(), HostError> {
     if is_there() { Ok(()) } else { Err(not_in_kernel(&format!("scheduler {name}"))) }
 }
 
-/// Returns whether a device offers the scheduler `name` or the kernel has a module for it. Does not load the
-/// module.
+/// Returns whether a device offers the scheduler `name` or the kernel has a module for it. Loads no module.
 pub fn has_scheduler(name: &str) -> bool {
     Machine::here().loaded_schedulers().iter().any(|loaded| loaded == name) || can_load_scheduler(name)
 }
@@ -47,8 +46,7 @@ pub(crate) fn can_load_scheduler(name: &str) -> bool {
     modprobe_scheduler(name, &["-q", "-n"])
 }
 
-/// Calls `modprobe` with the alias that the kernel itself uses to load the scheduler's module
-/// (`block/elevator.c`).
+/// Calls `modprobe` with the alias by which the kernel loads a scheduler's module (`block/elevator.c`).
 fn modprobe_scheduler(name: &str, options: &[&str]) -> bool {
     let is_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
     let alias = format!("{name}-iosched");

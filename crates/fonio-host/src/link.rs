@@ -24,8 +24,7 @@ impl LinkRates {
     /// The names of the links with known rates.
     pub const NAMES: [&str; 2] = ["wifi", "usb"];
 
-    /// Returns the rates of a named link of the first study (Kim et al., Table II; its megabytes are 10^6
-    /// bytes).
+    /// Returns the rates of a named link of the first study (Kim et al., Table II, where 1 MB is 10^6 bytes).
     pub fn named(name: &str) -> Option<LinkRates> {
         match name {
             "wifi" => Some(LinkRates { receive: 1_100_000, transmit: 530_000 }),
@@ -58,8 +57,7 @@ impl Link {
     /// be started with [`Link::command`].
     ///
     /// # Errors
-    /// [`HostError::NotRoot`], or [`HostError::ProgramMissing`] or [`HostError::ProgramFailed`] if `ip` or
-    /// `tc` fails.
+    /// [`HostError::NotRoot`], [`HostError::ProgramMissing`] or [`HostError::ProgramFailed`] (`ip`, `tc`).
     pub fn make(ledger: &mut Ledger, rates: LinkRates) -> Result<Link, HostError> {
         HostError::check_root("a shaped network link")?;
         let number = std::process::id() % LINKS_MAX;

@@ -57,7 +57,6 @@ pub fn mount_tmpfs(ledger: &mut Ledger, bytes: u64) -> Result<(PathBuf, Entry), 
     Ok((dir, entry))
 }
 
-/// Creates a new mount point next to the ledger.
 fn own_dir(ledger: &mut Ledger) -> Result<PathBuf, HostError> {
     let path = ledger.own_path(&format!("mount{}", ledger.steps()));
     ledger.begin(Step::Directory { path: path.clone() })?;

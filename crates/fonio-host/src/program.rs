@@ -45,8 +45,7 @@ pub fn run<S: AsRef<OsStr>>(
     })
 }
 
-/// Adds the system folders, which contain mkfs but are often missing in users' PATH, to the PATH of
-/// `command`.
+/// Adds the system folders (for mkfs), which users' PATH often lacks, to the PATH of `command`.
 pub(crate) fn find_in_system(command: &mut Command) {
     if let Some(mut path) = std::env::var_os("PATH") {
         path.push(":/usr/local/sbin:/usr/sbin:/sbin");

@@ -85,8 +85,7 @@ impl Queue {
         self.set_scheduler(scheduler)
     }
 
-    /// Sets the maximum request size in KiB, capped by the driver's limit. Returns the size that is now in
-    /// force.
+    /// Sets the maximum request size in KiB, capped by the driver's limit, and returns the resulting size.
     pub fn set_request_max_kib(&self, kib: u64) -> Result<u64, HostError> {
         let most = self.read("max_hw_sectors_kb")?.parse().unwrap_or(kib);
         let least = 4;
@@ -95,8 +94,8 @@ impl Queue {
         Ok(kib)
     }
 
-    /// Declares the device's write cache volatile or non-volatile. For a non-volatile cache, the kernel sends
-    /// no flushes.
+    /// Declares the write cache volatile or non-volatile. For a non-volatile cache, the kernel sends no
+    /// flushes.
     pub fn set_volatile_cache(&self, volatile: bool) -> Result<(), HostError> {
         self.write("write_cache", if volatile { "write back" } else { "write through" })
     }

@@ -388,8 +388,7 @@ fn a_confined_process_gets_its_share_and_the_group_goes() {
     std::thread::sleep(Duration::from_secs(1));
     let after = now();
     let used = (after.0 - before.0) as f64 / (after.3 - before.3).as_nanos() as f64;
-    // Under any load, the process gets at most its share. Allow 1.5 times the share because of late timer
-    // ticks.
+    // Under any load, the process gets at most its share; allow 1.5 times the share for late timer ticks.
     assert!(used <= 0.3, "{used}");
     // In the periods in which the limit throttled the process, the process gets at least its share. In the
     // other periods, other processes may have used the processor.

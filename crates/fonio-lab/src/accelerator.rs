@@ -112,7 +112,6 @@ fn has_stale_code(version: &str) -> bool {
     (parts.next().unwrap_or(0), parts.next().unwrap_or(0)) < (8, 1)
 }
 
-/// Starts a guest with KVM that prints a line and ends.
 fn probe(archive: &Archive, kernel: &KernelFiles, busybox: &Initramfs) -> Result<bool, LabError> {
     let place = Place::new(archive)?;
     let mut files = busybox.clone();

@@ -61,11 +61,9 @@ impl Architecture {
 
 /// The names that depend on a guest's architecture.
 pub(crate) struct Facts {
-    /// Debian's name of the architecture.
     name: &'static str,
     /// The suffix of the names of Debian's generic kernels.
     pub(crate) kernel_flavour: &'static str,
-    /// The QEMU program that runs guests.
     pub(crate) qemu: &'static str,
     /// The Debian package with the QEMU program.
     pub(crate) qemu_package: &'static str,

@@ -307,8 +307,8 @@ impl Archive {
                 announce(&format!("the archive cannot be read ({last}); using the previous lists"));
                 Ok(())
             }
-            // A mirror can be inconsistent for a single release, so use the lists if they include the needed
-            // release.
+            // A mirror can be inconsistent for a single release, so use the lists if the needed release is
+            // there.
             Err(LabError::ProgramFailed { complaint, .. }) if self.has_list()? => {
                 for line in complaint.lines().filter_map(not_fetched) {
                     announce(&format!("skipped, because the mirror's list cannot be read: {line}"));
@@ -320,14 +320,12 @@ impl Archive {
         }
     }
 
-    /// Returns whether the package list for the release of guest programs exists.
     fn has_list(&self) -> Result<bool, LabError> {
         let end = format!("_dists_{}_main_binary-{}_Packages", self.suite(), self.architecture);
         let lists = entries(&self.apt_folder().join("state/lists"))?;
         Ok(lists.iter().any(|path| path.to_string_lossy().contains(&end)))
     }
 
-    /// Returns the contents of fonio's `sources.list`.
     fn sources(&self) -> Result<String, LabError> {
         let uris = self.mirrors()?;
         let mirror = mirror(&uris, "debian").ok_or(LabError::NoMirror)?;

@@ -11,7 +11,6 @@ use tokens::{Token, Tokens};
 
 /// Maximum number of characters of a normalised statement, including the ellipsis of a truncated one.
 pub const TEXT_MAX: usize = 240;
-/// The mark at the end of a truncated statement.
 const CUT: &str = "…";
 /// Stands for all values of a list after the first.
 const MORE: &str = "...";
@@ -104,7 +103,6 @@ enum Last {
     Operator,
 }
 
-/// Writes tokens as the text of a normalised statement.
 #[derive(Debug, Default)]
 struct Writer {
     out: String,
@@ -210,7 +208,6 @@ impl Writer {
         self.values = Some(at);
     }
 
-    /// The kind of token before a removed sign.
     fn before_sign(&self) -> Last {
         match self.out.bytes().last() {
             None => Last::Nothing,
@@ -298,7 +295,6 @@ fn printable(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).chars().map(shown).collect()
 }
 
-/// Whether a character changes the text direction.
 fn is_direction(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -29,7 +29,6 @@ impl<'t> Tokens<'t> {
         Tokens { text, at: 0, is_cut }
     }
 
-    /// Returns the tokens with their ranges in the text.
     pub(super) fn with_places(mut self) -> impl Iterator<Item = (Token<'t>, Range<usize>)> {
         std::iter::from_fn(move || {
             let (token, start) = self.step()?;

@@ -2,7 +2,6 @@
 
 use std::sync::LazyLock;
 
-/// Sorted words in capital letters.
 type Words = LazyLock<Vec<&'static str>>;
 
 fn words(text: &'static str) -> Vec<&'static str> {
@@ -49,7 +48,6 @@ fn is_among(word: &[u8], words: &[&str]) -> bool {
     words.binary_search_by(|known| known.as_bytes().cmp(&word)).is_ok()
 }
 
-/// Whether a word is a keyword, in upper or lower case.
 pub(super) fn is_keyword(word: &[u8]) -> bool {
     is_among(word, &KEYWORDS)
 }
@@ -69,7 +67,6 @@ pub(super) fn says_nothing(word: &[u8]) -> bool {
     is_among(word, &SETTINGS)
 }
 
-/// Whether the name of a table, an index or a view follows this keyword.
 pub(super) fn names_table(keyword: &str) -> bool {
     matches!(keyword, "FROM" | "INDEX" | "INTO" | "JOIN" | "TABLE" | "TRIGGER" | "UPDATE" | "VIEW")
 }

@@ -30,7 +30,6 @@ impl<const BITS: u32> Steps<BITS> {
         low + (width >> 1)
     }
 
-    /// Returns the largest value of a step.
     fn end(step: usize) -> u64 {
         let (low, width) = Self::range(step);
         low + (width - 1)

@@ -46,7 +46,6 @@ trait Judge: Debug + Send {
     fn judge(&mut self, asked: &Asked, random: &mut Random, verdict: &mut Verdict);
 }
 
-/// Creates a fault from the keys of its text.
 type Parse = fn(&mut scope::Settings<'_>) -> Result<Box<dyn Judge>, String>;
 
 const KINDS: [(&str, Parse); 4] =

@@ -41,7 +41,6 @@ pub(super) struct Scope {
 }
 
 impl Scope {
-    /// Parses the keys `op`, `range` and `probability`.
     pub(super) fn parse(settings: &mut Settings<'_>) -> Result<Scope, String> {
         let ops = settings.take("op").map(parse_ops).transpose()?;
         Ok(Scope { ops, ..Scope::of_reads(settings)? })

@@ -128,7 +128,6 @@ impl Queue {
         Ok(())
     }
 
-    /// Returns the tag and the result of the next completed fetch command.
     fn completed(&mut self) -> Option<(u16, i32)> {
         let completed = self.ring.completion().next()?;
         Some((u16::try_from(completed.user_data()).expect("a tag"), completed.result()))
@@ -181,8 +180,7 @@ impl Queue {
         pushed.expect("the ring has room for one command of each tag");
     }
 
-    /// Submits the queued completions, and waits until a request arrives or the time is shortly before
-    /// `next`.
+    /// Submits the queued completions, and waits for a request, but at most until shortly before `next`.
     fn wait(&mut self, next: Option<Instant>) -> io::Result<()> {
         if self.cancelled == self.depth {
             return Ok(());

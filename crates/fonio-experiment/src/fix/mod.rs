@@ -35,7 +35,6 @@ pub struct Fix {
     change: Change,
 }
 
-/// How a fix changes a setup for a trial.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     /// The fix is tried like a setting of the machine.
@@ -63,16 +62,15 @@ pub enum MeasuredWith {
 pub enum Real {
     /// The fix is a setting that fonio can change and restore.
     Setting(&'static SettingFix),
-    /// The fix is a single trim of a file system, which cannot be undone. With `--keep`, regular trimming is
-    /// a setting.
+    /// The fix trims a file system once, which cannot be undone. With `--keep`, regular trimming is a
+    /// setting.
     Trim,
     /// The user changes the app or buys a device, following these instructions.
     ByHand(&'static str),
 }
 
 impl Fix {
-    /// Returns the listed fix with this name. Another device (`device=PROFILE`) is not a listed fix, but a
-    /// [`Candidate`].
+    /// Returns the listed fix with this name. Another device (`device=PROFILE`) is only a [`Candidate`].
     pub fn named(name: &str) -> Option<&'static Fix> {
         FIXES.iter().find(|fix| fix.name == name)
     }
@@ -111,8 +109,7 @@ impl Fix {
         }
     }
 
-    /// Returns which kinds of experiment can measure the fix. The method applies the fix to a setup with a
-    /// directory and a command.
+    /// Returns which kinds of experiment can measure the fix. To find out, it applies the fix to a setup.
     pub fn measured_with(&self) -> MeasuredWith {
         let mut setup = Setup::on(Storage::Directory("/".into()));
         match (self.try_on(self.setting(), &mut setup, None), self.real) {
@@ -218,7 +215,6 @@ impl Candidate {
 mod tests {
     use super::*;
 
-    /// Returns a row of the table in `docs/fixes.md`.
     fn row(fix: &Fix) -> String {
         let Fix { name, does, loses, .. } = fix;
         let (needs, kept, undone) = match fix.setting() {

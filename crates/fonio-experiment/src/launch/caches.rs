@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use fonio_host::{cached_bytes, drop_file_cache};
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of files that are listed because they stayed in the cache. Files with the most cached bytes
-/// come first.
+/// Maximum number of listed files that stayed in the cache. Files with the most bytes come first.
 const NAMED: usize = 5;
 
 /// The pages that were dropped before a cold launch.

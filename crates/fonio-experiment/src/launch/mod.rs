@@ -83,8 +83,7 @@ pub fn launch_series(
     begins: &mut dyn FnMut(&Measurement<'_, Setup>),
 ) -> Result<(LaunchSeries, Analysed), ExperimentError> {
     std::fs::create_dir_all(out).map_err(ExperimentError::system("make", out))?;
-    // The files that the command opens, by arm. In a directory, the command opens the same files at each
-    // launch.
+    // The files that the command opens, by arm. In a directory, all launches open the same files.
     let mut opened: BTreeMap<usize, BTreeSet<PathBuf>> = BTreeMap::new();
     let mut notes = Notes::default();
     let mut first = None;

@@ -70,7 +70,6 @@ fn verdict(series: &LaunchSeries) -> Verdict {
     Verdict { tone, sentence: first.verdict.clone(), reasons }
 }
 
-/// Returns how a launched command failed; `None` if it succeeded.
 fn failure(run: &LaunchFigures) -> Option<String> {
     Some(match run.failure()? {
         Failure::Code(code) => format!("ended with exit code {code}"),
@@ -165,7 +164,6 @@ fn words(kind: PartKind) -> &'static str {
     }
 }
 
-/// Returns a sentence on the pages dropped before a cold launch and on the remaining pages.
 fn cold(dropped: &Dropped) -> String {
     let size = |bytes: u64| Unit::Bytes.format(bytes as f64);
     let files = dropped.files;

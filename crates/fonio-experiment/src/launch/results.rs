@@ -241,7 +241,6 @@ fn parts(runs: &[LaunchFigures], wall_s: f64) -> Vec<LaunchPart> {
     running.iter().chain(&WAITS).map(part).collect()
 }
 
-/// Returns a sentence that says how several launches spent their time on average.
 fn verdict(runs: &[LaunchFigures]) -> String {
     let ns = |of: fn(&LaunchFigures) -> f64| (runs.iter().map(of).sum::<f64>() * 1e9).round() as u64;
     let parts = Parts {

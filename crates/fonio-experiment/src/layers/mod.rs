@@ -32,8 +32,7 @@ pub struct LayersOptions<'a> {
     pub bytes: u64,
     /// Number of rounds; each round measures every layer once.
     pub rounds: u32,
-    /// A raw device to overwrite, and the user's confirmation. Without such a device, the device of `dir` is
-    /// only read.
+    /// A raw device to overwrite, and the user's confirmation. If `None`, the device of `dir` is only read.
     pub erase: Option<(&'a Path, &'a Path)>,
     /// The mount options of each FUSE layer to measure.
     pub modes: &'a [&'a str],
@@ -158,7 +157,6 @@ pub fn measure_layers(
     })
 }
 
-/// Returns the layers to measure as arms, from the device upwards.
 fn arms(place: &Place, target: Option<&Target>, options: &LayersOptions<'_>) -> Vec<Arm<Layer>> {
     let mut arms: Vec<Arm<Layer>> = Vec::new();
     let below = |arms: &[Arm<Layer>]| arms.len().checked_sub(1);
@@ -223,7 +221,6 @@ fn measure(
     }
 }
 
-/// Measures the throughput of direct I/O on a device.
 fn on_device(path: &Path, writes: bool, bytes: u64) -> LayerRun {
     let mut run = LayerRun::default();
     if writes {
@@ -287,8 +284,7 @@ fn merge_reasons(arms: &[Arm<Layer>], layers: &mut Vec<LayerResult>) {
     }
 }
 
-/// Names the layer that loses the largest share of the throughput of the layer below it, if the loss was
-/// shown.
+/// Names the layer that loses the largest share of the throughput of the layer below it, if shown.
 fn verdict(layers: &[LayerResult], rounds: u32) -> String {
     type Of = fn(&LayerResult) -> Option<&Change>;
     let kinds: [(&str, Of); 2] =
@@ -331,7 +327,6 @@ mod tests {
 
     const TIGHT: [f64; 3] = [1.0, 1.01, 0.99];
 
-    /// Creates results of layers with these mean write rates and a small spread.
     fn measured(rates: &[(&str, Option<f64>)], rounds: usize) -> Vec<LayerResult> {
         let filesystem = rates.iter().position(|(name, _)| *name == "ext4");
         let arm = |(at, (name, _)): (usize, &(&str, Option<f64>))| {

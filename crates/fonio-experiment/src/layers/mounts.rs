@@ -80,13 +80,11 @@ impl Mounts {
         run
     }
 
-    /// Removes the directory for the test files and the mount point.
     pub(super) fn close(self) -> Result<(), ExperimentError> {
         Ok(self.ledger.close()?)
     }
 }
 
-/// The process that serves a FUSE mount.
 struct Daemon {
     child: Child,
     /// `None` if the process had ended before the ledger could record it.
@@ -105,8 +103,7 @@ impl Daemon {
     ) -> Result<Result<Daemon, String>, ExperimentError> {
         let mut command = Command::new(&roles.program);
         command.args(&roles.mount).args(["--mount-options", options]).args([source, dir]);
-        // Use a separate process group, so that Ctrl-C in the terminal does not kill the process during a
-        // measurement.
+        // Use a separate process group, so that Ctrl-C does not kill the process during a measurement.
         command.process_group(0).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().map_err(ExperimentError::system("start", &roles.program))?;
         let entry = enter_process(ledger, &child)?;

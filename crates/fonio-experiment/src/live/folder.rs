@@ -8,8 +8,7 @@
 //! | `live.json` | the result so far ([`LiveResult`]) |
 //! | `slices.csv` | the slices as a table |
 //!
-//! Each file of the folder is complete or absent, even after `kill -9`, because it is written under another
-//! name and then renamed.
+//! Each file of the folder is complete or absent, even after `kill -9`, because it is renamed when complete.
 
 use std::fs;
 use std::io::{self, Write};
@@ -25,7 +24,6 @@ const PLAN: &str = "plan.json";
 const RESULT: &str = "live.json";
 const TABLE: &str = "slices.csv";
 
-/// The folder of a test.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
@@ -51,7 +49,6 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Returns the plan in the folder `path`; `None` if the folder has no plan.
     pub(super) fn plan_in(path: &Path) -> Result<Option<LivePlan>, ExperimentError> {
         read(&path.join(PLAN))
     }
@@ -64,7 +61,6 @@ impl Folder {
         self.path.join(format!("slice-{number:03}"))
     }
 
-    /// Returns all complete slices of the test in order.
     pub(super) fn slices(&self) -> Result<Vec<MeasuredSlice>, ExperimentError> {
         let listing = fs::read_dir(&self.path).map_err(ExperimentError::system("list", &self.path))?;
         let mut slices: Vec<MeasuredSlice> = Vec::new();
@@ -83,7 +79,6 @@ impl Folder {
         self.write(&format!("slice-{:03}.json", slice.number), slice)
     }
 
-    /// Writes the test's result so far and the table of its slices.
     pub(super) fn write_result(&self, result: &LiveResult) -> Result<(), ExperimentError> {
         self.write(RESULT, result)?;
         self.replace(TABLE, result.table().as_bytes())

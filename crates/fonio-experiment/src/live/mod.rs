@@ -4,10 +4,8 @@
 //! A slice goes through these steps:
 //!
 //! 1. One slice of each pair has the setting; the seed decides which slice.
-//! 2. Before a slice with the setting, the setting's old value is written to the ledger, and then the new
-//!    value is set.
-//! 3. The carry-over time after a switch is not measured, so that requests from before the switch can
-//!    complete.
+//! 2. Before a slice with the setting, the old value is written to the ledger; then the new value is set.
+//! 3. The carry-over time is not measured, so that requests from before the switch can complete.
 //! 4. The I/O during the slice is recorded, as in any other recording.
 //! 5. The setting's old value is restored, and the slice is analysed and written to the folder.
 //!
@@ -40,7 +38,7 @@ use slice::measure;
 pub use slice::{BlockedProgramTime, MeasuredSlice, PressureShares};
 
 /// The tested setting and the method, stored in the folder as `plan.json`. A resumed test must have the same
-/// plan as the folder.
+/// plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LivePlan {
     /// The version of the file format in the folder.
@@ -178,14 +176,12 @@ pub fn run_live(
     let result = LiveResult::of(&plan, &slices);
     folder.write_result(&result)?;
     match closed {
-        // If the old value could not be restored, report that error instead of the error that ended the
-        // test.
+        // If the old value could not be restored, report this error, not the one that ended the test.
         Err(error) => Ok(LiveOutcome { result, ended: Ended::Error(error.into()) }),
         Ok(()) => Ok(LiveOutcome { result, ended }),
     }
 }
 
-/// A running test.
 struct Test<'a> {
     plan: LivePlan,
     options: &'a LiveOptions<'a>,
@@ -193,7 +189,6 @@ struct Test<'a> {
     /// All slices of the test, including slices from before a resume.
     slices: Vec<MeasuredSlice>,
     ledger: Ledger,
-    /// The pressure file of the unit's control group.
     pressure: Option<PathBuf>,
     notes: Notes,
     began: Instant,
@@ -207,8 +202,7 @@ impl Test<'_> {
         loop {
             let result = LiveResult::of(&self.plan, &self.slices);
             self.folder.write_result(&result)?;
-            // A resumed test measures at least one slice, even if the earlier slices already give a final
-            // answer.
+            // A resumed test measures at least one slice, even if earlier slices give a final answer.
             if result.paired.answer.is_final() && self.measured_here > 0 {
                 return Ok(Ended::Answered);
             }
@@ -273,8 +267,7 @@ impl Test<'_> {
         Ok(())
     }
 
-    /// Returns the time that a pair of slices takes, including the time to write recordings if the latter is
-    /// known.
+    /// Returns the time that a pair of slices takes, including the time to write recordings, if known.
     fn pair_time(&self) -> Duration {
         match self.measured_here {
             0 => self.plan.pair_time(),

@@ -11,11 +11,10 @@ use serde::{Deserialize, Serialize};
 use super::slice::counts;
 use super::{LivePlan, MeasuredSlice, PressureShares};
 
-/// If threads were blocked for less than this time, in seconds per second, users notice no effect of storage.
-/// We chose this limit.
+/// If threads were blocked for less than this time, in seconds per second, users notice no effect of storage
+/// (our limit).
 const HARDLY: f64 = 1e-3;
-/// A program that is blocked for at least this time, in seconds per second, counts as blocked nearly
-/// always.
+/// A program that is blocked for at least this many seconds per second counts as blocked nearly always.
 const NEARLY_ALWAYS: f64 = 0.9;
 
 /// The result of a complete or running test.
@@ -82,8 +81,6 @@ impl<'a> Counted<'a> {
 }
 
 impl LiveResult {
-    /// Computes the test's result from `slices`.
-    ///
     /// A program that is bulk work in one slice is left out of both slices. Otherwise, a pair would compare
     /// different programs.
     pub(super) fn of(plan: &LivePlan, slices: &[MeasuredSlice]) -> LiveResult {
@@ -154,7 +151,6 @@ impl LiveResult {
     }
 }
 
-/// Returns the pairs of slices in which both slices are valid.
 fn counted(slices: &[MeasuredSlice]) -> Vec<Counted<'_>> {
     let find = |pair: u32, with_setting: bool| {
         slices
@@ -201,7 +197,6 @@ impl OfArm {
     }
 }
 
-/// Returns the sentence on the result.
 fn verdict(plan: &LivePlan, paired: &Paired, needed_s: Option<f64>, arms: [Option<&OfArm>; 2]) -> String {
     let (fix, slice) = (&plan.fix, Unit::S.format(plan.slice_s));
     let time = format!("the time that {} are blocked on storage", plan.whose());
@@ -285,8 +280,7 @@ mod tests {
     use super::super::{BlockedProgramTime, LivePlan};
     use super::*;
 
-    /// Computes the result of pairs. Each pair gives the blocked milliseconds per second, first without and
-    /// then with the setting.
+    /// Computes the result of pairs. Each pair has the blocked ms per second without and with the setting.
     fn result(pairs: &[(u64, u64)], plan: &LivePlan) -> LiveResult {
         let slices: Vec<MeasuredSlice> = (pairs.iter().zip(1..))
             .flat_map(|(&(without, with), pair)| {

@@ -19,11 +19,9 @@ use crate::analysed::Analysed;
 use crate::error::ExperimentError;
 use crate::rounds::check_stop;
 
-/// The file with the machine's I/O pressure.
 const MACHINE_PRESSURE: &str = "/proc/pressure/io";
 
-/// A slice is left out if at least this share of its waits was lost. fonio uses the same limit for other lost
-/// events.
+/// A slice is left out if at least this share of its waits was lost. Other lost events have the same limit.
 const LOST_SHARE_MAX: f64 = 0.01;
 
 /// A slice shorter than this share of the planned time is left out.
@@ -98,7 +96,6 @@ impl MeasuredSlice {
         self.programs.iter().filter(|program| counts(program)).map(|program| program.long).sum()
     }
 
-    /// Returns the programs that were bulk work in this slice.
     pub(super) fn bulk(&self) -> impl Iterator<Item = (String, Option<String>)> {
         let bulk = self.programs.iter().filter(|program| program.role == Role::BulkWork);
         bulk.map(|program| (program.name.clone(), program.unit.clone()))
@@ -120,20 +117,17 @@ pub(super) fn counts(
     }
 }
 
-/// The values of the pressure counters at one time.
 #[derive(Clone, Copy, Debug)]
 struct Pressures {
     machine: Option<Pressure>,
     unit: Option<Pressure>,
 }
 
-/// The number of a slice, its pair and its files.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place<'a> {
     pub(super) number: u32,
     pub(super) pair: u32,
     pub(super) with_setting: bool,
-    /// The pressure file of the unit's control group.
     pub(super) pressure: Option<&'a Path>,
     /// The folder for the recording of the slice.
     pub(super) to: &'a Path,
@@ -167,8 +161,7 @@ pub(super) fn measure(
             note(text);
         }
         Progress::Started { .. } => before = Some((Instant::now(), pressures())),
-        // No message reports the end of the capture, so take the time of this message, which arrives once a
-        // second.
+        // No message reports the end of the capture, so take the time of this message, sent once a second.
         Progress::Running { .. } => after = Some((Instant::now(), pressures())),
         _ => {}
     })?;
@@ -226,7 +219,6 @@ fn watched(target: &Target) -> Vec<Selector> {
     }
 }
 
-/// Sleeps for `time`, but returns early if `stop` is set.
 fn sleep(time: Duration, stop: &AtomicBool) -> Result<(), ExperimentError> {
     /// Interval at which `stop` is checked. A user who pressed Ctrl-C does not notice a tenth of a second.
     const LOOK: Duration = Duration::from_millis(100);

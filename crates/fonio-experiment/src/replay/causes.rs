@@ -31,7 +31,6 @@ pub(super) struct Causes {
     accesses: FxHashMap<u32, Vec<(Timestamp, usize)>>,
     /// For each thread, the end of each wait for another thread, and the thread that ended this wait.
     waits: FxHashMap<u32, Vec<(Timestamp, u32)>>,
-    /// For each thread, the thread that started it.
     parents: FxHashMap<u32, u32>,
 }
 
@@ -45,8 +44,8 @@ impl Causes {
 
     pub(super) fn add_thread(&mut self, row: &Thread) {
         let starter = match row.pid {
-            // A recording shows the parents only of processes. Any other thread counts as started by the main
-            // thread of its process.
+            // Recordings show only parents of processes. Other threads count as started by their process's
+            // main thread.
             Some(pid) if pid != row.tid => Some(pid),
             _ => row.parent_pid,
         };
@@ -112,13 +111,11 @@ impl SignalNumbers {
 
 /// An access that can wait for another thread's access, and for which other threads can wait.
 pub(super) trait Waits {
-    /// Returns the condition for starting the access.
     fn begins(&mut self) -> &mut Begins;
     /// Returns the signal that the access sets when it completes.
     fn signal(&mut self) -> &mut Option<u32>;
 }
 
-/// An access that may have waited for another thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MayWait {
     /// The thread of the access.
@@ -203,7 +200,6 @@ mod tests {
             // A wait for a timer is ignored.
             ((1, 899), Some((2, 0))),
             ((1, 950), Some((1, 1))),
-            // Thread 1 started thread 2.
             ((2, 200), Some((1, 0))),
             ((7, 310), Some((2, 0))),
             // The cause is found through the chain of threads that woke each other.

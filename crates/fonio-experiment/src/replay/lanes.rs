@@ -5,7 +5,6 @@
 
 use fonio_core::Timestamp;
 
-/// The accesses of a recorded thread, with their start and end.
 #[derive(Debug)]
 pub(super) struct Threaded<A> {
     /// When the thread's first access began.
@@ -16,8 +15,7 @@ pub(super) struct Threaded<A> {
     pub accesses: Vec<A>,
 }
 
-/// Returns lists of successive accesses. The number of lists is the maximum number of threads that ran at the
-/// same time.
+/// Returns lists of successive accesses. There are as many lists as threads ran at the same time.
 pub(super) fn lanes<A>(mut threads: Vec<Threaded<A>>) -> Vec<Vec<A>> {
     threads.retain(|thread| !thread.accesses.is_empty());
     threads.sort_by_key(|thread| thread.began);

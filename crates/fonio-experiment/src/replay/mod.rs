@@ -155,7 +155,6 @@ impl Sequence {
         }
     }
 
-    /// Returns the ledger step that removes the replay's file or folder.
     pub(crate) fn step(&self, at: &Path) -> Step {
         match self {
             Sequence::Blocks(_) => Step::File { path: at.to_owned() },

@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 /// The interval at which waiting threads check whether the replay has failed.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The signals for which the threads of a replay wait.
 #[derive(Debug, Default)]
 pub(super) struct Signals(Vec<(Mutex<Option<Instant>>, Condvar)>);
 

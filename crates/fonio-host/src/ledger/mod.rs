@@ -40,11 +40,9 @@ pub enum Step {
     /// A process was started that must not outlive this one. If it leads a process group, the group is killed
     /// with it.
     Process { id: ProcessId, leads_group: bool },
-    /// The device `/dev/loopN` was added. `backing` is the device's backing file as shown in sysfs
-    /// (`loop/backing_file`).
+    /// The device `/dev/loopN` was added. Sysfs shows its backing file as `backing` (`loop/backing_file`).
     Loop { number: u32, backing: PathBuf },
-    /// The device `/dev/ublkbN` was added. The kernel stores `tag` with the device, which identifies it as
-    /// ours.
+    /// The device `/dev/ublkbN` was added. The kernel stores `tag` with the device, as proof of ownership.
     Ublk { number: u32, tag: u64 },
     /// The array `/dev/mdN` was added. The names of its devices, such as `ublkb700`, identify it as ours.
     Md { number: u32, devices: Vec<String> },
@@ -186,8 +184,7 @@ impl Ledger {
     /// Undoes the remaining steps in reverse order and removes the ledger.
     ///
     /// # Errors
-    /// [`HostError::NotUndone`] if some steps could not be undone. The ledger keeps these steps; all others
-    /// were undone.
+    /// [`HostError::NotUndone`] if some steps could not be undone. The ledger keeps only these steps.
     pub fn close(mut self) -> Result<(), HostError> {
         self.undo_all()
     }
@@ -295,8 +292,7 @@ fn is_young(file: &File) -> bool {
     changed.is_ok_and(|changed| changed.elapsed().is_ok_and(|age| age.as_secs() < 60))
 }
 
-/// Returns the owner and the steps that have not been undone. Ignores an incomplete last line, whose step was
-/// never begun.
+/// Returns the owner and the steps that have not been undone. Ignores an incomplete last line.
 fn parse(path: &Path, text: &str) -> Result<(Option<ProcessId>, Vec<Option<Step>>), HostError> {
     let mut owner = None;
     let mut steps = Vec::new();

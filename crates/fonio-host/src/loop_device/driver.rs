@@ -12,8 +12,7 @@ use rustix::ioctl::{self, IntegerSetter, NoArg, Opcode, Setter};
 use crate::device_users::users_of;
 use crate::error::HostError;
 
-/// Number of attempts to use a device that is still busy after its last user has ended, or whose node is
-/// missing.
+/// Number of attempts while a device is still busy after its last user has ended, or has no node yet.
 const TRIES: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -59,7 +58,6 @@ pub(super) fn control() -> Result<File, HostError> {
     OpenOptions::new().read(true).write(true).open(CONTROL).map_err(HostError::system("open", CONTROL))
 }
 
-/// Adds the loop device with this number.
 pub(super) fn add(control: &File, number: u32) -> Result<(), Errno> {
     // SAFETY: LOOP_CTL_ADD takes a number, not a pointer.
     unsafe { ioctl::ioctl(control, IntegerSetter::<LOOP_CTL_ADD>::new_usize(number as usize)) }

@@ -33,8 +33,7 @@ impl Applied {
         })
     }
 
-    /// Checks that undoing would lose no data, for example by unmounting a file system in use. Does not
-    /// change the setting.
+    /// Checks that undoing would lose no data, for example by unmounting a file system in use.
     ///
     /// # Errors
     ///
@@ -47,8 +46,7 @@ impl Applied {
     /// [`Applied::borrow`] until the ledger is undone.
     ///
     /// # Errors
-    /// [`HostError::NotSettable`] if another user or program has changed the setting, or the device or mount
-    /// is gone.
+    /// [`HostError::NotSettable`] if somebody else has changed the setting, or the device or mount is gone.
     pub fn expect_new(&self) -> Result<(), HostError> {
         self.target.expect_still(&self.new, &self.new)
     }
@@ -68,8 +66,7 @@ impl Applied {
         Ok(undone)
     }
 
-    /// Restores the old value, unless `found` ([`Applied::would_undo`]) shows that another program has
-    /// changed the setting.
+    /// Restores the old value, unless `found` ([`Applied::would_undo`]) shows a change by another program.
     pub(super) fn finish(&self, found: &Undone) -> Result<(), HostError> {
         match found {
             Undone::ChangedSince(_) => Ok(()),
@@ -83,10 +80,8 @@ impl Applied {
 pub enum Undone {
     /// The setting's old value is in force again.
     Restored,
-    /// There was nothing to restore: the old value was already in force, or the device or mount no longer
-    /// exists.
+    /// Nothing had to be restored: the old value was in force, or the device or mount no longer exists.
     NothingLeft,
-    /// Another program has changed the setting to this value. The setting was left alone, and the change
-    /// stays on record.
+    /// Another program has changed the setting to this value, so it was not restored and stays on record.
     ChangedSince(String),
 }

@@ -39,8 +39,7 @@ pub struct Planned {
 }
 
 impl Planned {
-    /// Plans a setting for `path`, kept across reboots if `keep` is set or the setting requires it. Does not
-    /// change the setting.
+    /// Plans a setting for `path`, kept across reboots if `keep` is set or the setting requires it.
     ///
     /// # Errors
     /// [`HostError::NotSettable`] with the reason; also if the setting already has this value.
@@ -55,8 +54,7 @@ impl Planned {
         Ok(Planned { change: setting.plan(path)?, keep })
     }
 
-    /// Returns how the change would be kept across reboots; `None` if it would not be kept. Does not change
-    /// any file.
+    /// Returns how the change would be kept across reboots; `None` if it would not be kept. Changes no file.
     ///
     /// # Errors
     /// [`HostError::NotKept`] with the reason why the change cannot be kept.
@@ -151,8 +149,7 @@ impl Changes {
         if change.is_new() { self.settings.apply(change).map(drop) } else { Ok(()) }
     }
 
-    /// Returns the changes of a setting, or all changes, in undo order; with `path`, only changes of that
-    /// object.
+    /// Returns the changes of one or all settings, in undo order; with `path`, only changes of that object.
     pub fn to_undo(&self, setting: Option<&Setting>, path: Option<&Path>) -> Vec<Undoing> {
         let is_chosen = |change: &Applied| {
             setting.is_none_or(|setting| setting.undoes(change))

@@ -15,7 +15,6 @@ use crate::error::HostError;
 use crate::files;
 use crate::program::run;
 
-/// Folder for drop-ins that last until the next boot.
 const UNTIL_BOOT: &str = "/run/systemd";
 /// Shown as the value of keys that no file sets.
 const UNSET: &str = "unset";
@@ -45,7 +44,6 @@ impl Keys {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DropIn<'u> {
     keys: &'static Keys,
-    /// The systemd unit; `None` for journald.
     unit: Option<&'u str>,
 }
 
@@ -76,12 +74,10 @@ impl<'u> DropIn<'u> {
         OwnFile { path, lines: self.lines(value) }
     }
 
-    /// Returns the path of the drop-in that lasts until the next boot.
     fn file(&self) -> PathBuf {
         self.folder(Path::new(UNTIL_BOOT)).join(format!("95-fonio-{}.conf", self.keys.name))
     }
 
-    /// Returns the lines of a drop-in that sets this value.
     fn lines(&self, value: &str) -> Vec<String> {
         let assignments = value.split(COMMA).filter(|assignment| *assignment != UNSET);
         let mut lines: Vec<String> =
@@ -135,8 +131,7 @@ impl<'u> DropIn<'u> {
     }
 }
 
-/// Returns the assignments of `keys` in systemd's files that are in force, given the order in which systemd
-/// reads the files.
+/// Returns the assignments of `keys` that are in force, from systemd's files in the order of reading.
 fn in_force(text: &str, section: &str, keys: &Keys) -> String {
     let mut values: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let mut now = "";

@@ -115,8 +115,7 @@ pub(super) trait Kind: Sync {
         }
     }
 
-    /// Returns the path of the object: a device node, mount point, folder, file, unit, or path of a machine
-    /// setting.
+    /// Returns the path of the object: a device node, mount point, folder, file, unit or machine setting.
     fn path(&self, on: &Object) -> PathBuf {
         match on {
             Object::Disk(device) => Path::new("/dev").join(device),
@@ -184,15 +183,13 @@ pub(super) struct Facts {
     pub undone: &'static str,
     /// Whether the setting always survives a reboot, so that applying the setting also keeps it.
     pub lasts: bool,
-    /// Whether the setting must survive a reboot, because otherwise programs would see older data after the
-    /// reboot.
+    /// Whether the setting must survive a reboot, because without it, programs would see older data.
     pub must_be_kept: bool,
     /// Why the setting cannot be switched back and forth while programs run; `None` if it can be switched.
     pub cannot_switch: Option<&'static str>,
     /// Whether the value has parts, separated by blanks, that are set one after the other.
     pub has_parts: bool,
-    /// Whether this setting changes other settings of its object, so that it must be restored before the
-    /// other kept settings.
+    /// Whether this setting changes other settings of its object, so that it must be restored before them.
     pub comes_first: bool,
     /// The value of the setting's fixes, if these fixes have no argument.
     pub only_value: Option<&'static str>,

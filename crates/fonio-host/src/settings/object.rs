@@ -19,7 +19,6 @@ pub enum Scope {
     Folder,
 }
 
-/// The object to which a setting applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Object {
     /// A disk, by its name in `/sys/block`.

@@ -227,8 +227,7 @@ mod tests {
         let state = dir.path().join("state");
         let now = now(SWAPPINESS);
         let change = |old: &str, new: &str| change(SWAPPINESS, old, new);
-        // In these cases, the value in force is the first value, the second value, or a value set by another
-        // program.
+        // The value in force is the first value, the second value, or one set by another program.
         for (first, second, expected) in
             [(now.as_str(), "201", now.as_str()), ("201", &now, &now), ("201", "202", "202")]
         {

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 
 use crate::error::HostError;
 
-/// The reason why a setting cannot be applied.
 #[derive(Debug)]
 pub(super) enum Refusal {
     /// The reason is a clause about the setting's object.

@@ -8,23 +8,19 @@ use crate::program::run;
 /// The folder that exists if systemd is the init system (`sd_booted(3)`).
 pub(super) const RUNS: &str = "/run/systemd/system";
 
-/// The kinds of units that have a control group.
 const KINDS: [&str; 6] = ["service", "slice", "scope", "socket", "mount", "swap"];
 
-/// Checks that systemd runs.
 pub(super) fn check() -> Result<(), String> {
     let runs = Path::new(RUNS).exists();
     if runs { Ok(()) } else { Err("it needs systemd, which does not run here".to_owned()) }
 }
 
-/// Runs systemctl with `arguments`; returns its output.
 pub(super) fn systemctl(arguments: &[&str]) -> Result<String, HostError> {
     let said = run("systemctl", "systemd", arguments)?;
     Ok(said.trim_end().to_owned())
 }
 
-/// Returns the value of a unit's property, such as `LoadState`; empty if the unit does not have this
-/// property.
+/// Returns the value of a unit's property, such as `LoadState`; empty if the unit has no such property.
 pub(super) fn property(unit: &str, name: &str) -> Result<String, HostError> {
     systemctl(&["show", &format!("--property={name}"), "--value", "--", unit])
 }

@@ -79,8 +79,7 @@ impl Target {
         self.kind.facts().lasts
     }
 
-    /// Returns whether the setting must survive a reboot, because otherwise programs would see older data
-    /// after the reboot.
+    /// Returns whether the setting must survive a reboot, because without it, programs would see older data.
     pub fn must_be_kept(&self) -> bool {
         self.kind.facts().must_be_kept
     }
@@ -169,8 +168,7 @@ impl Target {
         }
     }
 
-    /// Checks that the setting still has `value`, which this process read or set. The error names the value
-    /// `setting`.
+    /// Checks that the setting still has `value`, which this process read or set. The error names `setting`.
     pub(super) fn expect_still(&self, value: &str, setting: &str) -> Result<(), HostError> {
         let reason = match self.current()? {
             Some(now) if now == value => return Ok(()),

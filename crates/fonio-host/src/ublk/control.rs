@@ -30,7 +30,6 @@ const START_DEV: Opcode = ioctl::read_write::<Command>(b'u', 0x06);
 const STOP_DEV: Opcode = ioctl::read_write::<Command>(b'u', 0x07);
 const SET_PARAMS: Opcode = ioctl::read_write::<Command>(b'u', 0x08);
 
-/// The queue number in a command for the complete device.
 const NO_QUEUE: u16 = u16::MAX;
 
 /// `struct ublksrv_ctrl_cmd`.
@@ -107,7 +106,6 @@ pub(super) struct Params {
 const _: () = assert!(size_of::<Command>() == 32 && size_of::<DevInfo>() == 64);
 const _: () = assert!(size_of::<Basic>() == 32 && size_of::<Discard>() == 20 && size_of::<Params>() == 64);
 
-/// The control node and the ring for one command.
 pub(super) struct Control {
     ring: IoUring<Entry128, cqueue::Entry>,
     node: File,
@@ -180,8 +178,7 @@ impl Control {
     /// have no time limit, because the kernel may use the buffer until the command completes.
     unsafe fn run(mut self, code: Opcode, command: &Command, within: Option<Duration>) -> Result<(), Errno> {
         let mut bytes = [0; 80];
-        // SAFETY: `Command` contains only plain numbers without padding, and as long as the slice (asserted
-        // above).
+        // SAFETY: `Command` is plain numbers without padding, and as long as the slice (asserted above).
         bytes[..32].copy_from_slice(unsafe {
             std::slice::from_raw_parts(std::ptr::from_ref(command).cast::<u8>(), 32)
         });

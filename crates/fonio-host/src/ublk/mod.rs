@@ -225,8 +225,7 @@ pub(crate) fn remove(number: u32, tag: u64) -> Result<(), HostError> {
     }
     match Control::open()?.delete(number, DELETE_WITHIN) {
         Ok(()) | Err(Errno::NODEV) => Ok(()),
-        // The device is deleted. The kernel frees it when its last user, such as a mounted file system,
-        // closes it.
+        // The device is deleted; the kernel frees it when its last user, such as a mount, closes it.
         Err(Errno::TIMEDOUT) if !sysfs(number).exists() => Ok(()),
         Err(error) => Err(HostError::system("delete", path)(error)),
     }

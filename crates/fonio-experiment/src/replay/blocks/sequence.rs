@@ -1,5 +1,5 @@
-//! Computes the sequence of a replay: the I/O of each recorded thread, and the event for which each access
-//! waits.
+//! Computes the sequence of a replay: the I/O of each recorded thread, and the event that each access waits
+//! for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -50,8 +50,8 @@ pub struct Access {
     pub tid: u32,
     /// Whether the recorded program waited for the access.
     pub is_sync: bool,
-    /// The duration of the access in the recording, from queue to completion; known only for the last part of
-    /// a request.
+    /// The access's recorded duration, from queueing to completion; known only for the last part of a
+    /// request.
     pub took: Option<Nanos>,
 }
 
@@ -246,8 +246,7 @@ impl Collected {
                     is_sync,
                     took: None,
                 });
-                // The data of a write follow its flush, and each part of a large access follows the previous
-                // part.
+                // The data of a write follow its flush, and parts of a large access follow each other.
                 begins = Begins::AfterEnd(Nanos(0));
             }
             if let (Some(last), Some(completed)) = (own.accesses.last_mut(), row.completed) {

@@ -69,7 +69,6 @@ struct Shown {
     is_renamed: AtomicBool,
 }
 
-/// The files of a replay, and the state of its threads.
 struct Stage<'a> {
     folder: &'a Path,
     files: Vec<Shown>,
@@ -114,7 +113,6 @@ impl Stage<'_> {
 /// A thread of the replay, which executes the calls of one recorded thread.
 struct Player<'a> {
     stage: &'a Stage<'a>,
-    /// The thread's open files with their generations.
     open: FxHashMap<(usize, FileFlags), (u64, File)>,
     buffer: Buffer,
     done: Replayed,
@@ -195,8 +193,7 @@ impl Player<'_> {
         (call.file, costly.fold(FileFlags::NONE, |all, (flag, _)| all | *flag))
     }
 
-    /// Returns the open file that a call uses. A removed file stays open in the threads that use it until it
-    /// is created again.
+    /// Returns the open file that a call uses. Threads keep a removed file open until it is created again.
     fn file(&mut self, call: &Call) -> io::Result<&File> {
         let key = self.key(call);
         let generation = self.stage.files[call.file].generation.load(Ordering::Relaxed);
@@ -261,14 +258,12 @@ mod tests {
                 call(Act::Write { offset: 5000, bytes: 1000 }, 0),
                 call(Act::Sync { data_only: true }, 0),
                 call(Act::Read { offset: 5500, bytes: 1000 }, 0),
-                // Remove a file while it is open, and create it again.
                 call(Act::Open { made: true, length: Some(0) }, 1),
                 call(Act::Write { offset: 0, bytes: 100 }, 1),
                 call(Act::Remove, 1),
                 call(Act::Write { offset: 100, bytes: 100 }, 1),
                 call(Act::Open { made: true, length: Some(0) }, 1),
                 call(Act::Write { offset: 0, bytes: 7 }, 1),
-                // Rename a file.
                 call(Act::Open { made: true, length: Some(0) }, 2),
                 call(Act::Allocate { offset: 0, bytes: 300 }, 2),
                 call(Act::Rename, 2),

@@ -217,7 +217,6 @@ fn recorded(sequence: &Sequence) -> Vec<ProgramTimes> {
     programs.into()
 }
 
-/// Collects the response times by thread name.
 struct Programs<'a> {
     names: &'a BTreeMap<u32, String>,
     times: BTreeMap<String, ProgramTimes>,
@@ -245,7 +244,6 @@ impl<'a> Programs<'a> {
 }
 
 impl From<Programs<'_>> for Vec<ProgramTimes> {
-    /// Sorts the programs by total response time, longest first.
     fn from(programs: Programs<'_>) -> Vec<ProgramTimes> {
         let has_requests = |times: &ProgramTimes| times.reads.count + times.writes.count > 0;
         let mut times: Vec<ProgramTimes> = programs.times.into_values().filter(has_requests).collect();

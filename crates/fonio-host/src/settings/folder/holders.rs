@@ -9,7 +9,6 @@ use fonio_system::procfs::Task;
 
 const NAMED_MAX: usize = 8;
 
-/// A program with open files in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::settings) struct Holder {
     pub pid: u32,

@@ -175,7 +175,6 @@ pub(super) fn read_only(dir: &Path, outcome: Result<(), Errno>) -> Result<(), Ho
     }
 }
 
-/// Copies the mounted content of a folder to the covered folder.
 pub(super) fn copy_back(dir: &Path) -> Result<Mirrored, HostError> {
     let from = visible(dir).map_err(failed("open", dir))?;
     let below = uncovered(dir).map_err(failed("open the folder covered by", dir))?;
@@ -203,7 +202,6 @@ pub(super) fn detached_mount(
     make().map_err(failed("create a mount for", dir))
 }
 
-/// Attaches a detached mount to a folder.
 pub(super) fn put_on(mount: &OwnedFd, dir: &Path) -> Result<(), HostError> {
     move_mount(mount, "", CWD, dir, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).map_err(failed("mount on", dir))
 }

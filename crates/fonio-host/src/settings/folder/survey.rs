@@ -12,8 +12,7 @@ use super::copy;
 use super::mirror::{is_beside, names};
 use crate::error::HostError;
 
-/// Minimum memory that an object in a tmpfs needs in addition to its pages, for its inode and name
-/// (mm/shmem.c).
+/// Minimum memory that an object in a tmpfs needs for its inode and name, besides its pages (mm/shmem.c).
 const OBJECT_BYTES: u64 = 1 << 10;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

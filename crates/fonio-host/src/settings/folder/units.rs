@@ -50,8 +50,7 @@ pub(in crate::settings) fn program() -> Result<PathBuf, HostError> {
     std::env::current_exe().map_err(HostError::system("find", "fonio's own program"))
 }
 
-/// Rejects a program that the units would run if other users could replace the program or if a reboot removes
-/// it.
+/// Rejects a program for the units if other users could replace it or if a reboot removes it.
 pub(in crate::settings) fn check_program(program: &Path) -> Result<(), String> {
     let passing = ["/tmp", "/run", "/dev", "/home"].iter().any(|dir| program.starts_with(dir));
     let stat = fs::metadata(program).map_err(|error| format!("{}: {error}", program.display()))?;

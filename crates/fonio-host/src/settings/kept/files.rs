@@ -18,8 +18,8 @@ pub struct KeptFiles {
     pub udev_data: PathBuf,
     /// The sysfs folder with the numbers of block devices.
     pub sys_block: PathBuf,
-    /// The file with fonio's sysctl settings. Its folder must exist. Files whose names sort after this one
-    /// override it.
+    /// The file with fonio's sysctl settings. Its folder must exist. Files with later names override this
+    /// file.
     pub sysctl: PathBuf,
     /// The other folders with sysctl settings. A file in an earlier folder hides files with the same name in
     /// later folders.

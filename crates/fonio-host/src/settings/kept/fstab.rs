@@ -104,7 +104,6 @@ pub(in crate::settings) fn line_of_mount(
     )
 }
 
-/// Returns whether two mount options exclude each other.
 fn contradict(one: &str, other: &str) -> bool {
     let key = |option: &str| option.split_once('=').map(|(key, _)| key.to_owned());
     let both_of = |family: &[&str]| family.contains(&one) && family.contains(&other);

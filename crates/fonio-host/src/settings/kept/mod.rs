@@ -33,14 +33,12 @@ pub struct Kept {
     change: Change,
 }
 
-/// The change of a file that keeps a setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "in")]
 enum Change {
     /// Lines were added to one of fonio's files.
     Lines { file: PathBuf, lines: Vec<String> },
-    /// A mount option was added to the mount table. `original` holds the options from before fonio's first
-    /// addition.
+    /// A mount option was added to the mount table. `original` has the options before fonio's first addition.
     MountOption { dir: String, option: String, original: String },
     /// A line was added to the mount table.
     Mount { line: String },
@@ -170,8 +168,7 @@ impl Keeper {
         &self.kept
     }
 
-    /// Returns the options that fonio has added to a mount: index in the record, option, and original
-    /// options.
+    /// Returns the options that fonio added to a mount: index in the record, option and original options.
     fn options_of<'k>(&'k self, of: &str) -> impl Iterator<Item = (usize, &'k str, &'k str)> {
         self.kept.iter().enumerate().filter_map(move |(at, kept)| match &kept.change {
             Change::MountOption { dir, option, original } if dir == of => {

@@ -29,7 +29,6 @@ pub(super) fn body(text: &str) -> &str {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct OwnFiles {
     files: Vec<OwnFile>,
-    /// The created folders, outer folders first.
     folders: Vec<PathBuf>,
 }
 
@@ -46,7 +45,6 @@ impl OwnFile {
         self.lines.iter().map(|line| format!("{line}\n")).collect()
     }
 
-    /// Returns whether the file exists with fonio's content.
     fn is_there(&self) -> Result<bool, HostError> {
         let text = files::read(&self.path)?;
         let own = body(&text);

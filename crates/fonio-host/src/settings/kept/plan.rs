@@ -32,8 +32,8 @@ impl Keeper {
                 if !self.files.udev_control.exists() {
                     return Err(refused("it needs a udev rule, but udev does not run here".to_owned()));
                 }
-                // Identify the disk by its serial number, because names such as sda depend on the other
-                // connected devices.
+                // Identify the disk by its serial number: names such as sda depend on the other connected
+                // devices.
                 let of = match self.serial(device) {
                     Some(serial) => format!("ENV{{DEVTYPE}}==\"disk\", ENV{{ID_SERIAL}}==\"{serial}\""),
                     None => format!("KERNEL==\"{device}\""),

@@ -44,7 +44,6 @@ fn all_changes() -> Vec<Applied> {
     serde_json::from_str(include_str!("../testdata/settings.json")).expect("a record")
 }
 
-/// Returns one change for each kind of setting that can be kept.
 fn settings() -> Vec<Applied> {
     let mut all = all_changes();
     all.retain(|change| !change.target.path().starts_with("/sys/fs/cgroup"));
@@ -102,7 +101,6 @@ fn what_earlier_builds_kept_is_undone() {
     assert_eq!(left, ["fstab", "udev"].map(|name| dir.path().join(name)));
 }
 
-/// Returns all files below a folder with their contents, except for the record.
 fn contents(dir: &Path) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut folders = vec![dir.to_owned()];

@@ -80,7 +80,6 @@ impl Kind for Buffered {
     }
 }
 
-/// The value if the file system is mounted over the folder.
 const MOUNTED: &str = "mounted";
 /// The name under which the kernel shows fonio's file system (`fonio-bfuse`).
 const FILESYSTEM: &str = "fuse.fonio";

@@ -70,7 +70,6 @@ impl Kind for DiscardSize {
 /// its size in 32 bits.
 const WRITTEN_MAX: u64 = u32::MAX as u64;
 
-/// The limits for the discards of a device, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Discards {
     /// Maximum discard size of the device; 0 if it cannot discard.
@@ -203,7 +202,7 @@ mod tests {
     fn the_limit_of_the_device_comes_back_though_the_kernel_does_not_take_it() {
         for (device_max, granularity) in [
             (1_u64 << 30, 4096_u64),
-            // These are the limits of a loop device (nearly 2^32 bytes) and of a zram device (nearly 2^32
+            // These limits are those of a loop device (nearly 2^32 bytes) and a zram device (nearly 2^32
             // sectors).
             (4_294_966_784, 4096),
             (2_199_023_255_040, 4096),
@@ -250,8 +249,7 @@ mod tests {
             "{refused}"
         );
         let mut settings = Settings::open(&dir.path().join("state")).expect("settings");
-        // Some kernels discard on loop devices in units of 4 KiB; the second size is not a multiple of this
-        // unit.
+        // Some kernels discard on loop devices in units of 4 KiB, of which the second size is not a multiple.
         for size in [1 << 20, (2 << 20) + 512] {
             let planned = plan(size).expect("plan");
             settings.apply(&planned).expect("apply");

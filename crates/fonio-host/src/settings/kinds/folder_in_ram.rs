@@ -61,7 +61,6 @@ impl Kind for FolderInRam {
         current(on.path())
     }
 
-    /// Moves the folder into memory, changes the size of its tmpfs, or moves it back to the disk.
     fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
         let dir = on.path();
         if value == NONE {
@@ -97,7 +96,6 @@ impl Kind for FolderInRam {
 const SOURCE: &str = "fonio-folder-in-ram";
 const INTERVAL: &str = "1h";
 
-/// Returns the mount of fonio's tmpfs over a folder; `None` if there is none.
 fn mounted(dir: &Path) -> Result<Option<MountPoint>, HostError> {
     let own = |mount: &&MountPoint| mount.filesystem == "tmpfs" && mount.source == SOURCE;
     Ok(MountTable::read()?.at(dir).filter(own).cloned())
@@ -242,8 +240,7 @@ fn remains_to_do(dir: &Path) -> Option<String> {
     (!sentences.is_empty()).then(|| sentences.join("\n"))
 }
 
-/// Returns the units of a folder in memory: a unit for the folder itself, and the timer and service for
-/// write-outs.
+/// Returns the units of a folder in memory: one for the folder, and a timer and service for write-outs.
 fn units(program: &Path, dir: &Path, size: &str) -> Units {
     let stem = format!("fonio-folder-in-ram-{}", units::escape(dir));
     let (service, timer, write) =

@@ -88,7 +88,6 @@ impl Kind for FolderOn {
         current(dir, to)
     }
 
-    /// Moves the folder's content to the other device, or moves it back.
     fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
         let (dir, to) = on.with_content();
         let _lock = lock()?;
@@ -135,7 +134,6 @@ impl Kind for FolderOn {
     }
 }
 
-/// The value of a folder whose content was moved.
 const BOUND: &str = "bound";
 
 /// Returns `bound` if the folder `to` is bound over `dir`, otherwise `none`; `None` if `dir` is gone.

@@ -108,7 +108,6 @@ impl Kind for HotRange {
         Ok(Some(ByteCount::from_sectors(sectors).to_exact_text()))
     }
 
-    /// Moves a folder's content into an image, or moves it back.
     fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
         let (dir, image) = on.with_content();
         let _lock = lock()?;
@@ -200,7 +199,6 @@ fn copy_of(image: &Path) -> PathBuf {
     name.into()
 }
 
-/// Returns the mount of the image over a folder; `None` if the image is not mounted.
 fn mounted(dir: &Path, image: &Path) -> Result<Option<MountPoint>, HostError> {
     let table = MountTable::read()?;
     let is_own = |mount: &&MountPoint| {
@@ -325,7 +323,6 @@ fn put(
     sync_folder(image)
 }
 
-/// Creates a file with all its blocks allocated.
 fn allocate(path: &Path, size: ByteCount) -> Result<File, HostError> {
     let folder = path.parent().expect("it is in a folder");
     match fs::DirBuilder::new().mode(0o700).create(folder) {
@@ -387,7 +384,6 @@ fn format(image: &Path, inodes: u64) -> Result<(), HostError> {
     run("mkfs.ext4", "e2fsprogs", &[&words[..], &[image.as_os_str()]].concat()).map(drop)
 }
 
-/// Removes an image that is only a copy, and the folder of the images if it is empty.
 fn remove_copy(image: &Path) -> Result<(), HostError> {
     let copy = copy_of(image);
     let Some(folder) = image.parent() else { return Ok(()) };

@@ -61,8 +61,7 @@ const PLACE: &str = "/usr/lib/fonio";
 /// The unit that removes databases of class `cache` after an unclean shutdown.
 const BOOT_UNIT: &str = "fonio-sync-policy.service";
 
-/// Returns the path of the library: the one that fonio's package installs, or the one in the folder of this
-/// program.
+/// Returns the path of the library: in the folder of fonio's package, or in this program's folder.
 fn library() -> PathBuf {
     let beside = std::env::current_exe().ok().map(|program| program.with_file_name(LIBRARY));
     let package = Path::new(PLACE).join(LIBRARY);

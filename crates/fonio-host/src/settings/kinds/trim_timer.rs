@@ -15,8 +15,7 @@ use crate::settings::places::mount_of;
 /// The systemd timer of util-linux that trims file systems weekly.
 const TIMER: &str = "fstrim.timer";
 
-/// The setting for the weekly trimming of mounted file systems by systemd. The values are `enabled` and
-/// `disabled`.
+/// The setting for weekly trimming of mounted file systems. The values are `enabled` and `disabled`.
 pub(super) struct TrimTimer;
 
 const FACTS: Facts = Facts {
@@ -80,8 +79,7 @@ impl Kind for TrimTimer {
 #[repr(C)]
 struct Range {
     start: u64,
-    /// Before the call, the maximum length of the range in bytes; after the call, the number of trimmed
-    /// bytes.
+    /// Before the call, the maximum length of the range in bytes; afterwards, the number of trimmed bytes.
     length: u64,
     length_min: u64,
 }
@@ -97,8 +95,7 @@ pub struct Trim {
     pub filesystem: String,
     /// The device of the file system.
     pub source: String,
-    /// The number of bytes that were reported to the device as unused. ext4 reports each range only once per
-    /// mount.
+    /// The number of bytes reported to the device as unused. ext4 reports each range only once per mount.
     pub bytes: ByteCount,
 }
 

@@ -1,5 +1,4 @@
-//! The setting for swap in compressed memory: a zram device with a swap area that fonio recognises by its
-//! label.
+//! The setting for swap in compressed memory: a zram device whose swap area has fonio's label.
 //!
 //! If fonio is killed between setting the device's size and writing the label, an unused zram device remains,
 //! which uses no memory.
@@ -114,8 +113,7 @@ const NONE: &str = "none";
 /// The unit that creates the swap at each boot.
 const UNIT: &str = "fonio-swap-in-ram.service";
 
-/// Number of attempts to resize or reset a device that udev is still reading, and the pause between two
-/// attempts.
+/// Number of attempts to resize or reset a device that udev still reads, and the pause between them.
 const TRIES: u32 = 50;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -168,7 +166,6 @@ fn default_size() -> ByteCount {
     ByteCount(((total / 2) >> 20).max(1) << 20)
 }
 
-/// Fails if the kernel has no zram, or if the machine already has swap in memory.
 fn check() -> Result<(), String> {
     let of_others = |device: &Zram| device.is_swap && !device.is_ours;
     if let Some(other) = devices().map_err(|error| error.to_string())?.iter().find(|device| of_others(device))

@@ -12,8 +12,8 @@ use super::super::causes::{Causes, MayWait, Waits, link};
 use super::super::lanes::{Threaded, lanes};
 use super::super::{CHUNK, since};
 
-/// Maximum number of bytes that one call reads or writes (the kernel's `MAX_RW_COUNT`); a row with more bytes
-/// is damaged.
+/// Maximum number of bytes that one call reads or writes (the kernel's `MAX_RW_COUNT`); a larger row is
+/// damaged.
 const TRANSFER_MAX: u64 = 0x7fff_f000;
 /// Folders with files of the kernel, which are not replayed.
 const KERNEL_FOLDERS: [&str; 2] = ["/proc/", "/sys/"];
@@ -199,7 +199,6 @@ impl RowSink for Collected {
 }
 
 impl Collected {
-    /// Computes the sequence from the collected rows.
     pub(in crate::replay) fn sequence(mut self) -> Sequence {
         self.calls.sort_by_key(|call| call.entered);
         let began = self.began.or(self.calls.first().map(|call| call.entered)).unwrap_or_default();
@@ -325,7 +324,6 @@ impl Making {
     }
 }
 
-/// The state of a file while its calls are processed.
 #[derive(Debug, Default)]
 struct Following {
     before: Before,
@@ -359,8 +357,8 @@ impl Following {
                 touch(before, offset, bytes);
             }
             Act::Write { offset, bytes } if bytes > 0 => {
-                // Data at lower offsets than the write already existed, unless the file was created during
-                // the recording.
+                // Data before the write's offset already existed, unless the file was created during the
+                // recording.
                 if !self.is_settled && offset > self.written {
                     before.is_there = true;
                     before.bytes = before.bytes.max(offset);

@@ -39,12 +39,10 @@ pub struct Mirrored {
     pub removed: u64,
 }
 
-/// Makes the content of the folder `to` equal to the content of `from`. `place` is the target's path, for
-/// error messages.
+/// Makes the content of the folder `to` equal to the content of `from`. `place` is the target's path.
 ///
 /// # Errors
-/// [`HostError::NotCopied`] if a part could not be written. If so, the rest was written, and nothing was
-/// removed.
+/// [`HostError::NotCopied`] if a part could not be written; the rest was written, and nothing removed.
 pub(in crate::settings) fn mirror(
     from: &OwnedFd,
     to: &OwnedFd,
@@ -205,8 +203,7 @@ impl Run<'_> {
     ) -> Result<()> {
         let (name, kind) = (path.last().expect("it has a name").as_c_str(), copy::kind(source));
         let object = copy::open_object(from, name)?;
-        // If two names are one file in the target but two files in the source, the target needs a separate
-        // file.
+        // Two names can be one file in the target but two in the source, so the target needs a new file.
         let alike = now.filter(|now| {
             now.st_mode & libc::S_IFMT == source.st_mode & libc::S_IFMT
                 && (now.st_nlink == 1 || source.st_nlink > 1)

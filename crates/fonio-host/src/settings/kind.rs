@@ -8,6 +8,7 @@ use super::drop_in::DropIn;
 use super::folder::folder_at;
 use super::kept::own::OwnFile;
 use super::places::{disk_of, mount_on_device};
+// All kinds of settings use these names.
 pub(super) use super::drop_in::Keys;
 pub(super) use super::kept::files::KeptFiles;
 pub(super) use super::object::{Object, Scope};

@@ -232,7 +232,8 @@ pub struct Call {
     pub file_flags: Option<FileFlags>,
 }
 
-/// `statements.parquet`: consecutive steps (`sqlite3_step`) of one thread with one SQL statement on one connection of SQLite.
+/// `statements.parquet`: consecutive steps (`sqlite3_step`) of one thread with one SQL statement on one
+/// connection of SQLite.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Statement {
@@ -281,7 +282,8 @@ named! {
         Write = "write",
         /// A call that syncs: fsync, fdatasync, msync, sync_file_range, sync, syncfs.
         Fsync = "fsync",
-        /// A call that looks up or changes names and attributes of files: open, stat, getdents, rename, unlink, …
+        /// A call that looks up or changes names and attributes of files: open, stat, getdents, rename,
+        /// unlink, …
         Metadata = "metadata",
         /// A page fault on a mapped file or on other absent memory, except swap.
         PageFault = "page_fault",

@@ -192,7 +192,8 @@ impl Disk {
         self.pacer.run_due()
     }
 
-    /// Accepts a command. `done` is called exactly once when the command is complete, on this thread or another.
+    /// Accepts a command. `done` is called exactly once when the command is complete, on this thread or
+    /// another.
     pub(crate) fn submit(
         self: &Arc<Disk>,
         request: Request<'_>,

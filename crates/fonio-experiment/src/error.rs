@@ -44,9 +44,9 @@ pub enum ExperimentError {
     /// The user's description of an array is invalid.
     #[error("{place}: {reason}")]
     BadArray {
-        /// The invalid description.
+        /// The invalid description of an array.
         place: String,
-        /// Why the recording does not show this.
+        /// The reason why the description of the array is invalid.
         reason: String,
     },
     /// A recording cannot be replayed in a model.
@@ -96,7 +96,7 @@ pub enum ExperimentError {
         recording.display()
     )]
     NoCalls {
-        /// The recording without such calls.
+        /// The recording without file-system calls.
         recording: PathBuf,
     },
     /// The data that a recording accesses do not fit on the device.
@@ -136,7 +136,7 @@ pub enum ExperimentError {
     NotSeen {
         /// The measured command.
         command: String,
-        /// What is wrong with the description.
+        /// The reason why the recording does not show where the time went.
         reason: &'static str,
     },
     /// The measured unit has no process.
@@ -150,7 +150,7 @@ pub enum ExperimentError {
     /// A folder holds the slices of a different test.
     #[error("{} holds the slices of another test ({differs}); name another folder with --output", folder.display())]
     OtherTest {
-        /// The folder with the slices.
+        /// The folder with the slices of the other test.
         folder: PathBuf,
         /// The first difference between the two tests.
         differs: String,

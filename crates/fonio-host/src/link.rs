@@ -122,8 +122,9 @@ pub(crate) fn undo(name: &str) -> Result<(), HostError> {
     if !std::path::Path::new("/run/netns").join(name).exists() {
         return Ok(());
     }
-    // The kernel removes the interfaces of a namespace some time after the namespace itself; deleting an interface by
-    // name takes effect at once. The error is ignored, because the interface may never have been created.
+    // The kernel removes the interfaces of a namespace some time after the namespace itself; deleting an
+    // interface by name takes effect at once. The error is ignored, because the interface may never have been
+    // created.
     if let Some(number) = name.strip_prefix("fonio-") {
         let _ = ip(&["link", "delete", &format!("fno{number}")]);
     }

@@ -176,8 +176,8 @@ fn start(path: &Path, devices: &[PathBuf], chunk: ByteCount) -> Result<(), HostE
         chunk_bytes: c_int::try_from(chunk.0).unwrap_or(c_int::MAX),
         ..ArrayInfo::default()
     };
-    // SAFETY: SET_ARRAY_INFO reads an `mdu_array_info_t`, whose layout `ArrayInfo` has (asserted above), and keeps no
-    // pointer to it.
+    // SAFETY: SET_ARRAY_INFO reads an `mdu_array_info_t`, whose layout `ArrayInfo` has (asserted above), and
+    // keeps no pointer to it.
     unsafe { ioctl::ioctl(&array, Setter::<SET_ARRAY_INFO, ArrayInfo>::new(info)) }
         .map_err(HostError::system("describe", path))?;
     for (device, number) in devices.iter().zip(0..) {
@@ -189,7 +189,8 @@ fn start(path: &Path, devices: &[PathBuf], chunk: ByteCount) -> Result<(), HostE
             raid_disk: number,
             state: IN_SYNC,
         };
-        // SAFETY: ADD_NEW_DISK reads an `mdu_disk_info_t`, whose layout `DiskInfo` has, and keeps no pointer to it.
+        // SAFETY: ADD_NEW_DISK reads an `mdu_disk_info_t`, whose layout `DiskInfo` has, and keeps no pointer
+        // to it.
         unsafe { ioctl::ioctl(&array, Setter::<ADD_NEW_DISK, DiskInfo>::new(disk)) }
             .map_err(HostError::system("add to an array", device))?;
     }

@@ -133,8 +133,8 @@ fn keeps_files(mount: &MountPoint) -> bool {
 fn events(mut bytes: &[u8], found: &mut BTreeSet<Opened>) {
     const HEAD: usize = size_of::<libc::fanotify_event_metadata>();
     while bytes.len() >= HEAD {
-        // SAFETY: the buffer has at least as many bytes as the struct, every bit pattern is a valid value of it, and
-        // the read does not need alignment.
+        // SAFETY: the buffer has at least as many bytes as the struct, every bit pattern is a valid value of
+        // it, and the read does not need alignment.
         let event =
             unsafe { std::ptr::read_unaligned(bytes.as_ptr().cast::<libc::fanotify_event_metadata>()) };
         let length = (event.event_len as usize).max(HEAD);

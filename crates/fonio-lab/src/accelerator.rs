@@ -21,13 +21,13 @@ const START_WITHIN: Duration = Duration::from_secs(20);
 const PROBE_MEMORY_MIB: u64 = 512;
 const STARTED: &str = "fonio: this guest has started";
 
-/// What executes a guest's instructions.
+/// The processor that executes a guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Accelerator {
-    /// This machine's processor executes them, through `/dev/kvm`.
+    /// This machine's processor, through `/dev/kvm`.
     Kvm,
-    /// QEMU emulates a processor (TCG).
+    /// A processor that QEMU emulates (TCG).
     Tcg,
 }
 

@@ -1,5 +1,5 @@
-//! Holm's procedure with weights, in the form of intervals (Holm, *A Simple Sequentially Rejective Multiple Test
-//! Procedure*, 1979).
+//! Holm's procedure with weights, in the form of intervals (Holm, *A Simple Sequentially Rejective Multiple
+//! Test Procedure*, 1979).
 //!
 //! Each figure is tested at its share of the error level. Figures that differ are removed, and their shares
 //! of the level go to the remaining figures. The procedure repeats until no remaining figure differs. The

@@ -1,5 +1,5 @@
-//! Student's t for integer degrees of freedom, by the finite series of Abramowitz and Stegun, *Handbook of Mathematical
-//! Functions* (1964), 26.7.3 and 26.7.4.
+//! Student's t for integer degrees of freedom, by the finite series of Abramowitz and Stegun, *Handbook of
+//! Mathematical Functions* (1964), 26.7.3 and 26.7.4.
 
 /// Above this number of degrees of freedom, t changes by less than 1 % at any level used here.
 const FREEDOM_MAX: u32 = 200;

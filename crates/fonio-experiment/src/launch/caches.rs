@@ -14,7 +14,8 @@ const NAMED: usize = 5;
 pub struct Dropped {
     /// Number of files that the command opens.
     pub files: usize,
-    /// Cached bytes of these files before the drop; `None` if the kernel cannot report them (before Linux 6.5).
+    /// Cached bytes of these files before the drop; `None` if the kernel cannot report them (before Linux
+    /// 6.5).
     pub held_bytes: Option<u64>,
     /// Cached bytes of these files after the drop, in pages that other processes map or use.
     pub kept_bytes: Option<u64>,

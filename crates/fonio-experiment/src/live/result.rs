@@ -253,7 +253,8 @@ fn verdict(plan: &LivePlan, paired: &Paired, needed_s: Option<f64>, arms: [Optio
     sentence
 }
 
-/// Formats a ratio as a change: `-41 %`, `+20 %`, `3.2 times`, or `any change` for an open end of an interval.
+/// Formats a ratio as a change: `-41 %`, `+20 %`, `3.2 times`, or `any change` for an open end of an
+/// interval.
 fn change(ratio: Option<f64>) -> String {
     match ratio {
         None => "any change".to_owned(),

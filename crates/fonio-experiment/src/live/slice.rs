@@ -68,9 +68,9 @@ pub struct BlockedProgramTime {
 /// The shares of a slice in which I/O stalled tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PressureShares {
-    /// The share in which at least one task was stalled.
+    /// The share of the slice in which at least one task was stalled.
     pub some: Option<f64>,
-    /// The share in which all tasks that were not idle were stalled.
+    /// The share of the slice in which all tasks that were not idle were stalled.
     pub full: Option<f64>,
 }
 

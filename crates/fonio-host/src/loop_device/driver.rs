@@ -70,8 +70,8 @@ pub(super) fn configure(device: &File, file: &File, block_bytes: u32, flags: u32
         info: LoopInfo64 { flags, ..LoopInfo64::default() },
         ..LoopConfig::default()
     };
-    // SAFETY: LOOP_CONFIGURE reads a `struct loop_config`, whose layout `LoopConfig` has (asserted above), and keeps no
-    // pointer to it.
+    // SAFETY: LOOP_CONFIGURE reads a `struct loop_config`, whose layout `LoopConfig` has (asserted above),
+    // and keeps no pointer to it.
     unsafe { ioctl::ioctl(device, Setter::<LOOP_CONFIGURE, LoopConfig>::new(config)) }
 }
 

@@ -155,7 +155,8 @@ impl Setting {
         Err(self.refused(&planned.target, why.as_deref().unwrap_or("it is already in force")))
     }
 
-    /// Like [`Setting::plan`], but a value that is already in force is not an error: `old` and `new` are then equal.
+    /// Like [`Setting::plan`], but a value that is already in force is not an error: `old` and `new` are then
+    /// equal.
     ///
     /// # Errors
     /// [`HostError::NotSettable`] with the reason why the setting cannot be applied.

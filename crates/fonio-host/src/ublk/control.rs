@@ -1,7 +1,7 @@
 //! Sends the commands of `/dev/ublk-control` (linux/ublk_cmd.h), each through its own io_uring.
 //!
-//! A command that the kernel cannot finish, such as the deletion of a device whose server is stuck, is cancelled when its
-//! ring is closed.
+//! A command that the kernel cannot finish, such as the deletion of a device whose server is stuck, is
+//! cancelled when its ring is closed.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -136,7 +136,8 @@ impl Control {
     /// Adds the ublk device that `info` describes. The driver adjusts the fields of `info`.
     pub(super) fn add(self, info: &mut DevInfo) -> Result<(), Errno> {
         let command = with_buffer(info.number, info);
-        // SAFETY: the buffer is a `struct ublksrv_ctrl_dev_info`, which the command reads and writes before it completes.
+        // SAFETY: the buffer is a `struct ublksrv_ctrl_dev_info`, which the command reads and writes before
+        // it completes.
         unsafe { self.run(ADD_DEV, &command, None) }
     }
 
@@ -150,7 +151,8 @@ impl Control {
     pub(super) fn info(self, number: u32) -> Result<DevInfo, Errno> {
         let mut info = DevInfo::default();
         let command = with_buffer(number, &mut info);
-        // SAFETY: the buffer is a `struct ublksrv_ctrl_dev_info`, which the command writes before it completes.
+        // SAFETY: the buffer is a `struct ublksrv_ctrl_dev_info`, which the command writes before it
+        // completes.
         unsafe { self.run(GET_DEV_INFO, &command, None) }?;
         Ok(info)
     }

@@ -100,7 +100,8 @@ impl Responses {
     }
 }
 
-/// Replays the recording in `dir` under each scheduler, on a new device where the accessed data are already written.
+/// Replays the recording in `dir` under each scheduler, on a new device where the accessed data are already
+/// written.
 ///
 /// # Errors
 ///

@@ -135,7 +135,8 @@ pub fn trim(path: &Path) -> Result<Trim, HostError> {
     let dir = &planned.dir;
     let open = File::open(dir).map_err(HostError::system("open", dir))?;
     let mut range = Range { start: 0, length: u64::MAX, length_min: 0 };
-    // SAFETY: FITRIM reads and writes a `struct fstrim_range`, whose layout `Range` has, and keeps no pointer to it.
+    // SAFETY: FITRIM reads and writes a `struct fstrim_range`, whose layout `Range` has, and keeps no pointer
+    // to it.
     match unsafe { ioctl::ioctl(&open, Updater::<FITRIM, Range>::new(&mut range)) } {
         Ok(()) => Ok(Trim { bytes: ByteCount(range.length), ..planned }),
         Err(Errno::OPNOTSUPP | Errno::NOTTY) => Err(HostError::NotSettable {

@@ -37,7 +37,7 @@ pub enum Act {
     },
     /// Writes to the file.
     Write {
-        /// The offset at which the range starts.
+        /// The offset at which the write starts.
         offset: u64,
         /// The number of bytes that the recorded call wrote.
         bytes: u64,
@@ -51,7 +51,7 @@ pub enum Act {
     SyncFilesystem,
     /// Allocates space for a range of the file (`fallocate`).
     Allocate {
-        /// The offset at which the write starts.
+        /// The offset at which the range starts.
         offset: u64,
         /// The length of the allocated range.
         bytes: u64,

@@ -35,7 +35,7 @@ impl Random {
 
     /// Returns an independent sequence for each label: drawing from one sequence does not change the others.
     pub fn labelled(seed: u64, label: &str) -> Random {
-        // FNV-1a.
+        // Hash the label with FNV-1a.
         let hash = label.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3)
         });

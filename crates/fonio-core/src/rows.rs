@@ -36,7 +36,7 @@ pub struct Request {
     pub device: DeviceId,
     /// The operation of the request.
     pub op: Op,
-    /// The flags that are set.
+    /// The flags that are set on the request.
     pub flags: Flags,
     /// The flags that the source can show.
     pub flags_known: Flags,
@@ -244,7 +244,7 @@ pub struct Statement {
     pub entered: Timestamp,
     /// When the last step of the statement ended; `None` if it had not ended when the recording ended.
     pub exited: Option<Timestamp>,
-    /// The number of steps. A query takes one step for each row.
+    /// The number of steps of the statement. A query takes one step for each row.
     pub steps: u64,
     /// The total duration of all steps.
     pub stepping: Nanos,
@@ -299,7 +299,7 @@ named! {
         AsyncIo = "async_io",
         /// The work of a kernel thread: write-back, journal commits, swap-out.
         KernelThread = "kernel_thread",
-        /// Another system call.
+        /// Any other system call.
         Other = "other",
         /// The operation is unknown.
         Unknown = "unknown",
@@ -409,26 +409,25 @@ named! {
         SwapInPages = "swap_in_pages",
         SwapOutPages = "swap_out_pages",
         MajorFaults = "major_faults",
-        /// Time for which a device was busy. Subject: the device's name.
+        /// Time for which the device `subject` was busy.
         DiskBusyMs = "disk_busy_ms",
         DiskReadBytes = "disk_read_bytes",
         DiskWriteBytes = "disk_write_bytes",
-        /// Bytes that a network interface received. Subject: the interface.
+        /// Bytes that the network interface `subject` received.
         NetReceiveBytes = "net_receive_bytes",
         NetTransmitBytes = "net_transmit_bytes",
-        /// Pressure stall information in microseconds. Subject: `cpu`, `io` or `memory`.
+        /// Pressure stall information of the `subject` (`cpu`, `io` or `memory`) in microseconds.
         PressureSomeUs = "pressure_some_us",
         PressureFullUs = "pressure_full_us",
-        /// Temperature of a thermal zone. Subject: the zone.
+        /// Temperature of the thermal zone `subject`.
         TemperatureMillicelsius = "temperature_millicelsius",
-        /// Clock frequency of a processor. Subject: the processor.
+        /// Clock frequency of the processor `subject`.
         CpuFrequencyKhz = "cpu_frequency_khz",
         CpuFrequencyMaxKhz = "cpu_frequency_max_khz",
-        /// Active time of one processor, a counter, in `USER_HZ` ticks (100 a second). Subject: the processor
-        /// (`cpu0`).
+        /// Active time of the processor `subject` (such as `cpu0`), a counter in `USER_HZ` ticks (100 a
+        /// second).
         ProcessorActiveTicks = "processor_active_ticks",
-        /// Link speed of a network interface in one direction, if the driver reports it. Subject: the
-        /// interface.
+        /// Link speed of the network interface `subject` in one direction, if the driver reports it.
         NetLinkBytesPerS = "net_link_bytes_per_s",
     }
 }

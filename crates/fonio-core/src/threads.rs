@@ -9,8 +9,8 @@ use crate::units::Timestamp;
 /// Maximum number of threads in one generation; at most two generations are kept.
 const GENERATION_MAX: usize = 16 * 1024;
 
-/// Maximum number of bytes kept of a thread's name. Kernel names have at most 15 bytes, its workers' names
-/// 63.
+/// Maximum number of bytes kept of a thread's name. Kernel names have at most 15 bytes; names of kernel
+/// workers, at most 63.
 const NAME_BYTES_MAX: usize = 64;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -82,7 +82,7 @@ impl Emulated {
     /// Starts an emulated device. `command` must start a process that only calls [`crate::serve()`].
     ///
     /// First measures this machine's minimum latency, then creates and mounts the file system, both without
-    /// the model's timing. Finally starts this timing.
+    /// timing. Finally starts the model's timing.
     ///
     /// # Errors
     /// [`EmulatorError`]; all steps are undone before the function returns.
@@ -285,7 +285,7 @@ impl Emulated {
     }
 
     /// Completes commands at once, so that unmounting is fast, then unmounts, detaches and stops the device.
-    /// Returns the statistics from before this switch.
+    /// Returns the statistics from before commands completed at once.
     ///
     /// # Errors
     /// If some steps could not be undone. They stay in the ledger, and the next start of fonio retries them.

@@ -1,9 +1,9 @@
 //! The log of all writes, from which the state after a power cut can be derived.
 //!
 //! Layout, little-endian: 8 bytes [`MAGIC`], the capacity in bytes (u64), and 1 if the device has a volatile
-//! cache, otherwise 0 (u64). Records follow. A record has 40 bytes: kind (u8), flags (u8; 1 is FUA), 6 zeros,
-//! the command's serial number (u64), offset and length in bytes (u64 each), nanoseconds since serving began
-//! (u64). The data of a write and the name of a mark follow their record.
+//! cache, otherwise 0 (u64). The records follow this header. A record has 40 bytes: kind (u8), flags (u8; 1
+//! is FUA), 6 zeros, the command's serial number (u64), offset and length in bytes (u64 each), nanoseconds
+//! since serving began (u64). The data of a write and the name of a mark follow their record.
 //!
 //! **The order of the records is authoritative.** The record of a command is appended when the command
 //! arrives, and [`Kind::Completed`] before the host learns of the completion. So all completions that the

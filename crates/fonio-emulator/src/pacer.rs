@@ -118,7 +118,7 @@ impl Pacer {
 }
 
 impl Drop for Pacer {
-    /// Runs all waiting actions immediately and ends the thread. A pacer without a thread drops them.
+    /// Runs all waiting actions immediately and ends the thread. A pacer without a thread drops all actions.
     fn drop(&mut self) {
         lock(&self.shared.0).stopping = true;
         self.shared.1.notify_one();

@@ -74,7 +74,7 @@ impl Server {
         self.child.id()
     }
 
-    /// Ends the serving process. Its device must no longer be in use.
+    /// Ends the serving process. The served device must no longer be in use.
     pub(crate) fn stop(mut self, ledger: &mut Ledger) -> Result<(), EmulatorError> {
         self.orders = None;
         ledger.undo(self.entry)?;

@@ -26,7 +26,7 @@ use crate::worker::Worker;
 pub struct RunOptions<'a> {
     /// The workload to measure.
     pub workload: &'a Workload,
-    /// The share of the workload's full amountto run, above 0.
+    /// The share of the workload's full amount to run, above 0.
     pub scale: f64,
     /// A workload that runs concurrently, on the same storage and within the same limits.
     pub background: Option<Background<'a>>,

@@ -17,7 +17,7 @@ use crate::rounds::{Arm, Design, Measurement, Rounds, RunTimes, Timed, run_times
 use crate::run::{Run, RunOptions, run_once};
 use crate::setup::{Conditions, Setup};
 
-/// A setupof a series, unchanged or with a fix.
+/// A setup of a series, unchanged or with a fix.
 #[derive(Clone, Debug)]
 pub struct Variation {
     /// The data that a power cut can lose with the fix; `None` for a setup without a fix.

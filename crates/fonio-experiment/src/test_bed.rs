@@ -33,17 +33,17 @@ pub struct Roles {
     pub program: PathBuf,
     /// The arguments of the role that only calls [`fonio_emulator::serve`].
     pub serve_device: Vec<String>,
-    /// The arguments of the role that calls [`crate::serve_http`]. An address follows them.
+    /// The arguments of the role that calls [`crate::serve_http`]. An address follows these arguments.
     pub serve_http: Vec<String>,
-    /// The arguments of the role that calls [`crate::do_task`]. A file name follows them.
+    /// The arguments of the role that calls [`crate::do_task`]. A file name follows these arguments.
     pub do_task: Vec<String>,
-    /// The arguments of the role that calls [`crate::start_task`]. A socket name follows them.
+    /// The arguments of the role that calls [`crate::start_task`]. A socket name follows these arguments.
     pub start_task: Vec<String>,
     /// The arguments of the role that calls [`crate::replay::Sequence::replay`]. A recording, a file or
-    /// folder, and optionally `--layer calls` and `--fast` follow them.
+    /// folder, and optionally `--layer calls` and `--fast` follow.
     pub replay: Vec<String>,
     /// The arguments of the role that serves a FUSE mount in the foreground, and prints a line when the mount
-    /// is ready. `--mount-options` with the options, the source directory and the mount point follow them.
+    /// is ready. `--mount-options` with the options, the source directory and the mount point follow.
     pub mount: Vec<String>,
 }
 
@@ -186,7 +186,7 @@ impl TestBed {
         Ok(folder)
     }
 
-    /// Restores the settings of the workload's folderwhile the emulated devices are unpaced.
+    /// Restores the settings of the workload's folder while the emulated devices are unpaced.
     fn restore_folder(&mut self) -> Result<(), ExperimentError> {
         let entries = std::mem::take(&mut self.of_folder);
         if entries.is_empty() {

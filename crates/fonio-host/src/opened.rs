@@ -56,7 +56,7 @@ impl OpenWatch {
         if fd < 0 {
             return Err(failed()(io::Error::last_os_error()));
         }
-        // SAFETY: the kernel has just given this descriptor to us alone.
+        // SAFETY: the kernel has just given this descriptor to this process alone.
         let queue = unsafe { OwnedFd::from_raw_fd(fd) };
         for mount in MountTable::read()?.iter().filter(|mount| keeps_files(mount)) {
             let Ok(dir) = CString::new(mount.dir.as_os_str().as_bytes()) else { continue };

@@ -58,9 +58,9 @@ pub fn with_names(text: &str, mut name: impl FnMut(&str) -> String) -> String {
 /// The effect of a statement on transactions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// `BEGIN`.
+    /// The statement `BEGIN`.
     Begin,
-    /// `COMMIT`, `END`.
+    /// The statements `COMMIT` and `END`.
     Commit,
     /// `ROLLBACK`, except `ROLLBACK TO` a savepoint.
     Rollback,

@@ -64,7 +64,7 @@ impl<'t> Tokens<'t> {
                 [b'/', b'*', inside @ ..] => {
                     inside.windows(2).position(|end| end == b"*/").map_or(rest.len(), |at| at + 4)
                 }
-                // A byte order mark.
+                // Skip a byte order mark.
                 [0xef, 0xbb, 0xbf, ..] if self.at == 0 => 3,
                 _ => return,
             };

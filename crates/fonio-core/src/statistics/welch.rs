@@ -9,7 +9,7 @@ use super::student;
 pub struct Interval {
     /// The lower end of the interval.
     pub low: f64,
-    /// The value in the interval.
+    /// The value to which the interval belongs.
     pub value: f64,
     /// The upper end of the interval.
     pub high: f64,

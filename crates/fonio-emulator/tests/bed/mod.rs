@@ -54,7 +54,7 @@ pub fn wait_to_be_killed(emulated: &Emulated) -> ! {
 }
 
 /// Starts the test `name` in another process, as the owner of a device in `folder`, and kills that process.
-/// Returns the device.
+/// Returns the path of the device.
 pub fn kill_owner(name: &str, folder: &Path) -> PathBuf {
     let mut owner = Command::new(std::env::current_exe().expect("this test"));
     owner.args(["--exact", name, "--nocapture"]).env("FONIO_TEST_STATE", folder);

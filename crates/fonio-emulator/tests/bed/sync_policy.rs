@@ -41,7 +41,7 @@ pub enum Promise {
     Within(Duration),
     /// Either there is no database, or the database has every acknowledged transaction.
     NeverStale,
-    /// The mode promises nothing. It shows that the cuts can corrupt a database.
+    /// The mode promises nothing, and shows that the cuts can corrupt a database.
     Nothing,
 }
 

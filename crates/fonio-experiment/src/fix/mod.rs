@@ -109,7 +109,8 @@ impl Fix {
         }
     }
 
-    /// Returns which kinds of experiment can measure the fix. To find out, it applies the fix to a setup.
+    /// Returns which kinds of experiment can measure the fix. To find out, the method applies the fix to a
+    /// setup.
     pub fn measured_with(&self) -> MeasuredWith {
         let mut setup = Setup::on(Storage::Directory("/".into()));
         match (self.try_on(self.setting(), &mut setup, None), self.real) {

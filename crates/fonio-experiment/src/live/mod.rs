@@ -250,7 +250,7 @@ impl Test<'_> {
             self.ledger.undo(entry)?;
         }
         let slice = measured.inspect_err(|_| {
-            // The folder holds an incomplete slice. If it cannot be removed, that does not matter.
+            // The folder holds an incomplete slice. An error while removing the slice does not matter.
             let _ = std::fs::remove_dir_all(&to);
         })?;
         self.folder.write_slice(&slice)?;

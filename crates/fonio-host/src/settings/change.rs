@@ -236,8 +236,8 @@ mod tests {
     use crate::settings::target::Target;
     use crate::settings::value::Value;
 
-    /// A setting for tests, stored in a file. It logs its values and whether it is kept. If the file `refuse`
-    /// exists, the setting refuses changes; if the file `in-use` exists, its object is busy.
+    /// A setting for tests, stored in a file. This setting logs its values and whether it is kept. If the
+    /// file `refuse` exists, the setting refuses changes; if the file `in-use` exists, its object is busy.
     struct Logged(Facts);
 
     static MOUNT: Logged = Logged(Facts { tag: "logged_mount", title: "a mount", ..Facts::OF_MOUNT });

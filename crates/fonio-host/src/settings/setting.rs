@@ -37,8 +37,8 @@ impl Setting {
         Ok(Setting { kind, name: text.to_owned(), value: kind.parse(name, value)?, despite_writers: false })
     }
 
-    /// Returns the setting for the number of requests in a queue. To restore old values, it accepts numbers
-    /// that users cannot write.
+    /// Returns the setting for the number of requests in a queue. To restore old values, the setting accepts
+    /// numbers that users cannot write.
     pub fn requests(number: u32) -> Setting {
         Setting::with_value("requests", Value::Number(number))
     }

@@ -32,7 +32,7 @@ const SET_PARAMS: Opcode = ioctl::read_write::<Command>(b'u', 0x08);
 
 const NO_QUEUE: u16 = u16::MAX;
 
-/// `struct ublksrv_ctrl_cmd`.
+/// The kernel's `struct ublksrv_ctrl_cmd`.
 #[derive(Default)]
 #[repr(C)]
 struct Command {
@@ -66,7 +66,7 @@ pub(super) struct DevInfo {
     pub(super) reserved: [u64; 2],
 }
 
-/// `struct ublk_param_basic`.
+/// The kernel's `struct ublk_param_basic`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Basic {
@@ -81,7 +81,7 @@ pub(super) struct Basic {
     pub(super) virtual_boundary_mask: u64,
 }
 
-/// `struct ublk_param_discard`.
+/// The kernel's `struct ublk_param_discard`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Discard {

@@ -125,8 +125,8 @@ fn with_options<'o>(original: &str, added: impl Iterator<Item = &'o str>) -> Str
 /// first addition. Returns `None` if `now` does not contain the option.
 ///
 /// If nobody else has changed the options, the result is the options that the entry would have if this option
-/// had never been added. If somebody else has, only this option is removed. The options that it replaced are
-/// restored, unless someone else has set them.
+/// had never been added. If somebody else has changed the options, only this option is removed. The options
+/// that it replaced are restored, unless someone else has set them.
 pub(super) fn without(now: &str, original: &str, added: &[&str], at: usize) -> Option<String> {
     let others = || added.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, option)| *option);
     if now == with_options(original, added.iter().copied()) {

@@ -15,7 +15,7 @@ use crate::files;
 pub(in crate::settings) const HEADER: &str =
     "# Written by `fonio fix apply --keep`; `fonio fix undo` takes the lines out again.\n";
 
-/// The first line of such files from earlier builds of fonio.
+/// The first line of fonio's files that earlier builds wrote.
 pub(super) const FORMER_HEADER: &str =
     "# Written by `fonio fix --keep`; `fonio fix --undo` takes the lines out again.\n";
 

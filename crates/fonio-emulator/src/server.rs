@@ -1,4 +1,4 @@
-//! The owner's connection to a serving process.
+//! Connects the owner to a serving process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
@@ -14,7 +14,6 @@ use crate::error::EmulatorError;
 use crate::report::ServeReport;
 use crate::serve::{Answer, Order, ServeConfig};
 
-/// A serving process started by this process.
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
@@ -27,7 +26,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts `command`, which must call [`crate::serve()`], and waits until it is ready.
+    /// Starts `command`, which must call [`crate::serve()`], and waits until the device is ready.
     pub(crate) fn start(
         ledger: &mut Ledger,
         mut command: Command,
@@ -51,7 +50,7 @@ impl Server {
         }
     }
 
-    /// Sends an order and waits until it is in effect.
+    /// Sends an order and waits until the order is in effect.
     pub(crate) fn order(&mut self, order: &Order) -> Result<(), EmulatorError> {
         match self.ask(order)? {
             Answer::Done => Ok(()),
@@ -59,7 +58,7 @@ impl Server {
         }
     }
 
-    /// Writes the log out and returns the statistics.
+    /// Makes the server write out its log, and returns its statistics.
     pub(crate) fn report(&mut self) -> Result<ServeReport, EmulatorError> {
         match self.ask(&Order::Report)? {
             Answer::Report(report) => Ok(*report),
@@ -75,11 +74,10 @@ impl Server {
         self.child.id()
     }
 
-    /// Ends the process. The device must no longer be in use.
+    /// Ends the serving process. The served device must no longer be in use.
     pub(crate) fn stop(mut self, ledger: &mut Ledger) -> Result<(), EmulatorError> {
         self.orders = None;
         ledger.undo(self.entry)?;
-        // Reap the ended process.
         let _ = self.child.wait();
         Ok(())
     }

@@ -115,7 +115,6 @@ fn faults_reach_the_host() {
     emulated.stop().expect("stop");
 }
 
-/// Kills first the serving process, then the owner in another process.
 #[test]
 fn a_killed_server_and_a_killed_owner_leave_nothing_behind() {
     if !bed::can_make_block_devices() {

@@ -1,4 +1,5 @@
-//! Tests emulated devices through the kernel and other programs. It is one program to save link time.
+//! Tests emulated devices as the kernel and other programs use them. All tests are in one program to save
+//! link time.
 
 mod bed;
 mod block_device;

@@ -1,7 +1,7 @@
 //! Tests that databases under a sync policy survive power cuts as their class promises, and that the cuts can
 //! do damage.
 //!
-//! `cargo studies sync-policy` runs many more cuts.
+//! `cargo studies sync-policy` runs many more power cuts.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! `delay`: commands take longer, by `add`.
+//! The fault `delay`: commands take longer by the time `add`.
 
 use fonio_core::Nanos;
 use fonio_sim::Random;

@@ -9,7 +9,8 @@ use fonio_system::command::Failure;
 
 use super::{CacheState, Dropped, LaunchFigures, LaunchPart, LaunchResult, LaunchSeries, PartKind};
 
-/// Returns the report on `series`. `explained` is the report on the first launch's recording; its sections follow.
+/// Returns the report on a series of launches. `explained` is the report on the first launch's recording,
+/// whose sections follow.
 pub fn launch_document(series: &LaunchSeries, explained: Option<Document>) -> Document {
     let explained = explained.unwrap_or_default();
     Document {
@@ -69,7 +70,6 @@ fn verdict(series: &LaunchSeries) -> Verdict {
     Verdict { tone, sentence: first.verdict.clone(), reasons }
 }
 
-/// Returns how a command failed.
 fn failure(run: &LaunchFigures) -> Option<String> {
     Some(match run.failure()? {
         Failure::Code(code) => format!("ended with exit code {code}"),
@@ -77,7 +77,7 @@ fn failure(run: &LaunchFigures) -> Option<String> {
     })
 }
 
-/// Returns where a launch ran, for a sentence.
+/// Returns a phrase for sentences that says on which storage a launch ran.
 fn on(place: &str) -> String {
     match place {
         "." => "in this folder".to_owned(),
@@ -164,7 +164,6 @@ fn words(kind: PartKind) -> &'static str {
     }
 }
 
-/// Returns a sentence on the dropped and the remaining pages.
 fn cold(dropped: &Dropped) -> String {
     let size = |bytes: u64| Unit::Bytes.format(bytes as f64);
     let files = dropped.files;

@@ -1,4 +1,4 @@
-//! The plan for keeping a setting.
+//! Plans how to keep a setting across reboots.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,10 +14,10 @@ use crate::settings::kind::KeptAs;
 use crate::settings::refusal::Refusal;
 
 impl Keeper {
-    /// Returns how a setting would be kept. Changes nothing.
+    /// Returns how a setting would be kept. Does not change any file.
     ///
     /// # Errors
-    /// [`HostError::NotKept`] with the reason.
+    /// [`HostError::NotKept`] with the reason why the setting cannot be kept.
     pub fn plan(&self, applied: &Applied) -> Result<Kept, HostError> {
         let target = &applied.target;
         let refused =
@@ -32,7 +32,8 @@ impl Keeper {
                 if !self.files.udev_control.exists() {
                     return Err(refused("it needs a udev rule, but udev does not run here".to_owned()));
                 }
-                // Names such as sda depend on the other connected devices.
+                // Identify the disk by its serial number: names such as sda depend on the other connected
+                // devices.
                 let of = match self.serial(device) {
                     Some(serial) => format!("ENV{{DEVTYPE}}==\"disk\", ENV{{ID_SERIAL}}==\"{serial}\""),
                     None => format!("KERNEL==\"{device}\""),
@@ -98,18 +99,18 @@ impl Keeper {
         let number = fs::read_to_string(self.files.sys_block.join(device).join("dev")).ok()?;
         let notes = fs::read_to_string(self.files.udev_data.join(format!("b{}", number.trim()))).ok()?;
         let serial = notes.lines().find_map(|line| line.strip_prefix("E:ID_SERIAL="))?;
-        // Other characters are special in patterns.
+        // Other characters are special in the patterns of udev rules.
         let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "_-.:#@+".contains(letter);
         (!serial.is_empty() && serial.chars().all(is_plain)).then(|| serial.to_owned())
     }
 
-    /// Returns whether the name in a kept setting still belongs to the same disk.
+    /// Returns whether the disk name in a kept setting still belongs to the same disk.
     pub fn is_same_disk(&self, kept: &Kept) -> bool {
         kept.applied.target.disk().is_none_or(|device| self.serial(device) == kept.serial)
     }
 
-    /// Returns the line that sets the same limit, in bytes or as a share of memory, in a file that is read
-    /// after fonio's file.
+    /// Returns the sysctl line that sets the same limit, in bytes or as a share of memory, in a file that is
+    /// read after fonio's file.
     fn overrides(&self, assignments: &[(String, String)]) -> Result<Option<(PathBuf, usize)>, HostError> {
         let own = self.files.sysctl.file_name();
         let folder = self.files.sysctl.parent().unwrap_or(Path::new("/"));

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::settings::kind::*;
 
-/// The values: a write-ahead log or a rollback journal. Each connection chooses the mode of a rollback
+/// The values are a write-ahead log and a rollback journal. Each connection chooses the mode of a rollback
 /// journal.
 const WAL: &str = "wal";
 const ROLLBACK: &str = "rollback";
@@ -55,7 +55,7 @@ impl Kind for Database {
     }
 }
 
-/// Time to wait for a database locked by another program.
+/// Time to wait for a database that another program has locked.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Returns the database at a path; the error is the reason why it is not a database.
@@ -86,7 +86,7 @@ fn mode(path: &Path) -> Result<Option<String>, HostError> {
     Ok(is_database.then(|| if header[18] == 2 { WAL } else { ROLLBACK }.to_owned()))
 }
 
-/// Changes the journal mode. SQLite refuses this while another program uses the database.
+/// Changes the journal mode. SQLite refuses the change while another program uses the database.
 fn set_mode(path: &Path, mode: &str) -> Result<(), HostError> {
     let refused = |reason: String| HostError::NotSettable {
         setting: format!("the journal mode {mode}"),
@@ -135,7 +135,7 @@ mod tests {
         assert_eq!(mode(&found).expect("read").as_deref(), Some("wal"));
         set_mode(&found, "rollback").expect("set");
         assert_eq!(mode(&found).expect("read").as_deref(), Some("rollback"));
-        // Only SQLite's change counters differ.
+        // Afterwards, only SQLite's change counters differ.
         let after = fs::read(&path).expect("read");
         let differs: Vec<usize> = (0..before.len()).filter(|at| before[*at] != after[*at]).collect();
         assert!(differs.iter().all(|at| (24..28).contains(at) || (92..96).contains(at)), "{differs:?}");

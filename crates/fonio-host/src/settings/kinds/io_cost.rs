@@ -1,6 +1,6 @@
-//! The kernel's controller io.cost, which makes I/O weights effective under every scheduler.
+//! The setting for the kernel's controller io.cost, which makes I/O weights effective under every scheduler.
 //!
-//! The root control group's file `io.cost.qos` enables it, with one line per disk
+//! The root control group's file `io.cost.qos` enables the controller, with one line per disk
 //! (Documentation/admin-guide/cgroup-v2.rst). The kernel's default cost model applies, unless a user has
 //! written another model to `io.cost.model`.
 
@@ -54,7 +54,7 @@ impl Kind for IoCost {
         }))
     }
 
-    /// Returns `None` also if the running kernel has no io.cost.
+    /// Returns the setting's value; `None` also if the running kernel has no io.cost.
     fn current(&self, on: &Object) -> Result<Option<String>, HostError> {
         let Some(number) = Machine::here().device_named(on.disk().as_ref()) else { return Ok(None) };
         match fs::read_to_string(QOS) {
@@ -64,7 +64,7 @@ impl Kind for IoCost {
         }
     }
 
-    /// Switches io.cost on or off; the device's other parameters stay.
+    /// Switches io.cost on or off; the other parameters of the disk stay unchanged.
     fn set(&self, on: &Object, value: &str) -> Result<(), HostError> {
         let Some(number) = Machine::here().device_named(on.disk().as_ref()) else { return Ok(()) };
         let line = format!("{number} enable={}", u8::from(value == ON));

@@ -12,10 +12,10 @@ use rustix::ioctl::{self, Opcode, Updater};
 use crate::settings::kind::*;
 use crate::settings::places::mount_of;
 
-/// The weekly trim unit, from util-linux.
+/// The systemd timer of util-linux that trims file systems weekly.
 const TIMER: &str = "fstrim.timer";
 
-/// Weekly trimming of mounted file systems by systemd. The values: `enabled` or `disabled`.
+/// The setting for weekly trimming of mounted file systems. The values are `enabled` and `disabled`.
 pub(super) struct TrimTimer;
 
 const FACTS: Facts = Facts {
@@ -59,7 +59,7 @@ impl Kind for TrimTimer {
         }
     }
 
-    /// Returns `None` without systemd or its timer.
+    /// Returns the setting's value; `None` if systemd does not run or the timer does not exist.
     fn current(&self, _on: &Object) -> Result<Option<String>, HostError> {
         if systemd::check().is_err() {
             return Ok(None);
@@ -68,7 +68,7 @@ impl Kind for TrimTimer {
         Ok((!state.is_empty()).then_some(state))
     }
 
-    /// Enables and starts the timer, or disables and stops it.
+    /// Enables and starts the weekly timer, or disables and stops it.
     fn set(&self, _on: &Object, value: &str) -> Result<(), HostError> {
         let verb = if value == "enabled" { "enable" } else { "disable" };
         systemd::systemctl(&[verb, "--now", TIMER]).map(drop)
@@ -79,30 +79,31 @@ impl Kind for TrimTimer {
 #[repr(C)]
 struct Range {
     start: u64,
-    /// Before the call, the maximum length in bytes; after it, the number of trimmed bytes.
+    /// Before the call, the maximum length of the range in bytes; afterwards, the number of trimmed bytes.
     length: u64,
     length_min: u64,
 }
 
 const FITRIM: Opcode = ioctl::opcode::read_write::<Range>(b'X', 121);
 
-/// A trimmed file system, or one to trim.
+/// A file system that was trimmed, or that can be trimmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trim {
-    /// Its mount point.
+    /// The mount point of the file system.
     pub dir: PathBuf,
-    /// The kind of file system.
+    /// The type of the file system, such as `ext4`.
     pub filesystem: String,
-    /// Its device.
+    /// The device of the file system.
     pub source: String,
-    /// The bytes reported to the device as unused. ext4 reports each range only once per mount.
+    /// The number of bytes reported to the device as unused. ext4 reports each range only once per mount.
     pub bytes: ByteCount,
 }
 
-/// Returns the file system that [`trim`] would trim for `path`, with its free bytes. Changes nothing.
+/// Returns the file system that [`trim`] would trim for `path`, with its free bytes. Does not change
+/// anything.
 ///
 /// # Errors
-/// [`HostError::NotSettable`] with the reason.
+/// [`HostError::NotSettable`] with the reason why the file system cannot be trimmed.
 pub fn trim_plan(path: &Path) -> Result<Trim, HostError> {
     let mounted = mount_of(path)?;
     let refused =
@@ -125,16 +126,17 @@ pub fn trim_plan(path: &Path) -> Result<Trim, HostError> {
     Ok(Trim { dir: mounted.dir, filesystem: mounted.filesystem, source: mounted.source, bytes })
 }
 
-/// Trims the file system that holds `path`. This cannot be undone, but no data are lost.
+/// Trims the file system that holds `path`. Trimming cannot be undone, but loses no data.
 ///
 /// # Errors
-/// [`HostError::NotSettable`] with the reason.
+/// [`HostError::NotSettable`] with the reason why the file system cannot be trimmed.
 pub fn trim(path: &Path) -> Result<Trim, HostError> {
     let planned = trim_plan(path)?;
     let dir = &planned.dir;
     let open = File::open(dir).map_err(HostError::system("open", dir))?;
     let mut range = Range { start: 0, length: u64::MAX, length_min: 0 };
-    // SAFETY: FITRIM reads and writes a `struct fstrim_range`, whose layout `Range` has, and keeps no pointer to it.
+    // SAFETY: FITRIM reads and writes a `struct fstrim_range`, whose layout `Range` has, and keeps no pointer
+    // to it.
     match unsafe { ioctl::ioctl(&open, Updater::<FITRIM, Range>::new(&mut range)) } {
         Ok(()) => Ok(Trim { bytes: ByteCount(range.length), ..planned }),
         Err(Errno::OPNOTSUPP | Errno::NOTTY) => Err(HostError::NotSettable {

@@ -241,7 +241,7 @@ impl Guest {
             return Err(place.ended_early(archive, &self.kernel, when));
         };
         machine.wait(stop)?;
-        // The sockets are now closed, so the copies end.
+        // The sockets are closed now, so the threads that copy the output end.
         copies.into_iter().for_each(|copy| drop(copy.join()));
         io::stdout().flush().map_err(LabError::system("write to", "standard output"))?;
         let unpacked = unpacking.wait_with_output().map_err(LabError::system("wait for", "tar"))?;
@@ -307,16 +307,16 @@ impl Guest {
     }
 }
 
-/// A task for a guest.
+/// A command for a guest, with its folder and its result files.
 #[derive(Clone, Copy, Debug)]
 pub struct Task<'a> {
     /// The command.
     pub words: &'a [String],
-    /// Its working directory; the same path as on this machine.
+    /// The command's working directory, which has the same path as on this machine.
     pub folder: &'a Path,
-    /// Files and folders to retrieve afterwards, if they exist.
+    /// Files and folders to copy from the guest afterwards, if they exist.
     pub bring: &'a [PathBuf],
-    /// The folder to unpack them in.
+    /// The folder on this machine in which these files are unpacked.
     pub to: &'a Path,
 }
 
@@ -332,7 +332,8 @@ pub fn shell(mut guest: Guest, archive: &Archive, announce: &dyn Fn(&str)) -> Re
     if status.success() { Ok(()) } else { Err(place.ended_early(archive, &guest.kernel, "with an error")) }
 }
 
-/// Copies the output of a guest. If our own output is no longer read (`| head`), drops the rest, because a
+/// Copies the output of a guest to `to`. If our own output is no longer read (`| head`), drops the rest,
+/// because a
 /// guest with unread output would wait forever.
 fn pass_on(mut from: &UnixStream, to: &mut impl Write) {
     if io::copy(&mut from, to).is_err() {
@@ -340,7 +341,7 @@ fn pass_on(mut from: &UnixStream, to: &mut impl Write) {
     }
 }
 
-/// Quotes a word for a shell.
+/// Quotes a word so that a shell does not interpret it.
 pub(crate) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

@@ -1,4 +1,4 @@
-//! A copy of the running program for guests.
+//! Copies the running program, for use in guests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ impl OwnProgram {
         loop {
             if let Ok(file) = fs::File::open(&path) {
                 file.lock_shared().map_err(LabError::system("lock", &path))?;
-                // Another process may have removed it before we locked it.
+                // Another process may have removed the copy before we locked it.
                 if path.exists() {
                     return Ok(OwnProgram { path, _file: file });
                 }
@@ -45,7 +45,7 @@ impl OwnProgram {
             }
             let scratch = tempfile::Builder::new().prefix("fonio-").tempfile_in(folder);
             let scratch = scratch.map_err(LabError::system("write in", folder))?;
-            // Otherwise, another process could remove it as an earlier version.
+            // Without the lock, another process could remove the copy as an earlier version.
             scratch.as_file().lock().map_err(LabError::system("lock", scratch.path()))?;
             stripped(&program, scratch.path())?;
             scratch.persist(&path).map_err(|error| LabError::system("write", &path)(error.error))?;

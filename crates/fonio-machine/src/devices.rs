@@ -14,17 +14,17 @@ use crate::machine::Machine;
 /// One block device.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct StorageDevice {
-    /// Queue limits, file systems (with their free space) and stacking.
+    /// The block device with its queue limits, file systems (and their free space) and stacking.
     pub device: Device,
     /// Its kind.
     pub kind: DeviceKind,
     /// Whether it is flash.
     pub flash: bool,
-    /// Wear reported by the device, if readable without special commands.
+    /// Wear reported by the device; `None` if reading it needs special commands.
     pub health: Option<Health>,
     /// File systems mounted from this device, from its partitions, and from devices stacked on them.
     pub file_systems: Vec<Mount>,
-    /// Bytes written since boot (`/sys/block/*/stat`).
+    /// Bytes written to the device since boot (`/sys/block/*/stat`).
     pub written_bytes: Option<ByteCount>,
     /// Bytes read since boot.
     pub read_bytes: Option<ByteCount>,
@@ -32,13 +32,13 @@ pub struct StorageDevice {
     pub written_now_bytes: Option<ByteCount>,
     /// Bytes read during [`Writing::interval_ms`](crate::writers::Writing).
     pub read_now_bytes: Option<ByteCount>,
-    /// Time since boot with requests in flight.
+    /// Time since boot during which the device had requests in flight.
     pub busy_ms: Option<u64>,
-    /// Time with requests in flight during [`Writing::interval_ms`](crate::writers::Writing).
+    /// Time during [`Writing::interval_ms`](crate::writers::Writing) when the device had requests in flight.
     pub busy_now_ms: Option<u64>,
 }
 
-/// Finds all devices: flash first, then by kind and name.
+/// Finds all block devices and sorts them: flash first, then by kind and name.
 pub(crate) fn find(machine: &Machine) -> Vec<StorageDevice> {
     let devices = machine.devices();
     let file_systems: Vec<Vec<Mount>> = devices.iter().map(|device| mounts_above(device, &devices)).collect();

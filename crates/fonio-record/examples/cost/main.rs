@@ -27,13 +27,13 @@ fn main() -> Result<()> {
     }
 }
 
-/// Prints the values of a row in this round.
+/// Prints the values that were measured for a row in this round.
 fn row(name: &str, values: &[Option<f64>]) {
     let values = values.iter().map(|value| value.map_or("-".to_owned(), |value| value.to_string()));
     println!("{name}\t{}", values.collect::<Vec<_>>().join("\t"));
 }
 
-/// The length of a capture in seconds.
+/// The length of the recorded period in seconds.
 fn span_s(summary: &RecordSummary) -> f64 {
     (summary.ended.0 - summary.began.0).max(1) as f64 / 1e9
 }

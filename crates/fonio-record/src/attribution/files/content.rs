@@ -13,7 +13,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 
 use super::find::own_link;
 
-/// The beginning of every SQLite database (`https://sqlite.org/fileformat.html`, section 1.3).
+/// The first bytes of every SQLite database (`https://sqlite.org/fileformat.html`, section 1.3).
 pub(super) const SQLITE_HEADER: &[u8; 16] = b"SQLite format 3\0";
 
 /// The kind of data in a file: part of an SQLite database, or other data.
@@ -51,8 +51,8 @@ pub(super) fn begins_as_sqlite(path: &Path) -> io::Result<bool> {
     Ok(read == begin.len() && begin == *SQLITE_HEADER)
 }
 
-/// Whether the first page of a file is in the page cache. `RWF_NOWAIT` is no alternative: it starts reading
-/// missing pages.
+/// Whether the first page of a file is in the page cache. A read with `RWF_NOWAIT` cannot be used: it starts
+/// reading missing pages from the device.
 fn begin_is_cached(file: &File) -> io::Result<bool> {
     let length = SQLITE_HEADER.len();
     let fd = file.as_raw_fd();
@@ -65,7 +65,7 @@ fn begin_is_cached(file: &File) -> io::Result<bool> {
     let mut resident = 0_u8;
     // SAFETY: the mapping made above has one page, and `resident` has room for one.
     let asked = unsafe { libc::mincore(mapped, length, (&raw mut resident).cast()) };
-    // SAFETY: the mapping made above, which no other code uses.
+    // SAFETY: unmaps the mapping created above, which no other code uses.
     unsafe { libc::munmap(mapped, length) };
     Ok(asked == 0 && resident & 1 == 1)
 }

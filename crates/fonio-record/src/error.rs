@@ -1,4 +1,4 @@
-//! The errors of a capture.
+//! Defines the errors of a capture.
 
 use std::io;
 use std::path::PathBuf;
@@ -37,12 +37,12 @@ pub enum RecordError {
         "{path} is read-only here, as in a container: run fonio on the host, or remount it with `mount -o remount,rw {mount}`"
     )]
     ReadOnly {
-        /// The file or directory that is not writable.
+        /// The file or directory that cannot be written.
         path: PathBuf,
-        /// The mount that contains it.
+        /// The mount that contains `path`.
         mount: PathBuf,
     },
-    /// A process selected for recording its calls does not exist.
+    /// A process that the user selected for recording its calls does not exist.
     #[error("no process {pid} is running; name a running one, or record a command with --calls")]
     NoProcess {
         /// Its number.
@@ -67,7 +67,7 @@ pub enum RecordError {
         "this kernel has no tracefs instances, and fonio does not use the kernel's only buffer: use Linux 3.10 or later"
     )]
     NoInstances,
-    /// The named device does not exist.
+    /// The device that the user named does not exist.
     #[error("there is no block device {name:?} here; those present are: {}", present.join(", "))]
     UnknownDevice {
         /// The requested name.
@@ -75,7 +75,7 @@ pub enum RecordError {
         /// Names in `/sys/block`.
         present: Vec<String>,
     },
-    /// The named path cannot be looked up.
+    /// The path that the user named cannot be looked up.
     #[error("{path} cannot be looked up")]
     UnknownPath {
         /// The path.
@@ -91,10 +91,10 @@ pub enum RecordError {
     NoDeviceBelow {
         /// The path.
         path: PathBuf,
-        /// The file system: `tmpfs`, `nfs4`, …
+        /// The file-system type: `tmpfs`, `nfs4`, …
         fs: String,
     },
-    /// The command could not be started.
+    /// The recorded command could not be started.
     #[error("the command {program:?} could not be started")]
     Command {
         /// The program.
@@ -103,10 +103,10 @@ pub enum RecordError {
         #[source]
         source: NotStarted,
     },
-    /// An empty command was given.
+    /// The command after `--` is empty.
     #[error("no program was named after `--`")]
     EmptyCommand,
-    /// A file of tracefs, procfs or sysfs failed.
+    /// An operation on a file in tracefs, procfs or sysfs failed.
     #[error("{path}: {doing} failed")]
     File {
         /// The file.
@@ -134,7 +134,7 @@ pub enum RecordError {
         #[source]
         source: io::Error,
     },
-    /// The file system filled up while the recording was written. The recording has the rows that fit.
+    /// The file system became full while the recording was written. The recording has the rows that fit.
     #[error(
         "the file system of {} is full: the recording there lacks {missing}; make room, or choose a directory on another file system, and record again",
         out.display()
@@ -145,7 +145,7 @@ pub enum RecordError {
         /// The missing rows: `700 of 1000 requests, 20 of 90 bios`.
         missing: String,
     },
-    /// Beginning or finishing the recording failed.
+    /// The recording could not be created or finished.
     #[error(transparent)]
     Recording(#[from] fonio_recording::RecordingError),
     /// The spill file failed.

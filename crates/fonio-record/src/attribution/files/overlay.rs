@@ -15,13 +15,14 @@ use fonio_machine::Machine;
 pub(super) struct Overlay {
     /// Its upper folder.
     pub upper: PathBuf,
-    /// The file system of the upper folder.
+    /// The file system that contains the upper folder.
     pub fs: DeviceId,
 }
 
 impl Overlay {
-    /// Returns the overlay with this device number if the recorder sees its mount. It sees those of Docker
-    /// and Podman.
+    /// Returns the overlay with this device number if the recorder sees its mount. The recorder sees the
+    /// mounts of
+    /// Docker and Podman.
     pub(super) fn of(machine: &Machine, id: DeviceId) -> Option<Overlay> {
         let mounts = machine.mounts();
         let overlay = mounts.iter().find(|mount| mount.device == id && mount.filesystem == "overlay")?;
@@ -72,7 +73,7 @@ mod tests {
         let of = |minor| Overlay::of(&machine, DeviceId::new(0, minor));
         let expected = Overlay { upper: "/var/lib/c/diff".into(), fs: DeviceId::new(8, 2) };
         assert_eq!((of(50).as_ref(), of(51), of(52), of(53)), (Some(&expected), None, None, None));
-        // Its own upper folder would be in itself.
+        // This overlay's upper folder would be inside the overlay itself.
         assert_eq!(of(54), None);
         assert!(
             expected.has(Path::new("/var/lib/c/diff/a")) && !expected.has(Path::new("/var/lib/c/merged/a"))

@@ -12,7 +12,7 @@ use crate::options::BlockedBy;
 use crate::probes::bpf::Unavailable;
 use crate::tracefs::Tracefs;
 
-/// The probe that records waits.
+/// The probe that records waits, with or without BPF.
 #[derive(Debug)]
 pub(crate) enum Probe {
     Bpf(Box<BlockedProbe>),
@@ -66,7 +66,7 @@ impl Probe {
         }
     }
 
-    /// Passes on the long waits that ended.
+    /// Passes the long waits that have ended to `give`.
     pub(super) fn drain(&mut self, now: Timestamp, machine: &Machine, give: &mut dyn FnMut(BlockedWait)) {
         match self {
             Probe::Bpf(probe) => probe.drain(now, give),

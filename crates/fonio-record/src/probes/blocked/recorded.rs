@@ -22,7 +22,7 @@ const WAITS_MAX: usize = 1 << 19;
 /// A remark on a recording: a stable name, a sentence, and the number of cases to which it applies.
 type Remark = (&'static str, String, u64);
 
-/// A probe during a capture, with the waits so far.
+/// A running probe, with the waits that it has recorded so far.
 #[derive(Debug)]
 pub(crate) struct BlockedCapture {
     probe: Probe,
@@ -41,7 +41,7 @@ impl BlockedCapture {
         Ok(BlockedCapture { probe, waits: Vec::new(), so_far: SoFar::default() })
     }
 
-    /// Takes the waits that ended since the last call. Notes new threads and files for look-up.
+    /// Takes the waits that ended since the previous call. Queues new threads and files for look-up.
     pub(crate) fn drain(
         &mut self,
         now: Timestamp,
@@ -112,7 +112,7 @@ fn are_missing(waits: u64) -> String {
 }
 
 /// Returns the row of a wait. A wait for asynchronous I/O begins when the request is queued, because the
-/// thread may have slept before. Returns `None` if that request is unknown.
+/// thread may have slept before that. Returns `None` if that request is unknown.
 fn row(
     wait: &BlockedWait,
     file_id: Option<u32>,
@@ -146,7 +146,7 @@ fn row(
 /// The waits of a finished capture.
 #[derive(Debug)]
 pub(crate) struct CapturedWaits {
-    /// In the order of their beginnings.
+    /// The waits, ordered by their start.
     pub waits: Vec<BlockedWait>,
     finished: FinishedProbe,
     /// Why BPF was not used; `None` if the user chose not to use it.
@@ -154,7 +154,7 @@ pub(crate) struct CapturedWaits {
 }
 
 impl CapturedWaits {
-    /// Whether the waits that only BPF shows are missing.
+    /// Returns whether the recording was made without BPF, so the waits that only BPF shows are missing.
     pub(crate) fn is_without_bpf(&self) -> bool {
         self.finished.unseen.is_some()
     }
@@ -164,7 +164,8 @@ impl CapturedWaits {
         self.waits.iter().filter_map(|wait| Some((wait.completed_on?, wait.ended?.0)))
     }
 
-    /// Writes the rows. `file_ids` has each wait's row in `files`. `threads` contains all threads, and the
+    /// Writes the rows of waits. `file_ids` has each wait's row in `files`. `threads` contains all threads,
+    /// and the
     /// ids of the threads with a row.
     pub(crate) fn write(
         &self,
@@ -189,7 +190,7 @@ impl CapturedWaits {
         self.finished.short.write(ended, sink)
     }
 
-    /// Returns remarks for the user about a recording without BPF.
+    /// Returns remarks for the user about losses in a recording without BPF.
     fn unseen(&self, unseen: &Unseen) -> Vec<Remark> {
         let why = match &self.instead {
             Some(unavailable) => format!("without BPF ({unavailable})"),
@@ -223,7 +224,7 @@ impl CapturedWaits {
         remarks
     }
 
-    /// Returns remarks for the user about the waits.
+    /// Returns remarks for the user about missing waits.
     pub(crate) fn remarks(&self) -> Vec<Remark> {
         let mut remarks = Vec::new();
         if let Some(unseen) = &self.finished.unseen {

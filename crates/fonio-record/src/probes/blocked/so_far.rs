@@ -14,7 +14,7 @@ pub(super) struct SoFar {
     threads: FxHashMap<u32, FxHashMap<BlockedIn, u64>>,
 }
 
-/// The thread that was blocked longest.
+/// The thread that has been blocked longest so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Longest {
     pub(super) tid: u32,
@@ -25,7 +25,7 @@ pub(super) struct Longest {
 
 impl SoFar {
     pub(super) fn add(&mut self, wait: &BlockedWait) {
-        // Kernel threads work for others.
+        // Kernel threads work for other threads.
         if !wait.blocked_in.is_for_storage(wait.reason) || wait.blocked_in == BlockedIn::KernelThread {
             return;
         }

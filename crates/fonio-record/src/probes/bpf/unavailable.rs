@@ -7,14 +7,14 @@ use aya::maps::MapError;
 use aya::programs::ProgramError;
 use aya::{BtfError, EbpfError};
 
-/// The file in which the kernel describes its types.
+/// The file in which the kernel describes its types (BTF).
 pub(super) const BTF: &str = "/sys/kernel/btf/vmlinux";
 /// The first Linux version with all features that the programs need, such as `bpf_task_pt_regs`.
 pub(super) const LINUX_MIN: (u32, u32) = (5, 15);
-/// Number of lines shown from the verifier's report.
+/// Number of lines shown from the verifier's log.
 const VERIFIER_LINES: usize = 3;
 
-/// Why BPF programs cannot run.
+/// The reason why BPF programs cannot run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum Unavailable {
@@ -52,19 +52,19 @@ impl Unavailable {
         not_permitted(error).unwrap_or_else(|| failed("loaded", error))
     }
 
-    /// Converts an error of reading the kernel's types.
+    /// Converts an error that occurred while reading the kernel's types.
     pub(super) fn from_types(error: &BtfError) -> Unavailable {
         not_permitted(error).unwrap_or_else(|| failed("adapted to this kernel", error))
     }
 
-    /// Converts an error of loading or attaching a program.
+    /// Converts an error that occurred while loading or attaching a program.
     pub(super) fn from_program(program: &'static str, error: ProgramError) -> Unavailable {
         match error {
             ProgramError::LoadError { io_error, verifier_log } => {
                 let log = verifier_log.to_string();
                 let lines: Vec<&str> =
                     log.lines().map(str::trim).filter(|line| !is_statistic(line)).collect();
-                // Without permission, the verifier does not run.
+                // Without permission, the kernel does not run the verifier.
                 if lines.is_empty() && is_permission(&io_error) {
                     return Unavailable::NotPermitted { source: io_error };
                 }
@@ -75,7 +75,7 @@ impl Unavailable {
         }
     }
 
-    /// Converts an error of reading or writing a map.
+    /// Converts an error that occurred while reading or writing a map.
     pub(crate) fn from_map(error: &MapError) -> Unavailable {
         not_permitted(error).unwrap_or_else(|| failed("reached", error))
     }
@@ -119,7 +119,7 @@ pub(super) fn check_processor(program: &'static str, linux: &str) -> Result<(), 
     }
 }
 
-/// Checks the version in the output of `uname -r`. Text without a version passes.
+/// Checks the kernel version in the output of `uname -r`. Accepts a text without a version.
 pub(super) fn check_release(release: &str) -> Result<(), Unavailable> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
     match (numbers.next(), numbers.next()) {

@@ -1,4 +1,4 @@
-//! Defines the errors of recordings.
+//! Defines the errors that occur with recordings.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,10 @@ pub enum RecordingError {
     NotARecording {
         /// The path.
         path: PathBuf,
-        /// Why it is not a recording.
+        /// Why the path is not a recording.
         why: String,
     },
-    /// A later fonio wrote the recording.
+    /// A later version of fonio wrote the recording.
     #[error(
         "{} has schema version {found}, and this fonio knows versions up to {known}; read it with the fonio that wrote it ({writer}) or a later one",
         path.display()
@@ -27,9 +27,9 @@ pub enum RecordingError {
         path: PathBuf,
         /// The recording's version.
         found: u32,
-        /// The highest version that this build reads.
+        /// The highest schema version that this build reads.
         known: u32,
-        /// The program that wrote it.
+        /// The name and version of the program that wrote the recording.
         writer: String,
     },
     /// A table is missing, although every recording has it or `meta.json` counts rows in it.
@@ -38,7 +38,7 @@ pub enum RecordingError {
         /// The table's file.
         path: PathBuf,
     },
-    /// A table is truncated or damaged.
+    /// The file of a table is truncated or damaged.
     #[error("{} cannot be read as Parquet, it is truncated or damaged; copy it again or record anew", path.display())]
     Damaged {
         /// The table's file.
@@ -47,7 +47,7 @@ pub enum RecordingError {
         #[source]
         source: ParquetError,
     },
-    /// A table is a directory of files.
+    /// A table is a directory of files instead of a single file.
     #[error(
         "{} is a directory, like a table from Spark; write a single file with coalesce(1), and replace the directory by it",
         path.display()
@@ -61,10 +61,10 @@ pub enum RecordingError {
     Columns {
         /// The table's file.
         path: PathBuf,
-        /// The column and the mistake.
+        /// The name of the column, and what is wrong with it.
         why: String,
     },
-    /// A value that the schema does not allow.
+    /// A cell contains a value that the schema does not allow.
     #[error("{}: column {column}, row {row}: {value:?} is not a value of this column", path.display())]
     Value {
         /// The table's file.
@@ -76,7 +76,7 @@ pub enum RecordingError {
         /// The value found.
         value: String,
     },
-    /// A row is out of order in its table.
+    /// A row of a table is not in the table's order.
     #[error("{}: row {row} is not in the table's order; sort the table as docs/recording-reference.md says", path.display())]
     Order {
         /// The table's file.
@@ -89,9 +89,9 @@ pub enum RecordingError {
     RowCount {
         /// The table's file.
         path: PathBuf,
-        /// The number of rows in `meta.json`.
+        /// The number of rows according to `meta.json`.
         expected: u64,
-        /// The number of rows in the table.
+        /// The number of rows that the table has.
         found: u64,
     },
     /// `meta.json` or a line of `diagnostics.jsonl` is not valid.
@@ -105,7 +105,7 @@ pub enum RecordingError {
         #[source]
         source: serde_json::Error,
     },
-    /// There is already a recording.
+    /// There is already a recording at the given path.
     #[error("{} exists: name another one with --output, or add --overwrite", path.display())]
     Exists {
         /// The recording that would have been overwritten.
@@ -114,15 +114,15 @@ pub enum RecordingError {
     /// The path contains something that fonio did not write and must not remove.
     #[error("{} will not be overwritten: {why}; choose another name or remove it yourself", path.display())]
     NotOurs {
-        /// The file or directory in the way.
+        /// The existing file or directory that would have been replaced.
         path: PathBuf,
-        /// Why it does not count as a recording.
+        /// Why the file or directory is not a recording.
         why: String,
     },
     /// A system call failed.
     #[error("cannot {action} {}", path.display())]
     Io {
-        /// The action that failed: `create`, `write`, `rename`, …
+        /// The action on the file that failed: `create`, `write`, `rename`, …
         action: &'static str,
         /// The file or directory.
         path: PathBuf,
@@ -136,13 +136,14 @@ pub enum RecordingError {
 }
 
 impl RecordingError {
-    /// Creates a converter for `map_err` on `std::fs` calls.
+    /// Returns a function that converts errors of `std::fs` calls, for `map_err`.
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> RecordingError {
         let path = path.to_owned();
         move |source| RecordingError::Io { action, path, source }
     }
 
-    /// Extracts the error from an `io::Error` that the conversion below created. Any other error becomes a
+    /// Extracts the error from an `io::Error` that the conversion below created. Any other `io::Error`
+    /// becomes the error of a
     /// failed write in `dir`.
     pub(crate) fn from_sink(error: io::Error, dir: &Path) -> RecordingError {
         error.downcast().unwrap_or_else(|source| RecordingError::Io {

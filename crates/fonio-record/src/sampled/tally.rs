@@ -1,8 +1,10 @@
-//! Derives waits from looks (samples of procfs). Contains decisions only: no clock and no procfs.
+//! Derives waits from looks (samples of procfs). This module only decides: it uses no clock and does not read
+//! procfs.
 //!
 //! A thread that is blocked at two looks and did not run between them was blocked throughout. Its wait has a
 //! row, from half an interval before the first look until half an interval after the last one. On average,
-//! this is the length of the wait. A thread that is blocked at a single look is counted for one interval. So
+//! the row has the same length as the wait. A thread that is blocked at a single look is counted for one
+//! interval. So
 //! each sighting of a blocked thread counts for one interval, which makes the estimated time unbiased.
 
 use fonio_core::{BlockedIn, Nanos, Timestamp, Wait, WaitReason};
@@ -16,16 +18,16 @@ const WAITS_MAX: usize = 1 << 18;
 /// Maximum number of files.
 const FILES_MAX: usize = 1 << 16;
 
-/// How long counts are summed up.
+/// Length of the periods for which short waits are counted.
 const PERIOD: Nanos = Nanos(1_000_000_000);
 
-/// A wait that was seen at the last look.
+/// A wait that was still open at the last look.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     switches: Option<u64>,
     /// The beginning of the first look's interval: halfway between it and the previous look.
     began: Timestamp,
-    /// The last look at which it was seen.
+    /// The last look at which the wait was seen.
     last: Timestamp,
     looks: u32,
     /// The length of the interval that the first look represents.
@@ -41,11 +43,11 @@ pub(crate) struct Tally {
     open: FxHashMap<u32, Open>,
     pub waits: Vec<Wait>,
     pub counts: ShortWaits,
-    /// The files, indexed by number.
+    /// The open files of the waits, indexed by file number.
     pub files: Vec<(OpenFile, Timestamp)>,
     numbers: FxHashMap<OpenFile, u32>,
     pub looks: u64,
-    /// When the last look was.
+    /// The time of the last look.
     last: Option<Timestamp>,
     period: u32,
     period_began: Timestamp,
@@ -59,7 +61,7 @@ impl Tally {
         tally
     }
 
-    /// Processes the threads blocked at `at`.
+    /// Processes the threads that were blocked at the look at `at`.
     pub(crate) fn look(&mut self, at: Timestamp, blocked: Vec<Blocked>) {
         let before = self.last.replace(at).unwrap_or(at);
         let interval = at.since(before).unwrap_or_default();
@@ -98,7 +100,7 @@ impl Tally {
         }
     }
 
-    /// Ends at `ended`. Waits seen at the last look are still open.
+    /// Ends the tally at `ended`. Waits seen at the last look are still open.
     pub(crate) fn finish(&mut self, ended: Timestamp) {
         for (tid, open) in std::mem::take(&mut self.open) {
             self.close(tid, &open, ended);

@@ -25,7 +25,7 @@ pub(crate) enum Watched {
 }
 
 impl Watched {
-    /// The disks that were named.
+    /// Returns the disks that the user named.
     pub(crate) fn named(&self) -> &[DeviceId] {
         match self {
             Watched::Only(devices) => devices,
@@ -33,7 +33,7 @@ impl Watched {
         }
     }
 
-    /// The kernel's event filter; `None` if every event passes.
+    /// Returns the filter for block events in the kernel's syntax; `None` if every event passes.
     pub(crate) fn event_filter(&self) -> Option<String> {
         let (devices, comparison, join) = match self {
             Watched::Only(devices) => (devices, "==", "||"),
@@ -77,7 +77,7 @@ fn named_device(machine: &Machine, name: &OsStr) -> Result<DeviceId, RecordError
         return Ok(id);
     }
     // The device has no node in /dev, which is usual in a container and on Android (there, the nodes are in
-    // /dev/block). sysfs knows disks and partitions by name.
+    // /dev/block). sysfs has a directory for each disk and partition by name.
     let bare = path.file_name().unwrap_or(name);
     if let Some(id) = machine.device_named(bare) {
         return Ok(id);

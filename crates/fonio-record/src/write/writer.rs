@@ -1,4 +1,4 @@
-//! Writes a recording, with names or tokens instead of names.
+//! Writes a recording, either with names or with tokens that replace the names.
 
 use std::io;
 use std::path::Path;
@@ -11,7 +11,7 @@ use fonio_recording::{
 use crate::error::RecordError;
 use crate::options::RecordOptions;
 
-/// The writer of a recording. Names that must be redacted never reach a disk.
+/// Writes a recording. Names that must be redacted never reach a disk.
 pub(crate) enum RecordingWriter {
     Plain(Box<Writer>),
     Redacted(Box<Redactor<Writer>>, Key),
@@ -34,7 +34,7 @@ impl RecordingWriter {
         })
     }
 
-    /// Finishes the recording. Calls `note` if its name is not `out`.
+    /// Finishes the recording. Calls `note` if the recording's path is not `out`.
     pub(crate) fn install(
         self,
         meta: Meta,
@@ -73,7 +73,7 @@ impl RowSink for RecordingWriter {
     );
 }
 
-/// The error for a row that could not be written.
+/// Returns the error for a row that could not be written.
 pub(crate) fn not_written(out: &Path, source: io::Error) -> RecordError {
     match source.downcast::<RecordingError>() {
         Ok(error) => not_finished(out, error),
@@ -81,7 +81,8 @@ pub(crate) fn not_written(out: &Path, source: io::Error) -> RecordError {
     }
 }
 
-/// The error for a recording that could not be finished. The file that the system's error names is removed
+/// Returns the error for a recording that could not be finished. The file that the system's error names is
+/// removed
 /// together with the recording.
 fn not_finished(out: &Path, error: RecordingError) -> RecordError {
     match error {

@@ -1,4 +1,4 @@
-//! The structures shared with the BPF program. They repeat the structures in `bpf/calls.bpf.c`.
+//! Defines the structures shared with the BPF program, which repeat the structures in `bpf/calls.bpf.c`.
 
 use std::mem::{offset_of, size_of};
 
@@ -70,7 +70,7 @@ pub(super) struct RawCall {
     head: [u8; HEAD_MAX],
 }
 
-/// A finished call with a path.
+/// A finished system call that has a path.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 struct RawPathCall {
@@ -94,10 +94,10 @@ unsafe impl aya::Pod for RawCall {}
 // SAFETY: as above.
 unsafe impl aya::Pod for RawPathCall {}
 
-/// The path that a program passed to a call.
+/// The path that a program passed to a system call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RawPath {
-    /// The path without the final zero. It may be truncated.
+    /// The path without the final zero byte. It may be truncated.
     pub bytes: Vec<u8>,
     /// The inode number of an opened file's folder; 0 for other calls.
     pub folder: u64,
@@ -115,7 +115,8 @@ impl RawCall {
         Some((record.call, Some(RawPath { bytes: path.to_vec(), folder: record.folder })))
     }
 
-    /// Returns the first bytes of a write that were read.
+    /// Returns the first bytes that a write call passed to the kernel, as far as the BPF program could read
+    /// them.
     pub(super) fn head(&self) -> &[u8] {
         &self.head[..(self.head_bytes as usize).min(HEAD_MAX)]
     }

@@ -1,4 +1,4 @@
-//! The structures shared with the BPF program. They repeat the structures in `bpf/requests.bpf.c`.
+//! Defines the structures shared with the BPF program, which repeat the structures in `bpf/requests.bpf.c`.
 
 use std::mem::size_of;
 
@@ -21,7 +21,7 @@ pub(super) struct Cause {
     pub comm: [u8; COMM_MAX],
 }
 
-/// The note on a waiting bio.
+/// What the BPF program notes about a bio that waits for completion.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Note {

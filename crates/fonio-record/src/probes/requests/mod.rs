@@ -38,17 +38,18 @@ const JOURNAL: bpf::Program = ("changing", "jbd2_handle_start");
 /// A completed request from the kernel: the row, and the values that have no column.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GivenRequest {
-    /// The queue and completion times are set. `issued` is unknown if the request was issued to the driver
+    /// The row of the request, with the queue and completion times. `issued` is unknown if the request was
+    /// issued to the driver
     /// before the probe began. `cause_tid` is not set.
     pub row: Request,
-    /// The thread that caused it.
+    /// The thread that caused the request.
     pub cause: Option<GivenCause>,
-    /// Whether a kernel thread queued it.
+    /// Whether a kernel thread queued the request.
     pub by_kernel: bool,
     pub inode: Option<Inode>,
 }
 
-/// The flags that the programs report.
+/// The request flags that the BPF programs report.
 const FLAGS_KNOWN: [Flags; 5] = [Flags::SYNC, Flags::META, Flags::FUA, Flags::PREFLUSH, Flags::READAHEAD];
 
 /// The thread that caused a request: its process, control group and name.
@@ -60,7 +61,7 @@ pub(crate) struct GivenCause {
     pub comm: [u8; 16],
 }
 
-/// The BPF programs, loaded and attached.
+/// The BPF programs, which are loaded and attached.
 pub(crate) struct RequestsProbe {
     _programs: Ebpf,
     _links: Vec<BtfTracePointLink>,
@@ -75,7 +76,7 @@ impl std::fmt::Debug for RequestsProbe {
 }
 
 impl RequestsProbe {
-    /// Loads the programs and begins.
+    /// Loads and attaches the BPF programs.
     pub(crate) fn begin() -> Result<RequestsProbe, Unavailable> {
         let (mut programs, attached) = load()?;
         let counters = bpf::map(&mut programs, "counters", Array::try_from)?;
@@ -90,7 +91,7 @@ impl RequestsProbe {
         unsafe { BorrowedFd::borrow_raw(self.completions.as_raw_fd()) }
     }
 
-    /// Passes on the completed requests.
+    /// Passes the completed requests to `give`.
     pub(crate) fn drain(&mut self, give: &mut dyn FnMut(GivenRequest)) {
         while let Some(record) = self.completions.next() {
             if let Some(completed) = bpf::read_record::<Completed>(&record) {
@@ -99,7 +100,7 @@ impl RequestsProbe {
         }
     }
 
-    /// Number of requests missing because the buffer was full.
+    /// Number of requests that are missing because the ring buffer was full.
     pub(crate) fn lost(&self) -> u64 {
         self.counters.get(&0, 0).unwrap_or_default().lost
     }
@@ -113,7 +114,7 @@ fn load() -> Result<(Ebpf, Vec<bpf::Program>), Unavailable> {
             let all: Vec<bpf::Program> = journal.into_iter().chain([dirtied]).chain(PROGRAMS).collect();
             match bpf::load(OBJECT, &all, &[]) {
                 Ok(programs) => return Ok((programs, all)),
-                // The first error is about the programs for new kernels.
+                // Keep the first error, which is about the programs for new kernels.
                 Err(error) => _ = refused.get_or_insert(error),
             }
         }
@@ -160,7 +161,8 @@ fn given(raw: &Completed) -> GivenRequest {
     }
 }
 
-/// `enum req_op` of `include/linux/blk_types.h`. The numbers of zone operations differ between kernels.
+/// Converts the kernel's operation (`enum req_op` of `include/linux/blk_types.h`). The numbers of zone
+/// operations differ between kernels.
 fn op(op_flags: u32) -> Op {
     match op_flags & 0xff {
         0 => Op::Read,

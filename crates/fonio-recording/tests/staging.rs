@@ -115,7 +115,7 @@ fn the_directory_above_must_be_there() {
     assert!(matches!(&error, RecordingError::Io { action: "create", .. }), "{error:?}");
 }
 
-/// An unused process id, above the kernel's maximum.
+/// A process id that is never used, because it is above the kernel's maximum.
 const DEAD: u32 = 1 << 30;
 
 #[test]

@@ -1,4 +1,4 @@
-//! An amount in user input: a number and a unit.
+//! Parses an amount in user input: a number and a unit.
 
 use fonio_core::{Quantity, QuantityError, Unit};
 
@@ -19,7 +19,8 @@ impl Amount {
         Ok(Amount { text: text.trim().to_owned(), quantity: text.parse()? })
     }
 
-    /// The value converted to `unit`; `None` if the units measure different quantities. A duration needs a
+    /// Returns the amount converted to `unit`; `None` if the units measure different quantities. A duration
+    /// must have a
     /// unit; other amounts can omit it.
     pub fn in_unit(&self, unit: Unit) -> Option<f64> {
         let value = self.quantity.value;

@@ -262,7 +262,7 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// A list of sentences; nothing if there are none.
+    /// Writes a list of sentences; writes nothing if there are no sentences.
     fn list(&self, f: &mut fmt::Formatter<'_>, class: &str, sentences: &[String]) -> fmt::Result {
         if sentences.is_empty() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Who waited, for what, behind whom?
+//! Section on blocked threads: which threads waited, for what, and for which other threads.
 
 use fonio_analysis::Analysis;
 use fonio_analysis::waits::blocked::doing;
@@ -8,15 +8,15 @@ use super::{About, maybe, seconds};
 use crate::document::{Axis, Cell, Chart, Fact, Plot, Role, Section, Series, Table};
 use fonio_core::Unit;
 
-/// Number of programs in the timeline, and in the table.
+/// Maximum number of programs in the timeline, and in the table.
 const DRAWN: usize = 12;
 const LISTED: usize = 100;
-/// Number of files in the table.
+/// Maximum number of files in the table.
 const FILES: usize = 40;
-/// Smaller shares are not listed.
+/// Minimum share for a process to be named as one that others waited for.
 const SHARE_LEAST: f64 = 0.05;
 
-/// The operations, with their names in tables.
+/// The operations in which threads are blocked, with their names in tables.
 const OPERATIONS: [(&str, &str); 13] = [
     ("fsync", "fsync"),
     ("read", "read"),

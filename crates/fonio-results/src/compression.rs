@@ -1,5 +1,6 @@
-//! Compression of documents. Nearly all text in a document consists of names that all documents share. A
-//! dictionary of these names halves the size. The first byte of a compressed document is the version of its
+//! Compresses documents. Nearly all text in a document consists of names that all documents share. A
+//! dictionary of these names halves the compressed size. The first byte of a compressed document is the
+//! version of its
 //! dictionary.
 
 use std::cell::RefCell;
@@ -9,7 +10,8 @@ use std::sync::LazyLock;
 use zstd::bulk::Compressor;
 use zstd::dict::EncoderDictionary;
 
-/// Dictionary 1: a document of StoreBench's first version. It never changes, because stored documents need
+/// Dictionary 1: a document of StoreBench's first version. The dictionary never changes, because stored
+/// documents need
 /// it.
 const DICTIONARY_1: &[u8] = include_bytes!("dictionary-1.json");
 
@@ -36,7 +38,7 @@ pub fn compress(json: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Decompresses a document of at most `bytes_max` bytes.
+/// Decompresses a document of up to `bytes_max` bytes.
 ///
 /// # Errors
 ///

@@ -6,7 +6,8 @@ use std::sync::LazyLock;
 use fonio_core::{Better, Figure, Unit};
 use fonio_storebench_document::figures as catalogue;
 
-/// The ranked figures in the order of pages. First come the study's four bandwidths, the sum of these
+/// The ranked figures in the order in which pages show them. First come the study's four bandwidths, the sum
+/// of these
 /// bandwidths, and the study's response times. Then comes one figure for each other part of a run.
 const NAMES: [&str; 18] = [
     "bandwidth.total",
@@ -35,7 +36,7 @@ pub const FIRST: &str = NAMES[0];
 /// A ranked figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranked {
-    /// The name in the catalogue.
+    /// The figure's name in the catalogue of StoreBench.
     pub name: String,
     /// The label for people.
     pub label: String,
@@ -61,7 +62,7 @@ pub fn ranked() -> &'static [Ranked] {
     &RANKED
 }
 
-/// The index of a figure in [`ranked`].
+/// Returns the index of the figure with this name in [`ranked`].
 pub fn find(name: &str) -> Option<usize> {
     NAMES.iter().position(|ranked| *ranked == name)
 }

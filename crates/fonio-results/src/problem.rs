@@ -1,5 +1,6 @@
-//! Errors of a request or of the service, each with an HTTP status and a sentence. The API reports them as
-//! JSON, pages as HTML.
+//! Defines errors of a request or of the service, each with an HTTP status and a sentence. The API reports
+//! these errors as
+//! JSON, and the pages report them as HTML.
 
 use std::time::Duration;
 
@@ -17,9 +18,9 @@ use crate::store::Refusal;
 pub struct Problem {
     /// The HTTP status.
     pub status: StatusCode,
-    /// What happened, and what to do.
+    /// A sentence about what happened, and what to do.
     pub sentence: String,
-    /// The mistakes in the submitted document.
+    /// The mistakes found in the submitted document.
     pub places: Vec<document::Problem>,
     /// When to try again.
     pub retry_after: Option<Duration>,
@@ -35,27 +36,27 @@ pub struct ProblemAnswer {
 }
 
 impl Problem {
-    /// A problem with a status and a sentence.
+    /// Creates a problem with this status and this sentence.
     pub fn new(status: StatusCode, sentence: impl Into<String>) -> Problem {
         Problem { status, sentence: sentence.into(), places: Vec::new(), retry_after: None }
     }
 
-    /// A parameter that is missing or wrong.
+    /// Creates the problem of a parameter that is missing or wrong.
     pub fn bad(sentence: impl Into<String>) -> Problem {
         Problem::new(StatusCode::BAD_REQUEST, sentence)
     }
 
-    /// There is no result with the requested id.
+    /// Creates the problem for an id that belongs to no result.
     pub(crate) fn no_result() -> Problem {
         Problem::unknown("no result has this id; it may have been deleted")
     }
 
-    /// Something that does not exist.
+    /// Creates the problem of something that does not exist.
     pub fn unknown(sentence: impl Into<String>) -> Problem {
         Problem::new(StatusCode::NOT_FOUND, sentence)
     }
 
-    /// An address has sent too many requests.
+    /// Creates the problem for a client address that has sent too many requests.
     pub fn too_many(wait: Duration) -> Problem {
         let seconds = wait.as_secs_f64().ceil();
         let sentence = format!("too many requests came from this address; wait {seconds} s and try again");
@@ -80,7 +81,7 @@ impl Problem {
         self.with_headers(response)
     }
 
-    /// Adds the headers that the status needs.
+    /// Adds the HTTP headers that the problem's status requires.
     pub fn with_headers(&self, mut response: Response) -> Response {
         let headers = response.headers_mut();
         if let Some(wait) = self.retry_after {

@@ -1,19 +1,19 @@
-//! The query string of a request. Only known names are allowed, each at most once.
+//! Parses the query string of a request. Only known parameter names are allowed, each at most once.
 
 use axum::http::Uri;
 
 use crate::problem::Problem;
 use crate::store::read::{Of, Position};
 
-/// The parameters of a request.
+/// The parameters in the query string of a request.
 #[derive(Debug)]
 pub struct Parameters(Vec<(String, String)>);
 
-/// No key, figure or id is longer.
+/// Maximum length of a parameter's value in bytes. No key, figure or id is longer.
 const VALUE_BYTES_MAX: usize = 256;
 
 impl Parameters {
-    /// Reads the parameters. Only `known` ones are allowed.
+    /// Parses the query string. Only the parameters in `known` are allowed.
     ///
     /// # Errors
     ///
@@ -48,12 +48,12 @@ impl Parameters {
         Some(pair.1.as_str()).filter(|value| !value.is_empty())
     }
 
-    /// The value of a required parameter.
+    /// Returns the value of a parameter that is required.
     pub fn need(&self, name: &str) -> Result<&str, Problem> {
         self.get(name).ok_or_else(|| Problem::bad(format!("the parameter {name} is missing")))
     }
 
-    /// The parameter `by`: the kind of ranked entries.
+    /// Returns the value of the parameter `by`: whether results or devices are ranked.
     pub fn by(&self) -> Result<Of, Problem> {
         match self.get("by") {
             None | Some("result") => Ok(Of::Results),

@@ -10,7 +10,7 @@
 //! - `load check PORT FILE`: requests each result whose id is in FILE
 //! - `load query DIR SECONDS`: reads pages of rankings directly from the SQLite database
 //!
-//! The last four print one JSON object.
+//! The last four commands print one JSON object each.
 
 mod clients;
 mod seed;

@@ -1,6 +1,6 @@
 //! Fills an empty SQLite database with generated results, in table order.
 //!
-//! Submissions would create the same rows; [`compare`] checks this.
+//! Submissions would create the same rows, which [`compare`] checks.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use fonio_storebench_document::Submission;
 use fonio_storebench_document::document::{Document, Measure};
 use fonio_storebench_document::sample;
 
-/// Comparison keys, each with its percentage of the results. Most results share a few keys.
+/// Comparison keys, each with its percentage of the results. Most results have one of a few keys.
 const SHARES: [(&str, u32, u32); 8] = [
     ("ext4", 32, 40),
     ("ext4", 64, 20),
@@ -51,7 +51,7 @@ fn document(base: &Document, number: u64) -> Document {
     document.key.file_system = file_system.to_owned();
     document.key.size_class_gb = gb;
     document.device.capacity_bytes = u64::from(gb) * 1_000_000_000;
-    // Makes some models more common than others.
+    // Make some models more common than others.
     let model = random.below(MODELS) * random.below(MODELS) / MODELS;
     document.device.model = Some(format!("M{model}"));
     document.device.hardware = Some(format!("0x{}", random.below(REVISIONS)));
@@ -67,7 +67,7 @@ fn document(base: &Document, number: u64) -> Document {
     for figure in figures::ranked() {
         match figure.name.as_str() {
             name if name.starts_with("bandwidth.") => {}
-            // Limits the factor, because iowait is a percentage.
+            // Limit the factor, because iowait is a percentage.
             "cpu.iowait" => {
                 scale(&mut document, "cpu.iowait", spread(&mut random).min(3.5));
             }
@@ -81,7 +81,7 @@ fn document(base: &Document, number: u64) -> Document {
 
 fn scale(document: &mut Document, figure: &str, factor: f64) -> f64 {
     let value = document.value(figure).expect("the sample has every figure").value;
-    // Rounds to four digits, like a measurement.
+    // Round to four digits, like a measured value.
     let scaled = (value * factor * 1e4).round() / 1e4;
     set(document, figure, scaled);
     scaled
@@ -130,7 +130,7 @@ pub fn seed(folder: &Path, results: u64) -> Result<()> {
     let base = base();
     let threads = std::thread::available_parallelism()?.get().max(2) - 1;
     let (send, receive) = std::sync::mpsc::sync_channel::<(u64, Vec<Entry>)>(4 * threads);
-    /// Documents per batch of a thread.
+    /// Number of documents that a thread generates per batch.
     const PIECE: u64 = 2000;
     let next = std::sync::atomic::AtomicU64::new(0);
     std::thread::scope(|scope| {
@@ -168,7 +168,7 @@ pub fn seed(folder: &Path, results: u64) -> Result<()> {
     })
 }
 
-/// Compares the seeded tables with the tables that submissions create.
+/// Compares the seeded tables with the tables that result from submissions.
 pub fn compare(folder: &Path, results: u64) -> Result<()> {
     let other = tempfile::tempdir()?;
     let location = Location::Folder(other.path().to_owned());

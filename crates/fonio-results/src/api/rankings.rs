@@ -11,10 +11,10 @@ use crate::query::{Parameters, page_name};
 use crate::service::Service;
 use crate::store::read;
 
-/// Rows per page of a ranking.
+/// Number of rows per page of a ranking.
 pub(crate) const ROWS: i64 = 50;
 
-/// Maximum number of listed keys. Other keys can still be requested by name.
+/// Maximum number of comparison keys that are listed. Other keys can still be requested by name.
 pub(crate) const KEYS: i64 = 200;
 
 /// Maximum number of points of a distribution function.
@@ -26,7 +26,7 @@ pub(crate) fn figure(name: &str) -> Result<usize, Problem> {
         .ok_or_else(|| Problem::unknown("this figure is not ranked; /api/v1/keys lists the ranked figures"))
 }
 
-/// The problem for an unknown key.
+/// Returns the problem for an unknown comparison key.
 pub(crate) fn no_key() -> Problem {
     Problem::unknown("no result has this comparison key; /api/v1/keys lists the keys")
 }

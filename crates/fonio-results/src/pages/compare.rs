@@ -1,4 +1,4 @@
-//! The comparison of two results with the same comparison key.
+//! The page that compares two results with the same comparison key.
 
 use askama::Template;
 use axum::extract::State;

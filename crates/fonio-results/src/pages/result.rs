@@ -1,4 +1,4 @@
-//! The page of a result.
+//! The page that shows a single result.
 
 use askama::Template;
 use axum::extract::{Path, State};

@@ -333,8 +333,7 @@ pub fn shell(mut guest: Guest, archive: &Archive, announce: &dyn Fn(&str)) -> Re
 }
 
 /// Copies the output of a guest to `to`. If our own output is no longer read (`| head`), drops the rest,
-/// because a
-/// guest with unread output would wait forever.
+/// because a guest with unread output would wait forever.
 fn pass_on(mut from: &UnixStream, to: &mut impl Write) {
     if io::copy(&mut from, to).is_err() {
         let _ = io::copy(&mut from, &mut io::sink());

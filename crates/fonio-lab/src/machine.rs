@@ -141,8 +141,7 @@ pub(crate) fn add_disk(machine: &mut Command, name: &str, format: &str, file: &P
 }
 
 /// Inserts a memory card into the guest. QEMU does not flush its file, so use it only for cards that are
-/// discarded if
-/// the guest fails.
+/// discarded if the guest fails.
 pub(crate) fn add_card(machine: &mut Command, file: &Path) {
     let description = serde_json::json!({
         "driver": "raw",
@@ -155,8 +154,7 @@ pub(crate) fn add_card(machine: &mut Command, file: &Path) {
 }
 
 /// Adds a disk served by an NBD server of this machine at `socket`. Like a memory card in a reader, the disk
-/// is a
-/// non-rotational SCSI disk with queue depth 1. The guest finds the disk by `name`.
+/// is a non-rotational SCSI disk with queue depth 1. The guest finds the disk by `name`.
 pub(crate) fn add_served_disk(machine: &mut Command, name: &str, socket: &Path) {
     let description = serde_json::json!({
         "driver": "raw",

@@ -52,8 +52,7 @@ pub(crate) fn failed(command: &Command, complaint: &[u8]) -> LabError {
 }
 
 /// Writes a copy of `program` without debug information to `copy`. If this machine has no `strip`, the copy
-/// keeps
-/// the debug information.
+/// keeps the debug information.
 ///
 /// # Errors
 /// If `program` cannot be copied.

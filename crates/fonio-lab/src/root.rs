@@ -43,8 +43,7 @@ const BASE: &[&str] = &[
 const DISK_BYTES: u64 = 16 << 30;
 const INSTALL_MEMORY_MIB: u64 = 1024;
 /// Packages of the programs that create disk images. With libarchive, `mke2fs` takes files and their owners
-/// from a
-/// tar archive.
+/// from a tar archive.
 const DISK_PROGRAMS: &[&str] = &["e2fsprogs", "libarchive13t64", "kmod", "libc6"];
 
 /// A disk image that no other process removes while this value exists.

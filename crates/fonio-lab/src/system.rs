@@ -35,8 +35,7 @@ const INIT: &str = include_str!("system.sh");
 /// Kernel modules of the initramfs; udev loads all others.
 const MODULES: &[&str] = &["virtio_pci", "virtio_blk", "ext4"];
 /// Time limit for a guest to become ready or to reply. On a busy machine with two processors, an emulated
-/// guest
-/// needs about a minute.
+/// guest needs about a minute.
 const READY_WITHIN: Duration = Duration::from_secs(600);
 /// Initial and maximum interval between two checks whether the guest is ready or a command has ended.
 const ASK_AGAIN: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
@@ -286,8 +285,7 @@ impl<'a> System<'a> {
     }
 
     /// Switches the guest on, after [`System::cut`] or [`System::power_off`]. Does nothing if the guest is
-    /// already
-    /// on.
+    /// already on.
     ///
     /// # Errors
     /// If the guest does not become ready.
@@ -359,8 +357,7 @@ impl<'a> System<'a> {
     }
 
     /// Copies a file of this machine into the guest. The copy has the same permissions and belongs to root.
-    /// The target
-    /// folder must exist.
+    /// The target folder must exist.
     ///
     /// # Errors
     /// If a file cannot be read or written.

@@ -174,8 +174,7 @@ mod tests {
         assert!(matches!(talk.ask("x", &json!({}), &mut closed), Err(LabError::GuestOff)));
     }
 
-    /// A panicking guest closes its end of the connection before the check notices that the guest has
-    /// ended.
+    /// A panicking guest closes its end of the connection before the check notices that the guest has ended.
     #[test]
     fn a_request_to_a_side_that_is_gone_ends_with_the_check() {
         let (mut talk, other) = with(b"");

@@ -52,8 +52,7 @@ pub(crate) fn of(kind: DeviceKind, dir: &Path) -> Option<Health> {
 }
 
 /// Reads the wear and manufacturer of eMMC and SD cards. eMMC 5.0 and later report their wear (`EXT_CSD`
-/// bytes 267 to 269,
-/// JESD84-B51 7.4.31 to 7.4.33); SD cards do not. Both report their manufacturer.
+/// bytes 267 to 269, JESD84-B51 7.4.31 to 7.4.33); SD cards do not. Both report their manufacturer.
 fn mmc_health(dir: &Path) -> Option<Health> {
     let mut source = Source::new(dir);
     let life = source.text("life_time");
@@ -76,8 +75,7 @@ fn mmc_health(dir: &Path) -> Option<Health> {
 }
 
 /// Reads the UFS health descriptor (JESD220, bytes 2 to 4). The descriptor's directory is in the host
-/// controller's
-/// directory.
+/// controller's directory.
 fn ufs_health(dir: &Path) -> Option<Health> {
     let host = dir.ancestors().find(|parent| parent.join("health_descriptor").is_dir())?;
     let mut source = Source::new(host);

@@ -58,8 +58,7 @@ impl Machine {
     }
 
     /// Returns the I/O schedulers that are modules of this kernel. A device lists such a scheduler only after
-    /// its module is
-    /// loaded.
+    /// its module is loaded.
     pub(crate) fn scheduler_modules(&self) -> Vec<String> {
         let aliases = fs::read_to_string(self.modules().join("modules.alias")).unwrap_or_default();
         let mut names: Vec<String> = aliases.lines().filter_map(scheduler_alias).map(str::to_owned).collect();
@@ -76,8 +75,7 @@ fn scheduler_alias(line: &str) -> Option<&str> {
 }
 
 /// Returns the model name of a disk. In sysfs, eMMC devices have a `name`, and SCSI and NVMe devices a
-/// `model`;
-/// SCSI devices also have a `vendor`.
+/// `model`; SCSI devices also have a `vendor`.
 fn model(disk: &Path) -> Option<String> {
     let device = disk.join("device");
     match (read_text(&device.join("vendor")), read_text(&device.join("model"))) {
@@ -91,8 +89,7 @@ fn model(disk: &Path) -> Option<String> {
 }
 
 /// Returns the I/O schedulers that a device lists, and those available as modules. A device without a request
-/// queue
-/// has only `none`.
+/// queue has only `none`.
 fn offered(text: &str, modules: &[String]) -> Vec<String> {
     let mut names: Vec<String> = scheduler_names(text).map(str::to_owned).collect();
     if names.iter().any(|name| name != "none") {

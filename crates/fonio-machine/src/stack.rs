@@ -17,8 +17,7 @@ const STACK_MAX: u32 = 8;
 
 impl Machine {
     /// Returns all block devices except partitions, sorted by name. Omits loop, zram and RAM disks that are
-    /// not in
-    /// use.
+    /// not in use.
     pub fn devices(&self) -> Vec<Device> {
         let (mounts, modules) = (self.mounts(), self.scheduler_modules());
         entries(&self.sys("block"))
@@ -82,8 +81,7 @@ impl Machine {
     }
 
     /// Returns the disks that a device-mapper or RAID device maps to. The device's bios become requests of
-    /// these
-    /// disks.
+    /// these disks.
     fn mapped_to(&self, id: DeviceId) -> Vec<DeviceId> {
         let dir = self.device_dir(self.disk_of(id));
         let slaves = entries(&dir.join("slaves")).into_iter();
@@ -91,8 +89,7 @@ impl Machine {
     }
 
     /// Returns the disk at the bottom of a stack of device-mapper and RAID devices. Stops at a device that
-    /// has
-    /// several devices below it.
+    /// has several devices below it.
     pub(crate) fn bottom_of(&self, id: DeviceId) -> DeviceId {
         let mut bottom = self.disk_of(id);
         // The kernel allows no cycles, but a copy of sysfs might contain one.

@@ -2,8 +2,7 @@
 //! the current writes.
 //!
 //! Reads sysfs and procfs only, needs no root, writes nothing, and takes less than a second. Facts that
-//! cannot be
-//! read are `None` and listed in `notes`.
+//! cannot be read are `None` and listed in `notes`.
 
 use std::time::{Duration, Instant};
 

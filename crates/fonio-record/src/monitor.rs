@@ -227,8 +227,7 @@ fn stat(text: &str, found: &mut dyn FnMut(Metric, Option<&str>, i64)) {
 }
 
 /// Reads `major minor name reads merged sectors ms writes merged sectors ms in_flight busy_ms …`. Omits
-/// devices without any
-/// I/O since boot. A sector is 512 bytes.
+/// devices without any I/O since boot. A sector is 512 bytes.
 fn diskstats(text: &str, found: &mut dyn FnMut(Metric, Option<&str>, i64)) {
     for line in text.lines() {
         let mut words = line.split_whitespace().skip(2);

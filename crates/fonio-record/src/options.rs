@@ -47,8 +47,7 @@ pub struct RecordOptions {
     pub buffer: ByteCount,
     /// Directory to which raw trace pages are written once half of `buffer` is full, preferably on a disk
     /// that is not watched. The recorder creates an unnamed temporary file in this directory. If the option
-    /// is `None`, the capture ends
-    /// when the buffer is full.
+    /// is `None`, the capture ends when the buffer is full.
     pub spill_to: Option<PathBuf>,
     /// Interval between two samples of the monitor; `None` to run without the monitor.
     pub sample_interval: Option<Duration>,

@@ -23,16 +23,14 @@ use crate::write::writer;
 const KERNEL_BUFFERS: u64 = 64 << 20;
 const KERNEL_BUFFERS_OF_MEMORY: u64 = 32;
 /// Minimum and maximum default size of one processor's ring buffer. At 64 bytes per event, 8 MiB hold 131,000
-/// events.
-/// This is the number of events that 160,000 requests per second cause between two wake-ups.
+/// events. This is the number of events that 160,000 requests per second cause between two wake-ups.
 const KERNEL_BUFFER_PER_CPU: std::ops::RangeInclusive<u64> = 1 << 20..=8 << 20;
 
 /// Records block I/O according to `options`, and writes a recording.
 ///
 /// SIGINT and SIGTERM end a capture cleanly; a second SIGINT aborts it. The terminal sends SIGINT to the
 /// command too; the recorder forwards SIGTERM. The only change to the machine is the recorder's tracefs
-/// instance. The
-/// instance is removed at the end, together with the instances of killed runs.
+/// instance. The instance is removed at the end, together with the instances of killed runs.
 ///
 /// # Errors
 /// Returns a [`RecordError`], which explains in one sentence what is missing or failed.

@@ -2,8 +2,7 @@
 //! commands.
 //!
 //! `fonio` uses this crate for its command `record`. The program `fonio-recorder` of this crate contains only
-//! `fonio
-//! record`, for devices with little storage: it has no analysis and cannot read recordings.
+//! `fonio record`, for devices with little storage: it has no analysis and cannot read recordings.
 
 mod arguments;
 mod capture;

@@ -143,8 +143,7 @@ impl RecordingError {
     }
 
     /// Extracts the error from an `io::Error` that the conversion below created. Any other `io::Error`
-    /// becomes the error of a
-    /// failed write in `dir`.
+    /// becomes the error of a failed write in `dir`.
     pub(crate) fn from_sink(error: io::Error, dir: &Path) -> RecordingError {
         error.downcast().unwrap_or_else(|source| RecordingError::Io {
             action: "write",

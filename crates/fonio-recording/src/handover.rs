@@ -15,8 +15,7 @@ use fonio_core::{
 /// takes tens of microseconds in a virtual machine.
 const ROWS: usize = 2048;
 /// Number of batches that can wait between the threads. More batches would bridge longer pauses, but would
-/// not fit into the
-/// processor's cache.
+/// not fit into the processor's cache.
 const BATCHES: usize = 4;
 
 /// Runs `produce` and passes the rows that it produces to `sink` in order.

@@ -13,8 +13,7 @@ pub struct SequencerOptions {
     /// Maximum number of rows of each table in memory. A row needs up to about 250 bytes.
     pub rows_in_memory: usize,
     /// Directory for the unlinked files with spilled rows. `None` for the system's temporary directory, which
-    /// is in memory
-    /// on some systems.
+    /// is in memory on some systems.
     pub spill_dir: Option<PathBuf>,
 }
 
@@ -29,8 +28,7 @@ impl Default for SequencerOptions {
 /// Requests are ordered by [`order_time`](Request::order_time) and id, bios by queue time and id. The two
 /// tables are interleaved by these times, a bio before a request of the same time. Replaying a recording
 /// gives the same order. Rows of other tables are passed on immediately. The sink gets fewer `settled` marks
-/// than
-/// the producer sends; each mark holds for both tables.
+/// than the producer sends; each mark holds for both tables.
 ///
 /// A row whose time is before the producer's mark, which occurs in damaged traces, is left out, counted and
 /// reported as a diagnostic.

@@ -102,8 +102,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     /// Compares the sequencer with sorting all rows at the end. The mark advances as far as possible, but
-    /// only at some
-    /// rows.
+    /// only at some rows.
     #[test]
     fn as_if_sorted_at_the_end(
         seed: u64,

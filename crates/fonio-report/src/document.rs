@@ -131,8 +131,7 @@ pub struct Column {
     /// Whether renderers can omit the column if space is short.
     pub optional: bool,
     /// Whether this column names the row's owner: a unit, process or file. An HTML page can show the rows of
-    /// a single
-    /// owner.
+    /// a single owner.
     pub whose: bool,
     /// Whether the column has long text, such as SQL statements. The start of the text matters most and needs
     /// more space.
@@ -257,8 +256,7 @@ pub enum Scale {
     /// Recording time on a linear scale. All axes with this scale zoom together.
     Time,
     /// Recording time like `Time`, shown as wall-clock time. The number is the wall-clock time at the axis
-    /// value 0, in
-    /// seconds since 1970, as if the local time zone were UTC.
+    /// value 0, in seconds since 1970, as if the local time zone were UTC.
     Clock(i64),
     /// Categories, in this order.
     Categories(Vec<String>),

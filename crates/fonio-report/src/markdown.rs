@@ -181,8 +181,7 @@ fn escape_words(out: &mut String, text: &str) {
 }
 
 /// Formats a name as code. The fence is longer than any run of backticks in the name. Even in code, a pipe
-/// must be
-/// escaped, because GitHub splits a row into cells before it looks for code.
+/// must be escaped, because GitHub splits a row into cells before it looks for code.
 fn code(name: &str) -> String {
     let name = printable(name).replace('|', "\\|");
     let longest = name.split(|c| c != '`').map(str::len).max().unwrap_or(0);

@@ -436,8 +436,7 @@ impl Terminal<'_> {
     }
 
     /// Replaces fonio's typographic characters with ASCII if the terminal requires it. Names from the
-    /// recording
-    /// are not changed.
+    /// recording are not changed.
     fn ascii(&self, text: &str) -> String {
         if self.style.unicode {
             return text.to_owned();

@@ -19,8 +19,7 @@ const VOID: [&str; 2] = ["meta", "br"];
 const RAW: [&str; 3] = ["script", "style", "title"];
 
 /// Returns the names of all elements, after checking that they are properly nested. Supports only the subset
-/// of HTML
-/// that the report uses.
+/// of HTML that the report uses.
 fn elements(html: &str) -> Vec<String> {
     let mut all = Vec::new();
     let mut open: Vec<String> = Vec::new();

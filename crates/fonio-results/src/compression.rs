@@ -1,7 +1,6 @@
 //! Compresses documents. Nearly all text in a document consists of names that all documents share. A
 //! dictionary of these names halves the compressed size. The first byte of a compressed document is the
-//! version of its
-//! dictionary.
+//! version of its dictionary.
 
 use std::cell::RefCell;
 use std::io::{self, Read};
@@ -11,8 +10,7 @@ use zstd::bulk::Compressor;
 use zstd::dict::EncoderDictionary;
 
 /// Dictionary 1: a document of StoreBench's first version. The dictionary never changes, because stored
-/// documents need
-/// it.
+/// documents need it.
 const DICTIONARY_1: &[u8] = include_bytes!("dictionary-1.json");
 
 /// This level is fast enough for thousands of documents per second.

@@ -27,8 +27,7 @@ use crate::service::Service;
 use crate::store::read;
 
 /// Number of results per batch and per Parquet row group. A batch of 2,000 documents of 12 KB needs 24 MB
-/// during
-/// conversion.
+/// during conversion.
 const PIECE: i64 = 2_000;
 
 /// Maximum number of batches that wait to be sent to the client.
@@ -146,8 +145,7 @@ impl Format for Csv {
 }
 
 /// Writes a CSV cell as in RFC 4180. A text that begins like a formula gets an apostrophe, because
-/// spreadsheets
-/// would run it.
+/// spreadsheets would run it.
 fn write_cell(out: &mut Vec<u8>, text: &str) {
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
     if !is_formula && !text.contains([',', '"', '\n', '\r']) {

@@ -7,8 +7,7 @@ use fonio_core::{Better, Figure, Unit};
 use fonio_storebench_document::figures as catalogue;
 
 /// The ranked figures in the order in which pages show them. First come the study's four bandwidths, the sum
-/// of these
-/// bandwidths, and the study's response times. Then comes one figure for each other part of a run.
+/// of these bandwidths, and the study's response times. Then comes one figure for each other part of a run.
 const NAMES: [&str; 18] = [
     "bandwidth.total",
     "bandwidth.seq_read",

@@ -6,8 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Maximum number of client addresses. If there are more, addresses with full buckets are dropped; if no
-/// bucket is
-/// full, new addresses are refused. The entry of an address needs about 50 bytes.
+/// bucket is full, new addresses are refused. The entry of an address needs about 50 bytes.
 const ADDRESSES_MAX: usize = 100_000;
 
 /// A limit on the rate of requests, with a burst size.

@@ -1,6 +1,5 @@
 //! Defines errors of a request or of the service, each with an HTTP status and a sentence. The API reports
-//! these errors as
-//! JSON, and the pages report them as HTML.
+//! these errors as JSON, and the pages report them as HTML.
 
 use std::time::Duration;
 

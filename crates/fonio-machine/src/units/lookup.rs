@@ -129,8 +129,7 @@ impl Units {
     }
 
     /// Returns the home folder of the user whose slice contains a control group. Containers that users run
-    /// without
-    /// root are stored there.
+    /// without root are stored there.
     fn home(&self, cgroup: &str) -> Option<PathBuf> {
         let uid = cgroup.split('/').find_map(|part| part.strip_prefix("user-")?.strip_suffix(".slice"))?;
         let home = names::home(&read(&self.root.join("etc/passwd"))?, uid)?;

@@ -210,8 +210,7 @@ impl Threads {
     }
 
     /// Returns a row for each known process that started another process. These rows trace a thread back to
-    /// the
-    /// command.
+    /// the command.
     pub(crate) fn parents(&self, from: Timestamp) -> Vec<Thread> {
         let mut all = self.parents.clone();
         let identities = self.known.values().flatten().filter_map(|known| known.identity.as_ref());

@@ -115,8 +115,7 @@ struct Listed {
 /// Fills in `file_id`, `cause_tid` and `content`, and adds the rows of `files`.
 ///
 /// A request gets the owner of most of its bytes. If two owners have the same number of bytes, the request
-/// gets the owner
-/// of the earlier bio.
+/// gets the owner of the earlier bio.
 pub(crate) struct WithFiles<'a> {
     inner: &'a mut dyn RowSink,
     attribution: &'a RefCell<Attribution>,
@@ -175,8 +174,7 @@ impl<'a> WithFiles<'a> {
     }
 
     /// Returns the recording's file id for the file that had this inode number at the time `at`. At the first
-    /// use,
-    /// writes the file's rows.
+    /// use, writes the file's rows.
     pub(crate) fn file_at(&mut self, inode: Inode, at: Timestamp) -> io::Result<Option<u32>> {
         let inode = self.files.below_overlay(inode, at).unwrap_or(inode);
         let freed = self.files.freed_before(inode, at);

@@ -45,8 +45,7 @@ impl IdleWatch {
     }
 
     /// Takes a sample of the command's threads. Once the command has been quiet for long enough, returns the
-    /// start
-    /// of the quiet period.
+    /// start of the quiet period.
     pub(crate) fn look(&mut self, machine: &Machine, tids: &[u32], now: Timestamp) -> Option<Timestamp> {
         let mut busy = Nanos(0);
         let mut ran_now = FxHashMap::default();

@@ -333,8 +333,7 @@ impl Running<'_> {
     }
 
     /// Sleeps for `longest` or until the earliest of `deadlines`. Signals and the end of the command end the
-    /// sleep
-    /// early.
+    /// sleep early.
     fn sleep(&self, longest: Duration, deadlines: [Option<Timestamp>; 2]) -> Result<(), RecordError> {
         let mut time = if self.idle.is_some() { longest.min(SAMPLE_EVERY) } else { longest };
         for deadline in deadlines.into_iter().flatten() {
@@ -401,8 +400,7 @@ impl Running<'_> {
     }
 
     /// If the command has its own process group, ends all processes of the group. If the capture ended
-    /// because the buffer was full, the
-    /// command continues undisturbed.
+    /// because the buffer was full, the command continues undisturbed.
     fn settle_command(&mut self, stopped_by: StopReason, ended: Timestamp) {
         if let Some(mark) = &mut self.command_mark {
             mark.until = Some(ended);

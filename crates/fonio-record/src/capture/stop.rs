@@ -1,6 +1,5 @@
 //! Decides when a capture ends and which signals its command gets. This module only decides: it uses no
-//! clock, signals
-//! or processes.
+//! clock, signals or processes.
 //!
 //! After Ctrl-C, SIGTERM, a quiet period or the stated duration, the recorder asks a command that still runs
 //! to end and continues the capture for a grace period. A full buffer ends the capture at once and does not

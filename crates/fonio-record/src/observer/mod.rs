@@ -68,9 +68,8 @@ pub struct PartyId(pub u32);
 /// A completed request, and the party that caused it.
 ///
 /// The row has the flags SYNC, META, FUA, PREFLUSH and READAHEAD. `queued` is the time at which the request's
-/// first bio
-/// was queued; for a flush, the time at which the first flush that it served was queued. The row has no
-/// `file_id`.
+/// first bio was queued; for a flush, the time at which the first flush that it served was queued. The row
+/// has no `file_id`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedRequest {
     /// The request.

@@ -15,8 +15,7 @@ pub(crate) struct Blocked {
     pub tid: u32,
     pub pid: u32,
     /// How often the thread has left a processor. Samples with the same number show the same wait. `None` if
-    /// the kernel
-    /// does not count this (`CONFIG_SCHED_INFO`).
+    /// the kernel does not count this (`CONFIG_SCHED_INFO`).
     pub switches: Option<u64>,
     pub blocked_in: BlockedIn,
     pub reason: WaitReason,

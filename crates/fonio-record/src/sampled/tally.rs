@@ -4,8 +4,8 @@
 //! A thread that is blocked at two looks and did not run between them was blocked throughout. Its wait has a
 //! row, from half an interval before the first look until half an interval after the last one. On average,
 //! the row has the same length as the wait. A thread that is blocked at a single look is counted for one
-//! interval. So
-//! each sighting of a blocked thread counts for one interval, which makes the estimated time unbiased.
+//! interval. So each sighting of a blocked thread counts for one interval, which makes the estimated time
+//! unbiased.
 
 use fonio_core::{BlockedIn, Nanos, Timestamp, Wait, WaitReason};
 use rustc_hash::FxHashMap;

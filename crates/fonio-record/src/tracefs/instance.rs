@@ -489,8 +489,7 @@ impl Instance {
     }
 
     /// Takes each processor's `trace_pipe_raw`, opened without blocking. These files must be closed before
-    /// the
-    /// instance is removed.
+    /// the instance is removed.
     pub(crate) fn take_buffers(&mut self) -> Vec<(u32, File)> {
         std::mem::take(&mut self.buffers)
     }

@@ -1,8 +1,7 @@
 //! Stores raw pages that do not fit into memory in a spill file.
 //!
 //! A separate thread writes the spill file. So a slow disk does not delay reading the kernel's buffers, and
-//! the
-//! thread id identifies the bios of these writes. The thread bypasses the page cache if the file system
+//! the thread id identifies the bios of these writes. The thread bypasses the page cache if the file system
 //! allows it; otherwise kernel threads would write the pages back under their own ids. Additional writes by
 //! the file system (journal, extents) cannot be identified as caused by the recorder. So a disk that is not
 //! watched is better for the spill file.

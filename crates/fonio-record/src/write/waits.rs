@@ -92,8 +92,7 @@ pub(crate) fn write(
 }
 
 /// Returns when the command ended or became quiet, whichever was earlier. A command that became quiet is
-/// ended
-/// by the recorder afterwards.
+/// ended by the recorder afterwards.
 fn ended_before(ended: Option<Timestamp>, quiet: Timestamp) -> Timestamp {
     ended.map_or(quiet, |ended| ended.min(quiet))
 }

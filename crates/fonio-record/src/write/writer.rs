@@ -82,8 +82,7 @@ pub(crate) fn not_written(out: &Path, source: io::Error) -> RecordError {
 }
 
 /// Returns the error for a recording that could not be finished. The file that the system's error names is
-/// removed
-/// together with the recording.
+/// removed together with the recording.
 fn not_finished(out: &Path, error: RecordingError) -> RecordError {
     match error {
         RecordingError::Io { source, .. } => RecordError::Write { out: out.to_owned(), source },

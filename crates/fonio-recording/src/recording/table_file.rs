@@ -95,8 +95,7 @@ impl<R: Row> TableFile<R> {
 }
 
 /// Checks the offsets of column data in the footer. The Parquet library trusts these offsets, and panics if
-/// they are
-/// impossible.
+/// they are impossible.
 fn check_places(metadata: &ArrowReaderMetadata, length: u64) -> Result<(), ParquetError> {
     for (place, group) in metadata.metadata().row_groups().iter().enumerate() {
         for column in group.columns() {

@@ -53,8 +53,7 @@ const REDACTED: &str = "the message is left out, because it may contain names";
 /// A [`RowSink`] that passes rows on with tokens instead of names.
 ///
 /// The redactor replaces paths; users; marks of programs; names in SQL statements; names of threads, units,
-/// containers,
-/// packages, control groups and network interfaces; and messages that may quote one of these.
+/// containers, packages, control groups and network interfaces; and messages that may quote one of these.
 /// [`redacted_meta`] replaces such names in the metadata.
 #[derive(Debug)]
 pub struct Redactor<S> {

@@ -3,8 +3,7 @@
 //! 64-bit quantities are stored in signed columns, although the rows have `u64`. The reason is that SQL and
 //! pandas subtract times, sectors and sizes, and fail if the difference of unsigned numbers is negative. The
 //! bits of a number do not change. So a number from 2^63 on, which occurs only in damaged traces, is negative
-//! for other
-//! tools, but fonio reads it back exactly.
+//! for other tools, but fonio reads it back exactly.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -24,8 +24,7 @@ pub(crate) const TABLE_KEY: &str = "fonio.table";
 pub(crate) const VERSION_KEY: &str = "fonio.schema_version";
 
 /// Number of rows in a row group. Larger groups make the footer smaller (10^9 rows form 4000 groups), but
-/// need more
-/// memory for encoding (about 60 bytes per row).
+/// need more memory for encoding (about 60 bytes per row).
 pub(crate) const ROW_GROUP_ROWS: usize = 256 * 1024;
 
 /// How Parquet stores the values of a column.

@@ -75,8 +75,7 @@ impl Ordered {
     }
 
     /// Returns whether the row is earlier than the producer's settled mark. This depends on the mark and not
-    /// on the
-    /// emitted rows, so that a report and an import leave out the same rows.
+    /// on the emitted rows, so that a report and an import leave out the same rows.
     #[inline]
     fn is_late<T: Sequenced>(&mut self, row: &T) -> bool {
         let (time, id) = row.key();

@@ -3,10 +3,9 @@
 //! Each run is an unlinked file of fixed-size rows, which is read from the beginning while rows are appended
 //! at the end. Spilled rows extend the run that ends closest before them, so nearly sorted input of any
 //! length forms one run. The file of a fully read run is reused from its start. Input in reverse order
-//! creates a new run
-//! at each spill. When a level has [`FAN_IN`] runs, they are merged into one run of the next level. This
-//! bounds the number of open files and read buffers, and moves each row at most `log(runs) / log(FAN_IN)`
-//! times.
+//! creates a new run at each spill. When a level has [`FAN_IN`] runs, they are merged into one run of the
+//! next level. This bounds the number of open files and read buffers, and moves each row at most `log(runs) /
+//! log(FAN_IN)` times.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -31,8 +31,7 @@ pub struct WriterOptions {
     /// If the file system fills up, keep a recording of the rows that fit. Otherwise nothing remains.
     pub keep_what_fits: bool,
     /// If the recording's name is in use when the recording is finished, use `NAME-2`, or the next free
-    /// number.
-    /// If this option is not set, a name in use is an error, and nothing remains.
+    /// number. If this option is not set, a name in use is an error, and nothing remains.
     pub other_name_if_taken: bool,
 }
 
@@ -103,8 +102,7 @@ impl Writer {
         let staging = Staging::create(dir, options.overwrite, options.other_name_if_taken)?;
         let spill_dir = options.spill_dir.as_deref().unwrap_or(staging.path());
         // The tables of requests and bios share the memory. A waiting row is stored together with its key,
-        // and temporarily exists
-        // twice.
+        // and temporarily exists twice.
         let row_bytes = size_of::<Request>().max(size_of::<Bio>()) + size_of::<(u64, u64, u32)>();
         let ordered = Ordered::new(options.memory_bytes / 2 / (2 * row_bytes), spill_dir);
         let tables = TableSet::create(staging.path(), options.keep_what_fits)?;

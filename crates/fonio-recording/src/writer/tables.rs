@@ -111,8 +111,7 @@ impl TableSet {
     }
 
     /// Closes tables while their footers still fit. Checks the free space at every batch of rows, and at
-    /// every row
-    /// once space is scarce.
+    /// every row once space is scarce.
     #[inline]
     fn look_at_room(&mut self, pushed: Pushed) -> io::Result<()> {
         let is_due = match self.takes {

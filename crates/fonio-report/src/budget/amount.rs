@@ -20,8 +20,7 @@ impl Amount {
     }
 
     /// Returns the amount converted to `unit`; `None` if the units measure different quantities. A duration
-    /// must have a
-    /// unit; other amounts can omit it.
+    /// must have a unit; other amounts can omit it.
     pub fn in_unit(&self, unit: Unit) -> Option<f64> {
         let value = self.quantity.value;
         match (self.quantity.unit, unit) {

@@ -1,8 +1,7 @@
 //! Checks budgets, which are the user's limits for figures.
 //!
 //! The budget `latency.writes.service.p99<=20ms` compares a figure with an amount. [`Analysis::figures`]
-//! lists all
-//! names. Parts of a name can be omitted if the rest is unique, such as `sizes.reads.p50`, but not
+//! lists all names. Parts of a name can be omitted if the rest is unique, such as `sizes.reads.p50`, but not
 //! `latency.p99.writes`. A path in the report's JSON can replace the name
 //! (`latency.groups[writes].service_ns.p99`).
 //!
@@ -152,8 +151,7 @@ impl Budget {
 }
 
 /// Returns the offset, the relation and the sign of the first relation outside brackets. Inside brackets, a
-/// process name
-/// can contain such a sign: `a<b`.
+/// process name can contain such a sign: `a<b`.
 fn find_relation(text: &str) -> Option<(usize, Relation, &'static str)> {
     let mut depth = 0_usize;
     for (at, c) in text.char_indices() {

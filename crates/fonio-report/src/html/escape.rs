@@ -26,8 +26,7 @@ impl fmt::Display for Escaped<'_> {
 }
 
 /// Returns JSON for a `<script type="application/json">`. The first `</script` ends the element, even inside
-/// a
-/// string, so `<` is escaped. In JSON, `<` occurs only in strings.
+/// a string, so `<` is escaped. In JSON, `<` occurs only in strings.
 pub fn json_in_script(value: &serde_json::Value) -> String {
     value.to_string().replace('<', "\\u003c")
 }

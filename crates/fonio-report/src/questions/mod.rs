@@ -1,8 +1,8 @@
 //! Converts an analysis into a document: the user's questions with answers, tables and charts.
 //!
 //! Each file in this folder converts one or two parts of the analysis into a section. It selects, names and
-//! orders the
-//! numbers. Each number is a field of the analysis, possibly converted to a rate or to a share of a total.
+//! orders the numbers. Each number is a field of the analysis, possibly converted to a rate or to a share of
+//! a total.
 
 mod blocked;
 mod files;
@@ -37,8 +37,7 @@ impl Document {
     pub fn from_analysis(analysis: &Analysis, meta: &Meta) -> Document {
         let about = About { analysis, meta };
         // The most interesting sections come first. Questions that the recording cannot answer are omitted;
-        // `trust` gives the
-        // reason.
+        // `trust` gives the reason.
         let questions: [fn(&About<'_>) -> Option<Section>; 17] = [
             launch::section,
             blocked::section,

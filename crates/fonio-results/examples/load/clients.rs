@@ -224,8 +224,7 @@ fn processor_s() -> Result<f64> {
     const TICKS_PER_S: f64 = 100.0;
     let text = std::fs::read_to_string(STAT)?;
     // The process name in parentheses can contain spaces. After the closing parenthesis, user and system time
-    // are the
-    // 12th and 13th field.
+    // are the 12th and 13th field.
     let behind = text.rsplit_once(')').map_or("", |(_, behind)| behind);
     let ticks: Vec<f64> =
         behind.split_whitespace().skip(11).take(2).filter_map(|word| word.parse().ok()).collect();

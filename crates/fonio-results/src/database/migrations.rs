@@ -1,6 +1,5 @@
 //! Migrates the database schema in numbered steps that only go forward. Each step and its number are
-//! committed in one
-//! transaction.
+//! committed in one transaction.
 
 use super::{Connection, DatabaseError};
 
@@ -12,8 +11,7 @@ pub(super) enum Dialect {
 }
 
 /// A migration step: its SQL statements for each database. A published step never changes; every schema
-/// change is
-/// a new step.
+/// change is a new step.
 pub(super) struct Step {
     sqlite: &'static str,
     postgres: &'static str,

@@ -5,8 +5,8 @@
 //! ([`Bulk`]).
 //!
 //! One process owns a database, because the process keeps summaries in memory that only its own writes
-//! update. A lock
-//! file in SQLite's folder, or an advisory lock of PostgreSQL, ensures that there is only one such process.
+//! update. A lock file in SQLite's folder, or an advisory lock of PostgreSQL, ensures that there is only one
+//! such process.
 
 mod migrations;
 mod pool;

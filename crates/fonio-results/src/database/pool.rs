@@ -9,8 +9,7 @@ use tokio::sync::oneshot;
 use super::{Connection, DatabaseError, Location};
 
 /// Maximum number of queries that wait for a thread. If each query takes a millisecond, the last query waits
-/// for a quarter
-/// of a second.
+/// for a quarter of a second.
 const QUEUE: usize = 256;
 
 type Job = Box<dyn FnOnce(Result<&mut dyn Connection, DatabaseError>) + Send>;

@@ -1,6 +1,5 @@
 //! Stores results in PostgreSQL, with one connection per thread. Connections are not encrypted: the server
-//! must run on this
-//! machine or behind a tunnel.
+//! must run on this machine or behind a tunnel.
 
 use std::collections::HashMap;
 use std::error::Error;

@@ -18,8 +18,7 @@ const LOCK: &str = "results.lock";
 const LOCK_WAIT: Duration = Duration::from_secs(10);
 
 /// The page cache of a connection in KiB (negative: SQLite's notation). The kernel's page cache holds the
-/// other
-/// pages of the database.
+/// other pages of the database.
 const SETTINGS: &str = "PRAGMA cache_size = -65536; PRAGMA temp_store = MEMORY; PRAGMA foreign_keys = OFF;";
 
 /// `synchronous = FULL` syncs the log at each commit, so a commit survives a power cut. A checkpoint copies

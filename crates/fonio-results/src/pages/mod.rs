@@ -120,8 +120,7 @@ struct Choice {
 }
 
 /// Returns the comparison key with the given name. If no name is given, returns the first key in `keys`,
-/// which is
-/// the key with the most results.
+/// which is the key with the most results.
 fn chosen_key(
     connection: &mut dyn Connection,
     keys: &[StoredKey],

@@ -38,8 +38,7 @@ use overlay::Overlay;
 /// Maximum number of files whose names are kept.
 const KNOWN_MAX: usize = 100_000;
 /// Maximum number of look-ups per wake-up, and their maximum total time. The remaining files are looked up at
-/// the next
-/// wake-up. A look-up takes a few microseconds.
+/// the next wake-up. A look-up takes a few microseconds.
 const LOOKUPS_PER_WAKE: usize = 512;
 const TIME_PER_WAKE: Duration = Duration::from_millis(5);
 /// Maximum time for looking up all files again at the end, which finds renamed files.
@@ -235,8 +234,7 @@ impl Files {
     }
 
     /// Returns an opened file; for an overlayfs file, the underlying file. Returns `None` if the underlying
-    /// file is in a
-    /// lower layer.
+    /// file is in a lower layer.
     fn opened_below(&mut self, file: &Opened, machine: &Machine, roots: &mut Roots<'_>) -> Option<Opened> {
         let Some(overlay) = self.overlay(file.inode.fs, machine).cloned() else { return Some(file.clone()) };
         let of = |number| Inode { fs: overlay.fs, number };

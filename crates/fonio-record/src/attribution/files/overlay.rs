@@ -21,8 +21,7 @@ pub(super) struct Overlay {
 
 impl Overlay {
     /// Returns the overlay with this device number if the recorder sees its mount. The recorder sees the
-    /// mounts of
-    /// Docker and Podman.
+    /// mounts of Docker and Podman.
     pub(super) fn of(machine: &Machine, id: DeviceId) -> Option<Overlay> {
         let mounts = machine.mounts();
         let overlay = mounts.iter().find(|mount| mount.device == id && mount.filesystem == "overlay")?;

@@ -165,8 +165,7 @@ impl CapturedWaits {
     }
 
     /// Writes the rows of waits. `file_ids` has each wait's row in `files`. `threads` contains all threads,
-    /// and the
-    /// ids of the threads with a row.
+    /// and the ids of the threads with a row.
     pub(crate) fn write(
         &self,
         (began, ended): (Timestamp, Timestamp),

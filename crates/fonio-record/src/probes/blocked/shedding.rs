@@ -2,8 +2,7 @@
 //!
 //! The threshold doubles if there are more than [`LONG_WAITS_PER_S`] long waits per second. It is halved if
 //! the number of long waits would still be well below this limit after doubling. Waits below the threshold
-//! are counted,
-//! so no waiting time is lost.
+//! are counted, so no waiting time is lost.
 
 /// The minimum and maximum length from which a wait has its own row.
 pub(super) const THRESHOLD_MIN_NS: u64 = 1_000_000;

@@ -96,10 +96,8 @@ fn tid() -> i32 {
 }
 
 /// Lets one thread ask another through pipes. With `asked`, the other thread blocks and then replies. With
-/// `idle`,
-/// the asking thread blocks before it asks, and the other thread replies immediately. Prints the ids of the
-/// asking
-/// thread and of the other thread.
+/// `idle`, the asking thread blocks before it asks, and the other thread replies immediately. Prints the ids
+/// of the asking thread and of the other thread.
 fn play_talks(who_is_blocked: &str) {
     let is_asked = who_is_blocked == "asked";
     let (mut question, mut to_other) = std::io::pipe().unwrap();
@@ -131,8 +129,7 @@ fn play_talks(who_is_blocked: &str) {
 }
 
 /// Lets one thread block while it holds a lock for which another thread waits. Prints the ids of the waiting
-/// thread and of the
-/// other thread.
+/// thread and of the other thread.
 fn play_locks(_: &str) {
     let lock = std::sync::Arc::new(std::sync::Mutex::new(0));
     let is_held = std::sync::Arc::new(std::sync::Barrier::new(2));

@@ -1,8 +1,8 @@
 //! Loads and attaches the BPF programs of the recorder.
 //!
 //! The programs are compiled BPF objects (`bpf/*.bpf.o`). Loading adapts these objects to the running kernel.
-//! The kernel
-//! removes programs, links and maps when their last descriptor is closed, so nothing remains after `kill -9`.
+//! The kernel removes programs, links and maps when their last descriptor is closed, so nothing remains after
+//! `kill -9`.
 
 mod unavailable;
 pub(crate) mod uprobe;

@@ -2,8 +2,7 @@
 //!
 //! The kernel sets the probe through a perf event of the PMU `uprobe`. A link attaches the program, and
 //! passes a number, the cookie, to it (Linux 5.15). The crate aya does not support cookies. Closing the
-//! descriptors
-//! removes the probe.
+//! descriptors removes the probe.
 
 use std::ffi::CString;
 use std::io;
@@ -119,8 +118,8 @@ impl Uprobes {
             probe_offset: offset,
             ..PerfEventAttr::default()
         };
-        // For every process (-1), counted on processor 0, in no group (-1).
-        // SAFETY: the structure has the stated size, and its path ends with a zero and outlives the call.
+        // For every process (-1), counted on processor 0, in no group (-1). SAFETY: the structure has the
+        // stated size, and its path ends with a zero and outlives the call.
         let event = unsafe {
             libc::syscall(libc::SYS_perf_event_open, &raw const attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC)
         };

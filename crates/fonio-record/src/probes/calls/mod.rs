@@ -137,8 +137,7 @@ impl CallsProbe {
     }
 
     /// Passes the finished calls to `give`. Returns the number of bytes that the calls used in the ring
-    /// buffer, and
-    /// the size of the buffer.
+    /// buffer, and the size of the buffer.
     pub(crate) fn drain(&mut self, give: &mut dyn FnMut(Given)) -> (u64, u64) {
         let mut taken = 0;
         while let Some(record) = self.calls.next() {

@@ -73,8 +73,7 @@ impl CallsCapture {
     }
 
     /// Takes the calls that ended since the previous call of this function. Queues new threads and files for
-    /// look-up. Returns the
-    /// number of bytes taken from the ring buffer, and the size of the buffer.
+    /// look-up. Returns the number of bytes taken from the ring buffer, and the size of the buffer.
     pub(crate) fn drain(
         &mut self,
         now: Timestamp,
@@ -195,8 +194,7 @@ pub(crate) struct CapturedCalls {
 
 impl CapturedCalls {
     /// Writes the rows of calls. `file_ids` has each call's row in `files`. `threads` has all threads, and
-    /// the ids of
-    /// the threads with a row.
+    /// the ids of the threads with a row.
     pub(crate) fn write(
         &self,
         began: Timestamp,

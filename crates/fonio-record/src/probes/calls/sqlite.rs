@@ -51,8 +51,7 @@ fn of_wal(offset: u64, bytes: u64, head: &[u8]) -> Option<SqliteWrite> {
         return is_header.then_some(SqliteWrite::WalHeader);
     }
     // The write contains a frame with its page, or only a frame header. The length of a page without its
-    // frame header is a power
-    // of two.
+    // frame header is a power of two.
     let page = bytes.checked_sub(WAL_FRAME_HEADER_BYTES)?;
     if page != 0 && !(page.is_power_of_two() && (512..=65_536).contains(&page)) {
         return None;

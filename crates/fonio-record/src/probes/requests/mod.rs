@@ -39,8 +39,7 @@ const JOURNAL: bpf::Program = ("changing", "jbd2_handle_start");
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GivenRequest {
     /// The row of the request, with the queue and completion times. `issued` is unknown if the request was
-    /// issued to the driver
-    /// before the probe began. `cause_tid` is not set.
+    /// issued to the driver before the probe began. `cause_tid` is not set.
     pub row: Request,
     /// The thread that caused the request.
     pub cause: Option<GivenCause>,

@@ -83,8 +83,7 @@ impl Libraries {
             let maps = read_text(&machine.proc(format!("{process}/maps"))).unwrap_or_default();
             for (range, named) in mapped(&maps) {
                 // The name may now refer to another file, or belong to another mount namespace. The link
-                // refers to
-                // the mapped file itself.
+                // refers to the mapped file itself.
                 let link = machine.proc(format!("{process}/map_files/{range}"));
                 if self.look_at(&link, Path::new(named))
                     && let Some(at) = late_at
@@ -96,8 +95,7 @@ impl Libraries {
     }
 
     /// Examines a file, and sets the probes if the file contains SQLite. Returns whether probes were set.
-    /// Skips a
-    /// missing file.
+    /// Skips a missing file.
     fn look_at(&mut self, path: &Path, named: &Path) -> bool {
         let Ok(metadata) = fs::metadata(path) else { return false };
         let is_new = metadata.is_file()

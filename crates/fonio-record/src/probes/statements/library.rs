@@ -37,8 +37,7 @@ impl Library {
 }
 
 /// Looks for SQLite in an executable file. Returns `None` if the file is not an executable for this
-/// processor, or has no
-/// symbol `sqlite3_step`.
+/// processor, or has no symbol `sqlite3_step`.
 ///
 /// # Errors
 /// If the file cannot be read.

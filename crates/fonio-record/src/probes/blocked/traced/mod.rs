@@ -241,8 +241,7 @@ impl TracedProbe {
         self.judge.short.begin(self.period, now);
         if self.unseen.without_stack > self.without_stack_before {
             // The kernel has stopped recording stacks. If this call fails, later waits are counted as waits
-            // without
-            // a stack.
+            // without a stack.
             let _ = self.instance.take_stacks(STACKS_PER_PERIOD);
             self.without_stack_before = self.unseen.without_stack;
         }

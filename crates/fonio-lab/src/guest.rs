@@ -30,7 +30,7 @@ const PORT_MODULES: &[&str] = &["virtio_pci", "virtio_console"];
 const DISK_MODULES: &[&str] = &["virtio_pci", "virtio_blk", "ext4"];
 const CARD_MODULES: &[&str] = &["sdhci_pci", "mmc_block"];
 
-/// The purpose of a guest.
+/// What a guest is used for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
@@ -59,20 +59,20 @@ const BENCH_OPTIONS: [&str; 12] = [
     "base=2026-01-01T00:00:00,clock=vm",
 ];
 
-/// A guest to be started.
+/// A guest that has not been started yet.
 #[derive(Debug)]
 pub struct Guest {
-    /// Its kernel.
+    /// The guest's kernel.
     pub kernel: KernelFiles,
-    /// Its purpose.
+    /// What the guest is used for.
     pub shape: Shape,
     /// Its memory in MiB, which also holds all its files.
     pub memory_mib: u64,
-    /// Names of modules to load.
+    /// Names of kernel modules to load.
     pub modules: Vec<&'static str>,
     /// Names of modules to load if available.
     pub wishes: Vec<&'static str>,
-    /// Its files.
+    /// The files in the guest's memory.
     pub files: Initramfs,
     /// Raw images of writable disks; the first is `/dev/vda`.
     pub disks: Vec<PathBuf>,
@@ -100,9 +100,9 @@ pub struct Ended {
 
 /// Destinations of a guest command's output.
 pub struct Streams {
-    /// Its standard output.
+    /// Receives the command's standard output.
     pub out: Box<dyn Write + Send>,
-    /// Its standard error.
+    /// Receives the command's standard error.
     pub err: Box<dyn Write + Send>,
 }
 
@@ -116,7 +116,7 @@ enum Event {
         code: u8,
         uptime: f64,
     },
-    /// The files have been sent.
+    /// All result files have been sent.
     End {
         /// Number of requested paths that exist in the guest.
         paths: usize,
@@ -310,7 +310,7 @@ impl Guest {
 /// A command for a guest, with its folder and its result files.
 #[derive(Clone, Copy, Debug)]
 pub struct Task<'a> {
-    /// The command.
+    /// The command and its arguments.
     pub words: &'a [String],
     /// The command's working directory, which has the same path as on this machine.
     pub folder: &'a Path,

@@ -34,7 +34,7 @@ enum Content {
     Link(PathBuf),
 }
 
-/// Files of a guest.
+/// The files of a guest, which are loaded into its memory.
 #[derive(Clone, Debug)]
 pub struct Initramfs {
     userland: Userland,

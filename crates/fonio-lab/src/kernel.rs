@@ -1,4 +1,4 @@
-//! Debian's kernels.
+//! Lists Debian's kernels and finds their files.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -17,16 +17,16 @@ use crate::version;
 /// kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Kernel {
-    /// Its series: `6.12`.
+    /// The kernel's series: `6.12`.
     pub series: String,
     /// Debian's version number: `6.12.117-1~deb12u1`.
     pub version: String,
-    /// Its package.
+    /// The name of the kernel's main package.
     pub package: String,
     /// Packages that contain the kernel's files. From Linux 6.19 on, the main package only depends on these
     /// packages.
     pub parts: Vec<String>,
-    /// Download size in bytes.
+    /// Download size of the kernel's packages in bytes.
     pub download_bytes: u64,
     /// Whether the kernel's files are already on this machine.
     pub fetched: bool,
@@ -159,11 +159,11 @@ impl<'a> Paragraph<'a> {
 /// The files of a downloaded kernel on this machine.
 #[derive(Clone, Debug)]
 pub struct KernelFiles {
-    /// Its architecture.
+    /// The architecture for which the kernel was built.
     pub architecture: Architecture,
     /// The output of `uname -r` in the guest.
     pub release: String,
-    /// The compressed kernel image.
+    /// The path of the compressed kernel image.
     pub image: PathBuf,
     /// The folder with the kernel's modules.
     pub modules: PathBuf,

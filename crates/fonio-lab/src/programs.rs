@@ -1,4 +1,4 @@
-//! Runs programs of this machine.
+//! Runs programs that are installed on this machine.
 
 use std::io;
 use std::path::{Path, PathBuf};

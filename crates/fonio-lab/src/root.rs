@@ -53,7 +53,7 @@ pub(crate) struct Root {
     _lock: File,
 }
 
-/// Context for creating images.
+/// What is needed to create disk images.
 pub(crate) struct Maker<'a> {
     pub(crate) archive: &'a Archive,
     pub(crate) kernel: &'a KernelFiles,
@@ -116,7 +116,7 @@ struct Contents {
     any_version: String,
     /// Names of the requested packages, in alphabetical order.
     asked: Vec<String>,
-    /// All packages, including dependencies.
+    /// The files of all packages, including dependencies.
     files: Vec<PackageFile>,
 }
 

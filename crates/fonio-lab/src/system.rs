@@ -54,13 +54,13 @@ const RESTARTING: &str = "reboot: Restarting system";
 /// The options of a system guest.
 #[derive(Clone, Debug)]
 pub struct SystemOptions {
-    /// Its kernel.
+    /// The kernel of the guest.
     pub kernel: Wanted,
-    /// Its architecture.
+    /// The architecture of the guest.
     pub architecture: Architecture,
     /// Debian packages in addition to the base, for example podman.
     pub packages: Vec<String>,
-    /// Its memory in MiB.
+    /// The guest's memory in MiB.
     pub memory_mib: u64,
     /// Sizes in bytes of additional empty disks: `/dev/disk/by-id/virtio-disk1` and so on.
     pub disks: Vec<u64>,
@@ -91,9 +91,9 @@ impl Default for SystemOptions {
 pub struct Output {
     /// Its exit code, or 128 plus the number of the signal that ended it.
     pub code: u8,
-    /// Its standard output.
+    /// The command's standard output.
     pub stdout: Vec<u8>,
-    /// Its standard error.
+    /// The command's standard error.
     pub stderr: Vec<u8>,
 }
 
@@ -274,7 +274,7 @@ impl<'a> System<'a> {
         &self.prepared.kernel.release
     }
 
-    /// Returns the guest's accelerator.
+    /// Returns the accelerator that runs the guest.
     pub fn accelerator(&self) -> Accelerator {
         self.prepared.accelerator
     }

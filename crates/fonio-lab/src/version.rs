@@ -1,4 +1,4 @@
-//! Orders Debian's version numbers.
+//! Compares version numbers of Debian packages.
 
 use std::cmp::Ordering;
 

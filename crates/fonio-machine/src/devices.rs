@@ -11,14 +11,14 @@ use crate::health::{self, Health};
 use crate::kind;
 use crate::machine::Machine;
 
-/// One block device.
+/// A block device with its wear and counters.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct StorageDevice {
     /// The block device with its queue limits, file systems (and their free space) and stacking.
     pub device: Device,
-    /// Its kind.
+    /// The kind of the device.
     pub kind: DeviceKind,
-    /// Whether it is flash.
+    /// Whether the device is flash storage.
     pub flash: bool,
     /// Wear reported by the device; `None` if reading it needs special commands.
     pub health: Option<Health>,
@@ -26,11 +26,11 @@ pub struct StorageDevice {
     pub file_systems: Vec<Mount>,
     /// Bytes written to the device since boot (`/sys/block/*/stat`).
     pub written_bytes: Option<ByteCount>,
-    /// Bytes read since boot.
+    /// Bytes read from the device since boot.
     pub read_bytes: Option<ByteCount>,
-    /// Bytes written during [`Writing::interval_ms`](crate::writers::Writing).
+    /// Bytes written to the device during [`Writing::interval_ms`](crate::writers::Writing).
     pub written_now_bytes: Option<ByteCount>,
-    /// Bytes read during [`Writing::interval_ms`](crate::writers::Writing).
+    /// Bytes read from the device during [`Writing::interval_ms`](crate::writers::Writing).
     pub read_now_bytes: Option<ByteCount>,
     /// Time since boot during which the device had requests in flight.
     pub busy_ms: Option<u64>,

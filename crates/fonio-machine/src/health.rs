@@ -21,7 +21,7 @@ pub struct Health {
     pub manufacturer: Option<String>,
     /// Month and year of manufacture, as reported by the device.
     pub made: Option<String>,
-    /// Temperature.
+    /// The device's temperature in thousandths of a degree Celsius.
     pub temperature_millicelsius: Option<i64>,
     /// The sysfs files from which these fields were read.
     pub source: Vec<String>,

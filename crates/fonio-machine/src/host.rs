@@ -15,7 +15,7 @@ pub struct Hardware {
     pub board: Option<String>,
     /// The model name of the processor.
     pub cpu: Option<String>,
-    /// The number of processors.
+    /// The number of logical processors.
     pub cpus: Option<u32>,
     /// The name and version of the Linux distribution.
     pub distribution: Option<String>,

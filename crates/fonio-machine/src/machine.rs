@@ -13,7 +13,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Returns this machine.
+    /// Returns the machine on which this process runs.
     pub fn here() -> Machine {
         Machine::at(Path::new("/"))
     }

@@ -18,7 +18,7 @@ use crate::writers::{self, Counters, Writing};
 /// State of the machine's storage at one moment.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Status {
-    /// The machine.
+    /// The machine's name, model, kernel, processors and memory.
     pub host: Host,
     /// Real block devices, flash first; then device-mapper, loop and zram devices.
     pub devices: Vec<StorageDevice>,

@@ -14,7 +14,7 @@ use crate::machine::Machine;
 /// The processes and cgroups that wrote during the interval.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Writing {
-    /// Duration of the measurement.
+    /// Length of the interval between the two readings of the counters.
     pub interval_ms: u64,
     /// Processes that caused storage writes, busiest first (`write_bytes` of `/proc/PID/io`: bytes of dirtied
     /// pages minus bytes of those never written). Processes without writes are omitted.
@@ -28,11 +28,11 @@ pub struct Writing {
 /// Bytes that one process caused to be written.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProcessWriting {
-    /// The process.
+    /// The process id.
     pub pid: u32,
-    /// Its name.
+    /// The name of the process.
     pub comm: String,
-    /// Path below the cgroup mount.
+    /// The process's cgroup, as a path below the cgroup mount.
     pub cgroup: Option<String>,
     /// The process's systemd unit, container, add-on or Android package.
     pub unit: Option<String>,
@@ -43,13 +43,13 @@ pub struct ProcessWriting {
 /// Bytes that one cgroup wrote to one device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CgroupWriting {
-    /// Path below the cgroup mount.
+    /// The cgroup, as a path below the cgroup mount.
     pub cgroup: String,
     /// The systemd unit, container or add-on that the cgroup belongs to.
     pub unit: Option<String>,
-    /// The device.
+    /// The device to which the cgroup wrote.
     pub device: DeviceId,
-    /// Bytes written during the interval.
+    /// Bytes that the cgroup wrote to the device during the interval.
     pub written_bytes: ByteCount,
 }
 

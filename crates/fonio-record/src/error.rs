@@ -12,7 +12,7 @@ pub enum RecordError {
     /// The process lacks the permission to trace.
     #[error("tracing block I/O needs root: run the same command with sudo")]
     NotRoot,
-    /// The kernel has no tracefs.
+    /// The kernel was built without tracefs.
     #[error(
         "this kernel has no tracefs: it must be built with CONFIG_FTRACE=y and CONFIG_BLK_DEV_IO_TRACE=y"
     )]
@@ -20,7 +20,7 @@ pub enum RecordError {
     /// tracefs exists but cannot be mounted.
     #[error("tracefs cannot be mounted: try `mount -t tracefs nodev /sys/kernel/tracing`")]
     Mount {
-        /// The kernel's error.
+        /// The kernel's error when mounting tracefs.
         #[source]
         source: io::Error,
     },
@@ -29,10 +29,10 @@ pub enum RecordError {
         "this kernel is locked down ({mode}), so even root cannot trace: boot without Secure Boot or with `lockdown=none`"
     )]
     Lockdown {
-        /// `integrity` or `confidentiality`.
+        /// The lockdown mode: `integrity` or `confidentiality`.
         mode: String,
     },
-    /// tracefs is not writable.
+    /// tracefs is mounted read-only.
     #[error(
         "{path} is read-only here, as in a container: run fonio on the host, or remount it with `mount -o remount,rw {mount}`"
     )]
@@ -45,7 +45,7 @@ pub enum RecordError {
     /// A process that the user selected for recording its calls does not exist.
     #[error("no process {pid} is running; name a running one, or record a command with --calls")]
     NoProcess {
-        /// Its number.
+        /// The process id that the user selected.
         pid: u32,
     },
     /// The kernel has no block tracepoints.
@@ -70,17 +70,17 @@ pub enum RecordError {
     /// The device that the user named does not exist.
     #[error("there is no block device {name:?} here; those present are: {}", present.join(", "))]
     UnknownDevice {
-        /// The requested name.
+        /// The device name that the user gave.
         name: String,
-        /// Names in `/sys/block`.
+        /// Names of the block devices in `/sys/block`.
         present: Vec<String>,
     },
     /// The path that the user named cannot be looked up.
     #[error("{path} cannot be looked up")]
     UnknownPath {
-        /// The path.
+        /// The path that the user gave.
         path: PathBuf,
-        /// The kernel's error.
+        /// The kernel's error for the path.
         #[source]
         source: io::Error,
     },
@@ -89,7 +89,7 @@ pub enum RecordError {
         "{path} is on a {fs} file system, which has no block device: name a path on a disk, or a device such as /dev/mmcblk0"
     )]
     NoDeviceBelow {
-        /// The path.
+        /// The path that the user gave.
         path: PathBuf,
         /// The file-system type: `tmpfs`, `nfs4`, …
         fs: String,
@@ -97,9 +97,9 @@ pub enum RecordError {
     /// The recorded command could not be started.
     #[error("the command {program:?} could not be started")]
     Command {
-        /// The program.
+        /// The program that could not be started.
         program: String,
-        /// The kernel's error.
+        /// Why the program could not be started.
         #[source]
         source: NotStarted,
     },
@@ -109,28 +109,28 @@ pub enum RecordError {
     /// An operation on a file in tracefs, procfs or sysfs failed.
     #[error("{path}: {doing} failed")]
     File {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The action that failed.
+        /// The operation that failed, such as reading.
         doing: &'static str,
-        /// The kernel's error.
+        /// The kernel's error for the operation.
         #[source]
         source: io::Error,
     },
     /// A `format` file of tracefs is not in a known format.
     #[error("{path} has a layout that fonio does not know: {problem}")]
     Format {
-        /// The file.
+        /// The path of the file.
         path: PathBuf,
-        /// The problem.
+        /// What is wrong with the file.
         problem: String,
     },
     /// The recording could not be written, and no part of it remains.
     #[error("the recording {out} could not be written")]
     Write {
-        /// The recording.
+        /// The path of the recording.
         out: PathBuf,
-        /// The cause.
+        /// Why writing failed.
         #[source]
         source: io::Error,
     },
@@ -140,7 +140,7 @@ pub enum RecordError {
         out.display()
     )]
     DiskFull {
-        /// The recording.
+        /// The path of the recording.
         out: PathBuf,
         /// The missing rows: `700 of 1000 requests, 20 of 90 bios`.
         missing: String,
@@ -148,16 +148,16 @@ pub enum RecordError {
     /// The recording could not be created or finished.
     #[error(transparent)]
     Recording(#[from] fonio_recording::RecordingError),
-    /// The spill file failed.
+    /// Writing or reading the spill file failed.
     #[error("the spill file in {dir} failed")]
     Spill {
-        /// Its directory.
+        /// The directory of the spill file.
         dir: PathBuf,
-        /// The kernel's error.
+        /// The kernel's error for the spill file.
         #[source]
         source: io::Error,
     },
-    /// The user pressed Ctrl-C twice.
+    /// The user pressed Ctrl-C twice, which aborts a capture.
     #[error("interrupted twice: no recording was kept")]
     Aborted,
 }

@@ -40,7 +40,7 @@ enum Kind {
     Diskstats,
     NetDev,
     Pressure(String),
-    /// A single number.
+    /// A file that contains a single number.
     Gauge(Metric, String),
     /// The speed of an interface in Mbit/s; -1 or an error if the driver does not know the speed.
     LinkSpeed(String),

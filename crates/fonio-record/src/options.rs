@@ -91,11 +91,11 @@ pub enum BlockedBy {
     /// By BPF or, if BPF is not possible, by scheduler events in tracefs.
     #[default]
     Best,
-    /// By BPF only.
+    /// By BPF only; without BPF, blocked threads are not recorded.
     Bpf,
     /// By scheduler events in tracefs, which show less than BPF.
     Tracefs,
-    /// Not at all.
+    /// Blocked threads are not recorded.
     No,
 }
 
@@ -120,7 +120,7 @@ pub enum CommandOutput {
     /// The command writes to our standard output, and also shares our standard input.
     #[default]
     Inherit,
-    /// To our standard error.
+    /// The command writes to our standard error.
     ToError,
     /// The output is discarded, and so is the standard error.
     Discard,
@@ -132,11 +132,11 @@ pub struct Quiet {
     /// The threads of the command together use less than this share of one processor, and no thread waits for
     /// storage …
     pub below_share: f64,
-    /// … for this long.
+    /// How long the command must stay below this share to count as quiet.
     pub lasting: Duration,
 }
 
-/// Selects devices to watch.
+/// Selects the devices to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selector {
     /// A block device: `mmcblk0`, `/dev/mmcblk0`, a link to it, or `179:0`.
@@ -148,7 +148,7 @@ pub enum Selector {
 /// The thread that has been blocked on storage longest so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockedSoFar {
-    /// Its name.
+    /// The name of the thread.
     pub name: String,
     /// The total time of the thread's waits of at least 1 ms.
     pub time: Nanos,
@@ -162,7 +162,7 @@ pub struct BlockedSoFar {
 pub enum Progress<'a> {
     /// A message for the user, in one sentence.
     Note(&'a str),
-    /// The capture began.
+    /// The capture has begun.
     Started {
         /// The watched devices; empty means every device.
         devices: &'a [Device],
@@ -171,7 +171,7 @@ pub enum Progress<'a> {
     Running {
         /// Time since the capture began.
         elapsed: Duration,
-        /// Raw trace so far.
+        /// Size of the raw trace recorded so far.
         trace_bytes: ByteCount,
         /// The part of the raw trace that is in memory.
         held_bytes: ByteCount,
@@ -179,33 +179,33 @@ pub enum Progress<'a> {
         /// recorded.
         blocked: Option<BlockedSoFar>,
     },
-    /// The command was started.
+    /// The recorded command was started.
     CommandStarted {
-        /// Its process id.
+        /// The process id of the command.
         pid: u32,
     },
     /// The capture has ended, and the recording is being written.
     Writing {
-        /// Events written so far.
+        /// Number of events written so far.
         events: u64,
         /// Size of the raw trace read so far.
         trace_bytes: ByteCount,
-        /// Total raw trace.
+        /// Total size of the raw trace.
         trace_bytes_total: ByteCount,
     },
 }
 
-/// Why a capture ended.
+/// The reason why a capture ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StopReason {
     /// The duration given by the user has passed.
     Duration,
-    /// The command ended.
+    /// The recorded command ended.
     CommandEnded,
-    /// Ctrl-C.
+    /// The user pressed Ctrl-C.
     Interrupted,
-    /// SIGTERM.
+    /// The recorder received SIGTERM.
     Terminated,
     /// The memory for raw trace pages was full.
     BufferFull,
@@ -222,17 +222,17 @@ pub struct RecordSummary {
     pub began: Timestamp,
     /// End of the recorded period, on the recording's clock.
     pub ended: Timestamp,
-    /// Why the capture ended.
+    /// The reason why the capture ended.
     pub stopped_by: StopReason,
     /// The command's exit code; `None` if there was no command, or a signal killed it.
     pub command_exit: Option<i32>,
     /// The signal that killed the command, if one did.
     pub command_signal: Option<i32>,
-    /// Events captured.
+    /// Number of events captured.
     pub events: u64,
-    /// Raw trace captured.
+    /// Size of the raw trace captured.
     pub trace_bytes: ByteCount,
-    /// Rows in each table.
+    /// Number of rows in each table of the recording.
     pub rows: BTreeMap<String, u64>,
     /// Requests and bios of the recorder itself, which are left out.
     pub own_rows: u64,

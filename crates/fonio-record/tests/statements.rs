@@ -161,7 +161,7 @@ fn a_process_that_runs_already_shows_the_statements_that_it_had_prepared() {
         folder.display(),
         python.id()
     );
-    // Reaps the ended process.
+    // A thread waits for the process, so that it does not stay a zombie after its end.
     let pid = python.id();
     let waiter = std::thread::spawn(move || python.wait().unwrap());
     let recorded = recorded(&system, scratch.path(), &["sh", "-c", &go], |options| {

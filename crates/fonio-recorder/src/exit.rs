@@ -11,7 +11,7 @@ use fonio_system::{say, signals};
 /// The result of a fonio command that did not fail. Wrong usage and bad input are errors, with exit code 2.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// The command succeeded.
+    /// The fonio command succeeded.
     Fine,
     /// A limit or a check that the user gave has failed.
     LimitBroken,

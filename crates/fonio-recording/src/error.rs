@@ -12,7 +12,7 @@ pub enum RecordingError {
     /// The path is not a recording.
     #[error("{} is not a recording: {why}; give a directory that `fonio record` or an import wrote", path.display())]
     NotARecording {
-        /// The path.
+        /// The path that is not a recording.
         path: PathBuf,
         /// Why the path is not a recording.
         why: String,
@@ -23,9 +23,9 @@ pub enum RecordingError {
         path.display()
     )]
     NewerSchema {
-        /// The recording.
+        /// The path of the recording.
         path: PathBuf,
-        /// The recording's version.
+        /// The schema version of the recording.
         found: u32,
         /// The highest schema version that this build reads.
         known: u32,
@@ -35,13 +35,13 @@ pub enum RecordingError {
     /// A table is missing, although every recording has it or `meta.json` counts rows in it.
     #[error("{} is missing, the recording is incomplete; copy the whole directory again", path.display())]
     MissingTable {
-        /// The table's file.
+        /// The path of the table's file.
         path: PathBuf,
     },
     /// The file of a table is truncated or damaged.
     #[error("{} cannot be read as Parquet, it is truncated or damaged; copy it again or record anew", path.display())]
     Damaged {
-        /// The table's file.
+        /// The path of the table's file.
         path: PathBuf,
         /// The Parquet library's error.
         #[source]
@@ -53,13 +53,13 @@ pub enum RecordingError {
         path.display()
     )]
     Parts {
-        /// The directory.
+        /// The path of the directory.
         path: PathBuf,
     },
     /// A Parquet file is not the table that its name indicates.
     #[error("{} does not have the columns of this table: {why}; see docs/recording-reference.md", path.display())]
     Columns {
-        /// The table's file.
+        /// The path of the table's file.
         path: PathBuf,
         /// The name of the column, and what is wrong with it.
         why: String,
@@ -67,27 +67,27 @@ pub enum RecordingError {
     /// A cell contains a value that the schema does not allow.
     #[error("{}: column {column}, row {row}: {value:?} is not a value of this column", path.display())]
     Value {
-        /// The table's file.
+        /// The path of the table's file.
         path: PathBuf,
-        /// The column.
+        /// The name of the column with the value.
         column: &'static str,
-        /// The row, counted from 0.
+        /// The index of the row with the value, from 0.
         row: u64,
-        /// The value found.
+        /// The value that is not allowed.
         value: String,
     },
     /// A row of a table is not in the table's order.
     #[error("{}: row {row} is not in the table's order; sort the table as docs/recording-reference.md says", path.display())]
     Order {
-        /// The table's file.
+        /// The path of the table's file.
         path: PathBuf,
-        /// The row, counted from 0.
+        /// The index of the row that is out of order, from 0.
         row: u64,
     },
     /// The number of rows in a table differs from `meta.json`.
     #[error("{} has {found} rows and should have {expected}; copy the whole directory again", path.display())]
     RowCount {
-        /// The table's file.
+        /// The path of the table's file.
         path: PathBuf,
         /// The number of rows according to `meta.json`.
         expected: u64,
@@ -97,9 +97,9 @@ pub enum RecordingError {
     /// `meta.json` or a line of `diagnostics.jsonl` is not valid.
     #[error("{}, line {line}: not valid; copy it again or record anew", path.display())]
     Json {
-        /// The file.
+        /// The path of the file that is not valid.
         path: PathBuf,
-        /// The line, counted from 1.
+        /// The number of the line that is not valid, from 1.
         line: u64,
         /// The JSON library's error.
         #[source]
@@ -124,9 +124,9 @@ pub enum RecordingError {
     Io {
         /// The action on the file that failed: `create`, `write`, `rename`, …
         action: &'static str,
-        /// The file or directory.
+        /// The file or directory on which the action failed.
         path: PathBuf,
-        /// The system's error.
+        /// The system's error for the action.
         #[source]
         source: io::Error,
     },

@@ -33,7 +33,7 @@ macro_rules! declare_tables {
         }
 
         impl Table {
-            /// Every table.
+            /// All tables of a recording.
             pub const ALL: [Table; 11] = [$(Table::$table,)*];
 
             /// Returns the table's name in `meta.json`; its file is `NAME.parquet`.
@@ -67,11 +67,11 @@ impl fmt::Display for Table {
 pub struct Tables(u16);
 
 impl Tables {
-    /// No table.
+    /// The empty set.
     pub const NONE: Tables = Tables(0);
     /// The set of all tables, with the diagnostics.
     pub const ALL: Tables = Tables(u16::MAX);
-    /// Only the diagnostics.
+    /// The set that contains only the diagnostics.
     pub const DIAGNOSTICS: Tables = Tables(1 << 15);
 
     /// Returns the set with `table` added.
@@ -79,7 +79,7 @@ impl Tables {
         Tables(self.0 | 1 << table as u16)
     }
 
-    /// The set without `table`.
+    /// Returns the set with `table` removed.
     pub const fn without(self, table: Table) -> Tables {
         Tables(self.0 & !(1 << table as u16))
     }

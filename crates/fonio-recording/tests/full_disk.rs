@@ -14,7 +14,7 @@ use fonio_testing::{Need, has};
 use generated::Generated;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-/// A small tmpfs.
+/// A tmpfs of limited size.
 struct Disk {
     dir: tempfile::TempDir,
 }

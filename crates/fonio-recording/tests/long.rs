@@ -21,7 +21,7 @@ fn peak_resident_bytes() -> Option<u64> {
     Some(line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
-/// Processor time used by this process.
+/// Returns the processor time used by this process.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)

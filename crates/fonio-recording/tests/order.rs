@@ -68,9 +68,9 @@ enum Shape {
     Random,
     /// Rising, but rows within a window of this size are out of order.
     Nearly(u64),
-    /// Few distinct times.
+    /// Many rows have the same time.
     Equal,
-    /// Rising, in sawtooth form.
+    /// The times rise in sawtooth form.
     Teeth(u64),
 }
 

@@ -32,7 +32,6 @@ fn read(dir: &Path) -> CollectedRows {
     try_read(dir).unwrap()
 }
 
-/// Copies `tests/data/original`.
 fn copy_of_original() -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     for entry in fs::read_dir(data("original")).unwrap() {

@@ -14,13 +14,13 @@ pub struct Document {
     pub subtitle: String,
     /// The answer to the question "is storage my problem?".
     pub verdict: Verdict,
-    /// The most important numbers.
+    /// The most important numbers of the report.
     pub facts: Vec<Fact>,
     /// Sections before the findings. In a report on fixes, they show the effect of each fix.
     pub opening: Vec<Section>,
     /// The findings, with the costliest one first.
     pub findings: Vec<Card>,
-    /// All other sections.
+    /// The sections after the findings.
     pub sections: Vec<Section>,
     /// Terms that the report uses, with their definitions.
     pub terms: Vec<Term>,
@@ -33,34 +33,34 @@ pub struct Document {
 /// The severity of a statement. It determines the colour and the symbol, but never the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
-    /// Nothing to do.
+    /// Good: there is nothing to do.
     Good,
-    /// Neither good nor bad.
+    /// Neutral: neither good nor bad.
     #[default]
     Plain,
-    /// Deserves attention.
+    /// Notice: it deserves attention.
     Notice,
-    /// Costs the user something.
+    /// Bad: it costs the user something.
     Bad,
 }
 
 /// The result of the report in one sentence.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Verdict {
-    /// How good it is.
+    /// The severity of the result.
     pub tone: Tone,
-    /// The sentence.
+    /// The sentence that states the result.
     pub sentence: String,
-    /// Further sentences about it.
+    /// Further sentences about the result.
     pub reasons: Vec<String>,
 }
 
-/// A named value.
+/// A value with a label and an explanation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fact {
     /// The label of the value.
     pub label: String,
-    /// The value.
+    /// The value of the fact.
     pub value: Cell,
     /// An explanation of the value; empty if the label is sufficient.
     pub note: String,
@@ -69,9 +69,9 @@ pub struct Fact {
 /// A finding, with its evidence, its consequence and its remedies.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Card {
-    /// Stable name, for links.
+    /// A stable name for links to the finding.
     pub id: String,
-    /// How bad it is.
+    /// The severity of the finding.
     pub tone: Tone,
     /// The statement of the finding in one sentence.
     pub headline: String,
@@ -88,15 +88,15 @@ pub struct Card {
 /// A section of the report: a question and its answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Section {
-    /// Stable name, for links.
+    /// A stable name for links to the section.
     pub id: String,
     /// The question of the section, in the user's words.
     pub question: String,
     /// The answer to the question, in one sentence.
     pub answer: String,
-    /// The charts.
+    /// The charts of the section.
     pub figures: Vec<Chart>,
-    /// The tables.
+    /// The tables of the section.
     pub tables: Vec<Table>,
     /// Explanations of the section's charts and tables, and their limits.
     pub notes: Vec<String>,
@@ -104,12 +104,12 @@ pub struct Section {
     pub hints: Vec<String>,
 }
 
-/// A table.
+/// A table of a section.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// The caption.
+    /// The caption above the table.
     pub caption: String,
-    /// The columns.
+    /// The columns of the table.
     pub columns: Vec<Column>,
     /// The rows of the table. Each row has a cell for every column.
     pub rows: Vec<Vec<Cell>>,
@@ -124,7 +124,7 @@ pub struct Table {
 /// A column of a table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Column {
-    /// The heading.
+    /// The heading of the column.
     pub label: String,
     /// An explanation of the column; empty if the heading is sufficient.
     pub note: String,
@@ -144,12 +144,12 @@ pub enum Cell {
     /// An unknown value, because the trace does not show it.
     #[default]
     Unknown,
-    /// Text of fonio.
+    /// Text that fonio has written.
     Text(String),
     /// A name from the recording: a path, a thread, a device. The name is untrusted, so every renderer
     /// escapes it.
     Name(String),
-    /// A number.
+    /// A number with its unit.
     Number(f64, Unit),
     /// A lower bound: the true number may be greater.
     AtLeast(f64, Unit),
@@ -159,11 +159,11 @@ pub enum Cell {
     Bar(f64),
     /// An interval, with a point estimate if there is one.
     Range {
-        /// Lower end.
+        /// The lower end of the interval.
         low: f64,
-        /// Best estimate.
+        /// The best estimate, if there is one.
         point: Option<f64>,
-        /// Upper end.
+        /// The upper end of the interval.
         high: f64,
         /// The unit of the limits and of the point estimate.
         unit: Unit,
@@ -177,30 +177,30 @@ pub enum Cell {
 /// A term of the report and its definition.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Term {
-    /// The word.
+    /// The word that is defined.
     pub name: String,
     /// What the term means in this report.
     pub definition: String,
 }
 
-/// A chart.
+/// A chart of a section.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chart {
     /// The chart's stable name, which is unique in the document.
     pub id: String,
-    /// The title.
+    /// The title of the chart.
     pub title: String,
-    /// How to read it.
+    /// A sentence on how to read the chart.
     pub caption: String,
-    /// The kind of chart.
+    /// How the chart draws its series.
     pub plot: Plot,
-    /// The horizontal axis.
+    /// The horizontal axis of the chart.
     pub x: Axis,
-    /// The vertical axis.
+    /// The vertical axis of the chart.
     pub y: Axis,
     /// The axis for the colour (`z`) of a heat scatter.
     pub z: Option<Axis>,
-    /// The data.
+    /// The data of the chart.
     pub series: Vec<Series>,
     /// Points, spans and levels that are marked in the chart.
     pub marks: Vec<Mark>,
@@ -212,13 +212,13 @@ pub enum Plot {
     /// A line through the points of each series.
     #[default]
     Line,
-    /// Stacked areas.
+    /// Areas that are stacked on each other.
     StackedArea,
     /// Steps: each value is valid until the next one. Used for distributions and counters.
     Step,
     /// Stacked bars, one bar for each category of the x axis.
     StackedBar,
-    /// Bars side by side.
+    /// For each category, bars side by side.
     GroupedBar,
     /// Dots, for up to about ten thousand points.
     Scatter,
@@ -232,14 +232,14 @@ pub enum Plot {
     Timeline,
 }
 
-/// An axis.
+/// An axis of a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// The quantity.
+    /// The quantity that the axis shows.
     pub label: String,
-    /// Its unit.
+    /// The unit of the axis.
     pub unit: Unit,
-    /// Its scale.
+    /// The scale of the axis.
     pub scale: Scale,
     /// The lower and upper end of the axis; if `None`, they are derived from the data.
     pub bounds: Option<(f64, f64)>,
@@ -248,17 +248,17 @@ pub struct Axis {
 /// How an axis maps values to positions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Scale {
-    /// Linear.
+    /// A linear scale.
     #[default]
     Linear,
-    /// Logarithmic.
+    /// A logarithmic scale.
     Log,
     /// Recording time on a linear scale. All axes with this scale zoom together.
     Time,
     /// Recording time like `Time`, shown as wall-clock time. The number is the wall-clock time at the axis
     /// value 0, in seconds since 1970, as if the local time zone were UTC.
     Clock(i64),
-    /// Categories, in this order.
+    /// Categories in the given order.
     Categories(Vec<String>),
 }
 
@@ -284,19 +284,19 @@ pub struct Series {
 /// What a series represents. Series with the same role have the same colour throughout the report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
-    /// Reads.
+    /// Read requests.
     Read,
-    /// Readahead.
+    /// Readahead requests.
     Readahead,
-    /// Writes, and synchronous ones.
+    /// Synchronous writes, or all writes.
     Write,
-    /// Write-back.
+    /// Write-back of the page cache.
     WriteAsync,
-    /// Flushes.
+    /// Flush requests.
     Flush,
-    /// Discards.
+    /// Discard requests.
     Discard,
-    /// All together.
+    /// All requests together.
     #[default]
     All,
     /// Everything that no other series covers.
@@ -314,25 +314,25 @@ pub enum Role {
 pub enum Mark {
     /// A marked point on the x axis.
     AtX {
-        /// The value.
+        /// The position on the x axis.
         x: f64,
-        /// The label.
+        /// The label of the point.
         label: String,
     },
     /// A marked span of the x axis.
     SpanX {
-        /// The start.
+        /// The start of the span.
         from: f64,
-        /// The end.
+        /// The end of the span.
         to: f64,
-        /// The label.
+        /// The label of the span.
         label: String,
     },
     /// A marked level of the y axis.
     AtY {
-        /// The value.
+        /// The position on the y axis.
         y: f64,
-        /// The label.
+        /// The label of the level.
         label: String,
     },
 }
@@ -392,7 +392,7 @@ impl Cell {
 /// A table with one row for each item, to which columns are added.
 #[derive(Clone, Debug)]
 pub struct Filled<T> {
-    /// The table so far.
+    /// The table with the columns added so far.
     pub table: Table,
     items: Vec<T>,
 }
@@ -467,7 +467,7 @@ impl Column {
 }
 
 impl Fact {
-    /// A named value.
+    /// Creates a value with a label and without an explanation.
     pub fn new(label: &str, value: Cell) -> Fact {
         Fact { label: label.to_owned(), value, note: String::new() }
     }
@@ -485,12 +485,12 @@ impl Default for Axis {
 }
 
 impl Axis {
-    /// A linear axis.
+    /// Creates a linear axis.
     pub fn linear(label: &str, unit: Unit) -> Axis {
         Axis { label: label.to_owned(), unit, scale: Scale::Linear, bounds: None }
     }
 
-    /// A logarithmic axis.
+    /// Creates a logarithmic axis.
     pub fn log(label: &str, unit: Unit) -> Axis {
         Axis { scale: Scale::Log, ..Axis::linear(label, unit) }
     }

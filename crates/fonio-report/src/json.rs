@@ -9,9 +9,9 @@ use fonio_analysis::{Analysis, Comparison, Figure};
 use schemars::{JsonSchema, Schema, generate::SchemaSettings};
 use serde::{Deserialize, Serialize};
 
-/// The schema of [`Report`].
+/// The name and version of the schema of [`Report`].
 pub const REPORT_SCHEMA: &str = "fonio.report/2";
-/// The schema of [`ComparisonReport`].
+/// The name and version of the schema of [`ComparisonReport`].
 pub const COMPARISON_SCHEMA: &str = "fonio.comparison/2";
 
 /// The report on one recording.

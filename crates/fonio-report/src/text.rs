@@ -153,7 +153,7 @@ impl<W: Write> Write for Fitted<W> {
         Ok(end + 1)
     }
 
-    /// Flushes complete lines.
+    /// Flushes the complete lines; an incomplete line is kept.
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }

@@ -28,7 +28,7 @@ thread_local! {
     );
 }
 
-/// Compresses a document.
+/// Compresses a document with the newest dictionary.
 pub fn compress(json: &[u8]) -> Vec<u8> {
     let compressed = COMPRESSOR.with_borrow_mut(|compressor| compressor.compress(json));
     let mut out = vec![1];

@@ -92,12 +92,12 @@ impl Row {
     }
 }
 
-/// An encoder of rows.
+/// Encodes the rows of a dump in a file format.
 trait Format: Send + 'static {
-    /// Encodes some rows.
+    /// Encodes a batch of rows.
     fn rows(&mut self, rows: &[Row]) -> io::Result<Vec<u8>>;
 
-    /// Returns the final bytes.
+    /// Returns the bytes at the end of the file.
     fn end(self) -> io::Result<Vec<u8>>;
 }
 

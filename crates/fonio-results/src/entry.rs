@@ -14,15 +14,15 @@ pub const UNKNOWN_MAKER: &str = "unknown manufacturer";
 /// A submission in the form in which it is stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The comparison key.
+    /// The comparison key of the result.
     pub key: Key,
-    /// The device.
+    /// The device that was measured.
     pub device: DeviceRevision,
     /// Why the result is hidden; `None` for a result that is not hidden.
     pub hidden_reason: Option<String>,
     /// The measured ranked figures: the index in [`figures::ranked`], and the value.
     pub figures: Vec<(usize, f64)>,
-    /// The document, compressed.
+    /// The compressed document.
     pub document: Vec<u8>,
 }
 
@@ -53,7 +53,7 @@ pub struct DeviceRevision {
     pub kind: String,
     /// The manufacturer's name or id.
     pub maker: String,
-    /// The model.
+    /// The name of the device model.
     pub model: String,
     /// The revision of the device's hardware and firmware.
     pub revision: String,

@@ -32,14 +32,14 @@ const NAMES: [&str; 18] = [
 /// The figure that the ranking page shows by default.
 pub const FIRST: &str = NAMES[0];
 
-/// A ranked figure.
+/// A figure for which results are ranked.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ranked {
     /// The figure's name in the catalogue of StoreBench.
     pub name: String,
-    /// The label for people.
+    /// The label that pages show.
     pub label: String,
-    /// The unit.
+    /// The unit of the figure.
     pub unit: Unit,
     /// Whether higher or lower values are better.
     pub better: Better,
@@ -56,7 +56,7 @@ static RANKED: LazyLock<Vec<Ranked>> = LazyLock::new(|| {
     NAMES.iter().map(rank).collect()
 });
 
-/// The ranked figures.
+/// Returns the ranked figures.
 pub fn ranked() -> &'static [Ranked] {
     &RANKED
 }

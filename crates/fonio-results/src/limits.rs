@@ -12,7 +12,7 @@ const ADDRESSES_MAX: usize = 100_000;
 /// A limit on the rate of requests, with a burst size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// Tokens per second.
+    /// Number of tokens added per second.
     pub per_s: f64,
     /// The size of the token bucket, which is the largest possible burst.
     pub burst: f64,

@@ -12,16 +12,16 @@ use serde::Serialize;
 use crate::database::DatabaseError;
 use crate::store::Refusal;
 
-/// A refused request.
+/// A problem because of which a request is refused.
 #[derive(Clone, Debug)]
 pub struct Problem {
-    /// The HTTP status.
+    /// The HTTP status of the response.
     pub status: StatusCode,
     /// A sentence about what happened, and what to do.
     pub sentence: String,
     /// The mistakes found in the submitted document.
     pub places: Vec<document::Problem>,
-    /// When to try again.
+    /// How long the client should wait before the next attempt.
     pub retry_after: Option<Duration>,
 }
 
@@ -67,12 +67,12 @@ impl Problem {
         Problem { retry_after, ..Problem::new(StatusCode::SERVICE_UNAVAILABLE, sentence) }
     }
 
-    /// The service is overloaded.
+    /// Creates the problem of an overloaded service.
     pub fn busy() -> Problem {
         Problem::later("the service is overloaded; try again in a few seconds")
     }
 
-    /// The response for programs.
+    /// Returns the response for programs, in JSON.
     pub fn into_json(self) -> Response {
         let answer = ProblemAnswer { error: self.sentence.clone(), problems: self.places.clone() };
         let text = serde_json::to_string(&answer).expect("texts are JSON");

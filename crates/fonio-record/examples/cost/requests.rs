@@ -13,12 +13,11 @@ use fonio_record::{RecordOptions, RecordSummary, Selector, record};
 
 use crate::{LoopDevice, Result, row, span_s};
 
-/// A load.
 struct Load {
     name: &'static str,
     /// Requests per second; `None` for an unlimited rate.
     rate: Option<u64>,
-    /// Requests in flight.
+    /// Number of requests in flight.
     depth: u32,
     /// The number of requests a second that determines the length of a run. For loads with an unlimited rate,
     /// it is an estimate, so that all loads take about the same time.

@@ -55,7 +55,7 @@ fn extents(file: &File) -> Vec<Range<u64>> {
         flags: u32,
         reserved_too: [u32; 3],
     }
-    /// `struct fiemap`.
+    /// The kernel's `struct fiemap`.
     #[repr(C)]
     struct Request {
         start: u64,

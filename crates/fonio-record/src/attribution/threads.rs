@@ -13,7 +13,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// Maximum number of look-ups per wake-up, which limits the cost of many short-lived processes.
 const LOOKUPS_PER_WAKE: usize = 64;
-/// Maximum number of known threads.
+/// Maximum number of threads whose identity is kept.
 const KNOWN_MAX: usize = 100_000;
 /// How long a thread may still cause events after its exit event, because it closes its files after this
 /// event.
@@ -43,7 +43,7 @@ struct Known {
     /// Times of the first and the last known event of the thread.
     first: Timestamp,
     seen: Timestamp,
-    /// When it ended.
+    /// When the thread ended, if it has ended.
     ended: Option<Timestamp>,
 }
 
@@ -335,7 +335,7 @@ mod tests {
         Threads::naming(Units::below(root), Nanos(0))
     }
 
-    /// The unit of the thread that had the id 7 at this time.
+    /// Returns the unit of the thread that had the id 7 at this time.
     fn unit(threads: &Threads, at_ms: u64) -> String {
         let mut row = Thread { tid: 7, from: Timestamp(at_ms * MS), ..Thread::default() };
         threads.complete(&mut row);

@@ -168,13 +168,12 @@ impl Drop for Joined {
 fn controller(root: &Path) -> Option<String> {
     let mounts = MountTable::read().ok()?;
     let mounted = mounts.of_kind("cgroup").find(|mount| mount.dir == root)?;
-    // Other mount options are not controllers.
     let mut options = mounted.filesystem_options.iter();
     options.find(|option| !matches!(option.as_str(), "rw" | "ro" | "none")).cloned()
 }
 
 fn enter(path: &Path) -> Result<(), RecordError> {
-    // 0 means the writing thread.
+    // The number 0 stands for the thread that writes it.
     std::fs::write(path, "0").map_err(file_error(path, "writing"))
 }
 

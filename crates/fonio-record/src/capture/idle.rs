@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 
 use crate::options::Quiet;
 
-/// Time between two samples.
+/// Time between two samples of the command's threads.
 pub(crate) const SAMPLE_EVERY: Duration = Duration::from_millis(10);
 
 /// Recent samples of the processor time of a command's threads.

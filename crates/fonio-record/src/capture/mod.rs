@@ -39,7 +39,6 @@ use crate::tracefs::{CpuStats, Instance};
 
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
-/// A finished capture.
 pub(crate) struct Captured {
     /// Size of the raw trace in the page store.
     pub trace_bytes: ByteCount,

@@ -32,11 +32,9 @@ pub(crate) struct Seen {
 /// What the capture does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// Continue the capture.
     Continue,
     /// Send SIGTERM to the command, and continue the capture.
     Terminate,
-    /// End the capture.
     Stop {
         reason: StopReason,
         /// Whether to kill the command, because it was quiet but still runs.
@@ -159,7 +157,7 @@ mod tests {
     #[derive(Clone, Copy)]
     enum Command {
         None,
-        /// In our process group.
+        /// The command is in our process group.
         Beside,
         /// The command is in its own process group.
         Apart,

@@ -24,7 +24,7 @@ const OTHERS: &str = "others";
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shown {
     pub tid: u32,
-    /// 0 if unknown.
+    /// The process id; 0 if unknown.
     pub pid: u32,
     pub comm: [u8; 16],
     /// The id of the thread's control group.

@@ -72,7 +72,7 @@ pub struct PartyId(pub u32);
 /// has no `file_id`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedRequest {
-    /// The request.
+    /// The completed request.
     pub row: Request,
     /// The party that caused the request.
     pub party: Option<PartyId>,
@@ -93,7 +93,7 @@ impl ObservedRequest {
 /// A long wait of a thread. The row of the wait has no `file_id`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedWait {
-    /// The wait.
+    /// The long wait of the thread.
     pub row: Wait,
     /// The party to which the waiting thread belongs.
     pub party: PartyId,
@@ -112,13 +112,13 @@ impl ObservedWait {
 /// The number of short waits of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObservedCount {
-    /// The counts.
+    /// The number of short waits and their total time.
     pub row: BlockedCount,
     /// The party of the waiting thread.
     pub party: PartyId,
 }
 
-/// An observation.
+/// A request, a long wait, or a count of short waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Observed {
@@ -131,7 +131,7 @@ pub enum Observed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct ObservedThread {
-    /// `None` if unknown.
+    /// The process id; `None` if unknown.
     pub pid: Option<u32>,
     pub comm: String,
     pub cgroup: Option<String>,
@@ -182,7 +182,7 @@ fn return_large_blocks() {
 }
 
 impl Observer {
-    /// Begins to observe.
+    /// Begins to observe the machine.
     pub fn begin() -> Observer {
         return_large_blocks();
         let machine = Machine::here();

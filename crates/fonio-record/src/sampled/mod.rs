@@ -83,7 +83,7 @@ pub fn record_sampled(
     sampled.write(options, stopped_by, (devices, note), progress)
 }
 
-/// A running recording.
+/// A recording for which procfs is being sampled.
 struct Sampled {
     machine: Machine,
     looker: Looker,

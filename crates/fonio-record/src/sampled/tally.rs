@@ -15,7 +15,7 @@ use crate::probes::blocked::ShortWaits;
 
 /// Maximum number of waits with their own rows.
 const WAITS_MAX: usize = 1 << 18;
-/// Maximum number of files.
+/// Maximum number of files that are kept.
 const FILES_MAX: usize = 1 << 16;
 
 /// Length of the periods for which short waits are counted.
@@ -37,7 +37,7 @@ struct Open {
     file: Option<u32>,
 }
 
-/// The waits so far.
+/// The waits seen so far.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     open: FxHashMap<u32, Open>,
@@ -54,7 +54,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Begins at `began`.
+    /// Creates a tally for a capture that began at `began`.
     pub(crate) fn new(began: Timestamp) -> Tally {
         let mut tally = Tally { period_began: began, last: Some(began), ..Tally::default() };
         tally.counts.begin(0, began);

@@ -12,7 +12,7 @@ use rustix::fs::FileType;
 use crate::error::RecordError;
 use crate::options::Selector;
 
-/// The disks to watch.
+/// The disks whose requests are recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Watched {
     /// These disks, the disks below them, and the mapped devices above any of these, sorted by device number.

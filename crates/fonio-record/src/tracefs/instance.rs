@@ -27,7 +27,7 @@ use crate::error::RecordError;
 use crate::tracefs::disks::Watched;
 use crate::tracefs::filesystems::FileScope;
 
-/// The usual mount point.
+/// The usual mount point of tracefs.
 const USUAL_MOUNT: &str = "/sys/kernel/tracing";
 const INSTANCE_PREFIX: &str = "fonio-";
 
@@ -54,7 +54,7 @@ const NEEDED_EVENTS: [&str; 2] = ["block_rq_issue", "block_rq_complete"];
 /// Filter for threads that leave their processor blocked uninterruptibly.
 const LEFT_BLOCKED: &str = "prev_state & 2";
 
-/// A usable tracefs.
+/// A mounted tracefs.
 #[derive(Debug)]
 pub(crate) struct Tracefs {
     root: PathBuf,
@@ -63,7 +63,7 @@ pub(crate) struct Tracefs {
 
 #[derive(Debug)]
 enum Held {
-    /// Another process's mount.
+    /// A mount that another process made.
     Found,
     /// A mount that only this process sees, and that disappears when the process ends.
     Private(#[allow(dead_code, reason = "keeps the mount")] OwnedFd),

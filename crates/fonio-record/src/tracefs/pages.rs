@@ -58,7 +58,6 @@ impl CpuPages {
     }
 }
 
-/// Stores all pages of a capture.
 pub(crate) struct PageStore {
     layout: PageLayout,
     cpus: Vec<CpuPages>,
@@ -278,7 +277,7 @@ impl PageStore {
         self.trace_bytes
     }
 
-    /// Memory in use.
+    /// Returns the size of the chunks that are in memory.
     pub(crate) fn held_bytes(&self) -> ByteCount {
         ByteCount((self.chunks * self.chunk_bytes) as u64)
     }

@@ -58,7 +58,6 @@ struct Assembled {
 type Remark = (&'static str, String, u64);
 
 impl FinishedCapture<'_> {
-    /// Writes the recording.
     pub(crate) fn write(
         mut self,
         pages: Pages,

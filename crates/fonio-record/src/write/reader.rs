@@ -36,7 +36,7 @@ pub(crate) struct CaptureReader<'a> {
     /// Follows file events, if the files of requests are recorded.
     follower: Option<Follower<'a>>,
     losses: Losses,
-    /// Events read so far.
+    /// Number of events read so far.
     pub events: u64,
 }
 

@@ -76,7 +76,7 @@ pub fn options_of(system: &FileSystem, out: &Path, command: &[&str]) -> RecordOp
     }
 }
 
-/// A recording in memory.
+/// A recording that was read into memory.
 #[derive(Default)]
 pub struct Recorded {
     pub meta: Meta,
@@ -93,7 +93,7 @@ impl Deref for Recorded {
 }
 
 impl Recorded {
-    /// Reads a recording.
+    /// Reads a recording into memory.
     pub fn read(dir: &Path) -> Recorded {
         let recording = Recording::open(dir).unwrap();
         let mut rows = CollectedRows::default();

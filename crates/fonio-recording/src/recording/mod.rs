@@ -47,7 +47,7 @@ macro_rules! table_files {
 }
 with_tables!(table_files);
 
-/// A recording on disk.
+/// A recording that was opened for reading.
 #[derive(Debug)]
 pub struct Recording {
     dir: PathBuf,
@@ -65,7 +65,7 @@ impl Recording {
         Ok(Recording { tables: TableFiles::open(dir, &meta)?, dir: dir.to_owned(), meta })
     }
 
-    /// The contents of `meta.json`.
+    /// Returns the metadata of the recording (`meta.json`).
     pub fn meta(&self) -> &Meta {
         &self.meta
     }

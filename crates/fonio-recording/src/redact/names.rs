@@ -52,7 +52,7 @@ const KERNEL_THREADS: [&str; 13] = [
     "<idle>",
 ];
 
-/// A key for tokens.
+/// A secret key from which the tokens are computed.
 #[derive(Clone)]
 pub struct Key(Vec<u8>);
 
@@ -63,9 +63,9 @@ pub enum KeyError {
     /// The file with the key cannot be read.
     #[error("the key cannot be read from {path}")]
     Read {
-        /// The file.
+        /// The path of the key file.
         path: std::path::PathBuf,
-        /// The cause.
+        /// Why the key file cannot be read.
         source: std::io::Error,
     },
     /// The key in the file is too short.
@@ -73,9 +73,9 @@ pub enum KeyError {
         "the key in {path} has {bytes} bytes; use at least {KEY_BYTES_MIN}, for example: head -c 32 /dev/urandom > {path}"
     )]
     TooShort {
-        /// The file.
+        /// The path of the key file.
         path: std::path::PathBuf,
-        /// Its length.
+        /// The length of the key in bytes.
         bytes: usize,
     },
 }
@@ -119,7 +119,7 @@ impl Key {
     }
 }
 
-/// Computes tokens.
+/// Computes the tokens that replace names.
 #[derive(Debug)]
 pub(super) struct Names {
     keyed: Hmac<Sha256>,
@@ -127,7 +127,6 @@ pub(super) struct Names {
 
 impl Names {
     pub(super) fn new(key: &Key) -> Names {
-        // HMAC accepts any key length.
         let keyed = Hmac::new_from_slice(&key.0).expect("HMAC takes keys of any length");
         Names { keyed }
     }

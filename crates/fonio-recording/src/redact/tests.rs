@@ -94,7 +94,6 @@ fn pour(sink: &mut dyn RowSink) {
     sink.diagnostic(&diagnostic("damaged-line")).unwrap();
 }
 
-/// Writes a recording.
 fn written(dir: &Path, key: Option<&Key>) {
     let mut writer = Writer::create(dir, WriterOptions::default()).unwrap();
     let meta = match key {

@@ -92,7 +92,7 @@ pub(super) fn bio_from(bytes: &[u8]) -> Bio {
     }
 }
 
-/// A row being encoded.
+/// The bytes of a row that is being encoded.
 struct Fields<const N: usize> {
     bytes: [u8; N],
     at: usize,
@@ -122,7 +122,7 @@ impl<const N: usize> Fields<N> {
     }
 }
 
-/// A row being decoded.
+/// The bytes of a row that is being decoded.
 struct Taken<'b> {
     bytes: &'b [u8],
     present: u16,

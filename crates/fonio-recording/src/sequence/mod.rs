@@ -86,7 +86,7 @@ pub(crate) struct Sequence<T: Sequenced> {
     given: usize,
     /// Number of keys at the start of `keys` that are in order.
     sorted: usize,
-    /// Memory for merging.
+    /// Memory that merging reuses.
     before: Vec<Waiting>,
     /// Copies of the next rows to emit; the first belongs to the value of `given` when they were copied. The
     /// rows in `rows` are no longer in the cache, and fetching several rows takes about as long as fetching

@@ -154,7 +154,7 @@ fn heads_of<T: Sequenced>(runs: &[Run<T>]) -> BinaryHeap<Reverse<(Key, usize)>> 
 struct Run<T> {
     file: File,
     level: u32,
-    /// Bytes in the file.
+    /// Number of bytes written to the file.
     written: u64,
     /// Number of bytes read from the file into `buffer`.
     read: u64,

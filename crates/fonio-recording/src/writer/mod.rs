@@ -1,4 +1,4 @@
-//! Writes a recording.
+//! Writes the tables and metadata of a recording.
 
 mod room;
 mod staging;
@@ -18,7 +18,7 @@ use tables::TableSet;
 
 pub(crate) use tables::{DIAGNOSTICS_FILE, META_FILE};
 
-/// Options for writing a recording.
+/// The options with which a recording is written.
 #[derive(Clone, Debug)]
 pub struct WriterOptions {
     /// Replace an existing recording, but no other file or directory.
@@ -35,13 +35,13 @@ pub struct WriterOptions {
     pub other_name_if_taken: bool,
 }
 
-/// A finished recording.
+/// A recording that was written completely.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FinishedRecording {
     /// Its path: the requested path, or another path because of [`WriterOptions::other_name_if_taken`].
     pub path: PathBuf,
-    /// Its `meta.json`.
+    /// The metadata of the recording (`meta.json`).
     pub meta: Meta,
     /// The tables that lack rows because the file system was full; always empty without
     /// [`WriterOptions::keep_what_fits`].
@@ -52,7 +52,7 @@ pub struct FinishedRecording {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Incomplete {
-    /// The table.
+    /// The table without its last rows.
     pub table: Table,
     /// Number of rows in the table.
     pub kept: u64,

@@ -21,11 +21,11 @@ pub(super) struct Room {
 /// Kinds of rows that still fit into the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Takes {
-    /// No rows.
+    /// No more rows.
     Nothing,
     /// Only threads, files, marks and samples.
     NoEvents,
-    /// Every row.
+    /// All kinds of rows.
     All,
 }
 

@@ -1,4 +1,4 @@
-//! Writes a recording's files.
+//! Writes the table files of a recording.
 
 use std::collections::BTreeMap;
 use std::fs::File as OsFile;

@@ -5,7 +5,7 @@ use fonio_core::{Quantity, QuantityError, Unit};
 /// A number with its unit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Amount {
-    /// The original text.
+    /// The amount as the user wrote it.
     pub text: String,
     quantity: Quantity,
 }
@@ -25,7 +25,7 @@ impl Amount {
         let value = self.quantity.value;
         match (self.quantity.unit, unit) {
             (None, Unit::Ns | Unit::S) => None,
-            // Users write degrees.
+            // Users write temperatures in degrees.
             (None, Unit::Millicelsius) => Some(value * 1000.0),
             (None, _) => Some(value),
             (Some(Unit::Ns), Unit::S) => Some(value / 1e9),

@@ -22,9 +22,9 @@ use fonio_core::{QuantityError, Relation, Unit};
 pub struct Budget {
     /// The figure's name in the user's budget.
     pub path: String,
-    /// The required relation.
+    /// The relation that the figure must satisfy.
     pub relation: Relation,
-    /// The threshold.
+    /// The threshold for the figure.
     pub limit: Amount,
 }
 
@@ -48,24 +48,24 @@ pub enum BudgetError {
     /// The budget contains no relation such as `<=`.
     #[error("{text:?} is not a budget: write FIGURE<=LIMIT, with one of <, <=, >, >=, ==")]
     NoRelation {
-        /// The budget.
+        /// The budget as the user wrote it.
         text: String,
     },
     /// The threshold is not a number with a known unit.
     #[error(transparent)]
     BadAmount(#[from] QuantityError),
-    /// The figure is unknown.
+    /// No figure has the name in the budget.
     #[error("the report has no figure {path:?}{}", near_words(near))]
     UnknownPath {
-        /// The name.
+        /// The name in the budget.
         path: String,
-        /// Similar names.
+        /// Names of figures that are similar.
         near: Vec<String>,
     },
     /// The name in the budget fits several figures equally well.
     #[error("{path:?} could be several figures: {}", candidates.join(", "))]
     Ambiguous {
-        /// The name.
+        /// The name in the budget.
         path: String,
         /// The names of the figures that fit.
         candidates: Vec<String>,
@@ -73,17 +73,17 @@ pub enum BudgetError {
     /// The figure and the threshold have different units.
     #[error("{path} is {}; {limit} cannot be compared with it", unit_words(*unit))]
     WrongUnit {
-        /// The figure.
+        /// The name of the figure.
         path: String,
-        /// Its unit.
+        /// The unit of the figure.
         unit: Unit,
-        /// The user's threshold.
+        /// The threshold as the user wrote it.
         limit: String,
     },
     /// The recording does not show the figure, so fonio cannot tell whether the budget is met.
     #[error("{path} is unknown in this recording")]
     NotKnown {
-        /// The figure.
+        /// The name of the figure.
         path: String,
     },
 }

@@ -52,7 +52,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     })
 }
 
-/// The most important numbers.
+/// Returns the most important numbers about blocked threads.
 pub fn facts(analysis: &Analysis) -> Vec<Fact> {
     let Some(blocked) = &analysis.blocked else { return Vec::new() };
     let worst = blocked.programs.iter().find(|program| program.role == Kind::OfInterest);

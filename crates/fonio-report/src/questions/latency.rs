@@ -1,4 +1,4 @@
-//! Which requests take long?
+//! Section on latency: which requests take long.
 
 use fonio_analysis::requests::latency::LatencyRow;
 use fonio_analysis::waits::outstanding::OutstandingRow;

@@ -209,7 +209,6 @@ fn quantile(distribution: Option<&Distribution>, which: Quantile, unit: Unit) ->
     }
 }
 
-/// The quantiles in tables.
 #[derive(Clone, Copy)]
 enum Quantile {
     P50,
@@ -314,7 +313,7 @@ pub(crate) fn listed(items: &[String]) -> String {
     }
 }
 
-/// A count with separators.
+/// Formats a count with thousands separators.
 fn count(number: u64) -> String {
     Unit::Count.format(number as f64)
 }

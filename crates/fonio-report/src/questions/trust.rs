@@ -1,4 +1,4 @@
-//! Can this be trusted?
+//! Section on validity: whether the recording can be trusted.
 
 use fonio_analysis::verdict::validity::Validity;
 

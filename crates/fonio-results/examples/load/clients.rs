@@ -139,7 +139,7 @@ fn summary(mut times: Vec<f64>, failed: u64, took_s: f64) -> Value {
     })
 }
 
-/// Requests pages of rankings.
+/// Requests pages of rankings at a constant rate.
 pub fn ranking(port: u16, rate: f64, seconds: f64) -> Result<Value> {
     let (status, body) = Client { port, stream: None }.get("/api/v1/keys")?;
     ensure!(status == 200, "the service has no keys: {status}");

@@ -121,7 +121,7 @@ fn entry(base: &Document, number: u64) -> Entry {
 const WITHOUT_LOG: &str =
     "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -1048576;";
 
-/// Restores the service's mode.
+/// Restores the journal mode that the service uses.
 const WITH_LOG: &str = "PRAGMA journal_mode = WAL;";
 
 pub fn seed(folder: &Path, results: u64) -> Result<()> {

@@ -31,7 +31,7 @@ pub fn router() -> Router<Service> {
         .route("/healthz", get(health))
 }
 
-/// An API response.
+/// The response of the API, or the problem with the request.
 pub(crate) type Answer = Result<Response, Json>;
 
 /// A problem whose response is in JSON.

@@ -1,4 +1,4 @@
-//! Keys, rankings and distributions.
+//! Serves comparison keys, rankings and distributions.
 
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
@@ -31,7 +31,7 @@ pub(crate) fn no_key() -> Problem {
     Problem::unknown("no result has this comparison key; /api/v1/keys lists the keys")
 }
 
-/// `GET /api/v1/keys`.
+/// Handles `GET /api/v1/keys`.
 pub(super) async fn keys(State(service): State<Service>, uri: Uri) -> Answer {
     Parameters::of(&uri, &[])?;
     let keys = service.read(|connection, _| Ok(read::keys(connection, KEYS)?)).await?;
@@ -40,7 +40,7 @@ pub(super) async fn keys(State(service): State<Service>, uri: Uri) -> Answer {
     Ok(json(StatusCode::OK, &Keys { keys, figures }))
 }
 
-/// `GET /api/v1/ranking`.
+/// Handles `GET /api/v1/ranking`.
 pub(super) async fn ranking(State(service): State<Service>, uri: Uri) -> Answer {
     let parameters = Parameters::of(&uri, &["key", "figure", "page", "by"])?;
     let figure = figure(parameters.need("figure")?)?;
@@ -69,7 +69,7 @@ pub(super) async fn ranking(State(service): State<Service>, uri: Uri) -> Answer 
     Ok(json(StatusCode::OK, &ranking))
 }
 
-/// `GET /api/v1/ecdf`.
+/// Handles `GET /api/v1/ecdf`.
 pub(super) async fn ecdf(State(service): State<Service>, uri: Uri) -> Answer {
     let parameters = Parameters::of(&uri, &["key", "figure"])?;
     let figure = figure(parameters.need("figure")?)?;

@@ -67,7 +67,7 @@ async fn receive(headers: &HeaderMap, body: Body) -> Result<Bytes, Problem> {
     }
 }
 
-/// `GET /api/v1/results/{id}`.
+/// Handles `GET /api/v1/results/{id}`.
 pub(super) async fn show(State(service): State<Service>, Path(id): Path<String>) -> Answer {
     if !token::is_id(&id) {
         return Err(Problem::no_result().into());
@@ -115,7 +115,7 @@ pub(crate) fn find(connection: &mut dyn Connection, lookup: &Lookup, id: &str) -
     Ok(Found { stored, document, key, device, percentiles })
 }
 
-/// Reads a stored document.
+/// Decompresses and parses a stored document.
 pub(crate) fn document(compressed: &[u8]) -> Document {
     let json = compression::decompress(compressed, JSON_BYTES_MAX).expect("the service stored the document");
     serde_json::from_slice(&json).expect("the service stored the document")
@@ -137,7 +137,7 @@ fn percentiles(
     Ok(all)
 }
 
-/// The standing of a value, if `better` of `results` results are better than it.
+/// Returns the standing of a value, if `better` of `results` results are better than it.
 fn percentile(figure: usize, value: f64, better: i64, results: i64) -> Percentile {
     let ranked = &figures::ranked()[figure];
     let others = u64::try_from(results - 1).unwrap_or(0);

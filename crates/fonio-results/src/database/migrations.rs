@@ -3,7 +3,7 @@
 
 use super::{Connection, DatabaseError};
 
-/// The kind of database.
+/// The database for which statements are written.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Dialect {
     Sqlite,

@@ -22,15 +22,15 @@ pub use pool::Pool;
 /// A value bound to a statement or returned by a query.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// SQL's NULL.
+    /// The value NULL of SQL.
     Null,
-    /// An integer.
+    /// An integer value.
     Int(i64),
-    /// A finite number.
+    /// A finite floating-point value.
     Real(f64),
     /// Text without NUL characters, because PostgreSQL cannot store them.
     Text(String),
-    /// Bytes.
+    /// A byte string.
     Bytes(Vec<u8>),
 }
 
@@ -100,13 +100,13 @@ impl Row {
 /// The values of one column for all rows of a [`Bulk`] statement.
 #[derive(Clone, Debug)]
 pub enum Column {
-    /// Whole numbers.
+    /// A column of integers.
     Ints(Vec<i64>),
-    /// Numbers.
+    /// A column of floating-point numbers.
     Reals(Vec<f64>),
-    /// Texts, or NULL.
+    /// A column of texts; `None` for NULL.
     Texts(Vec<Option<String>>),
-    /// Bytes.
+    /// A column of byte strings.
     Bytes(Vec<Vec<u8>>),
 }
 
@@ -142,7 +142,7 @@ pub trait Connection: Send {
     /// Executes SQL statements that return no rows.
     fn script(&mut self, sql: &'static str) -> Result<(), DatabaseError>;
 
-    /// Begins a write transaction.
+    /// Begins a transaction that may write.
     fn begin(&mut self) -> Result<(), DatabaseError>;
 
     /// Commits the transaction durably: it survives a crash of the machine.
@@ -214,19 +214,19 @@ pub enum DatabaseError {
     /// The folder for the SQLite database does not exist.
     #[error("the folder {} does not exist; create it, or give another one with --data", folder.display())]
     NoFolder {
-        /// The folder.
+        /// The folder that does not exist.
         folder: PathBuf,
     },
     /// The SQLite database that should be backed up does not exist.
     #[error("the database {} does not exist; give the service's folder with --data", file.display())]
     NoFile {
-        /// The file.
+        /// The path of the missing database file.
         file: PathBuf,
     },
-    /// The backup's file exists.
+    /// The file for the backup already exists.
     #[error("{} exists; a backup does not overwrite files, so remove it or choose another name", file.display())]
     BackupExists {
-        /// The file.
+        /// The path of the existing file.
         file: PathBuf,
     },
     /// The service does not back up PostgreSQL databases; PostgreSQL's own programs do.
@@ -240,7 +240,7 @@ pub enum DatabaseError {
     /// Another process of the service owns the database.
     #[error("another fonio-results uses {place}; stop it first, or use another database")]
     Taken {
-        /// The database.
+        /// The location of the database.
         place: String,
     },
     /// The database was created by a newer version of the service.
@@ -254,15 +254,15 @@ pub enum DatabaseError {
         /// The newest schema version that this program supports.
         known: i64,
     },
-    /// The disk is full.
+    /// The disk with the database is full.
     #[error("the disk of the database is full; free space, or move the database to a larger disk")]
     Full,
     /// The file is not an SQLite database of the service, or it is damaged.
     #[error("{place} is damaged, or is not a database of fonio-results; restore a backup: {reason}")]
     Unreadable {
-        /// The database.
+        /// The location of the database.
         place: String,
-        /// The database's own message.
+        /// The database's own message about the damage.
         reason: String,
     },
     /// The service cannot connect to the database server.
@@ -270,29 +270,29 @@ pub enum DatabaseError {
         "cannot connect to {place}: {reason}; check that PostgreSQL runs, and check the name and password in --database"
     )]
     Unreachable {
-        /// The database, without a password.
+        /// The location of the database, without the password.
         place: String,
-        /// The driver's own message.
+        /// The driver's own message about the failed connection.
         reason: String,
     },
     /// The queue for database queries is full.
     #[error("the service is busy")]
     Busy,
-    /// The service is stopping.
+    /// The service is stopping and accepts no more work.
     #[error("the service is stopping")]
     Stopping,
     /// A database file cannot be created or locked.
     #[error("cannot use {}: {source}", path.display())]
     File {
-        /// The file.
+        /// The path of the database file.
         path: PathBuf,
-        /// The cause.
+        /// The system's error for the file.
         source: std::io::Error,
     },
-    /// An error of SQLite.
+    /// An error that SQLite reported.
     #[error("the database failed: {0}")]
     Sqlite(#[source] rusqlite::Error),
-    /// An error of PostgreSQL.
+    /// An error that PostgreSQL reported.
     #[error("the database failed: {}", postgres::with_cause(.0))]
     Postgres(#[source] ::postgres::Error),
 }

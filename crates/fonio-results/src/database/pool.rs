@@ -21,7 +21,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Starts `threads` threads.
+    /// Starts `threads` reader threads.
     pub fn start(location: &Location, threads: usize) -> Result<Pool, DatabaseError> {
         let (jobs, receiver) = sync_channel::<Job>(QUEUE);
         let receiver = Arc::new(Mutex::new(receiver));

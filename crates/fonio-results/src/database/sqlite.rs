@@ -29,13 +29,13 @@ const WRITER: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAG
 
 struct Sqlite {
     connection: rusqlite::Connection,
-    /// For messages.
+    /// The path of the database, for messages.
     place: PathBuf,
     /// The lock file, which is locked while the connection is open.
     _lock: Option<File>,
 }
 
-/// Opens the database for reading.
+/// Opens a connection that only reads.
 pub(super) fn open_reader(folder: &Path) -> Result<Box<dyn Connection>, DatabaseError> {
     let sqlite = open(folder, OpenFlags::SQLITE_OPEN_READ_WRITE, None)?;
     sqlite.setting("PRAGMA query_only = ON;")?;
@@ -137,7 +137,7 @@ fn value(from: ValueRef<'_>) -> Value {
     }
 }
 
-/// SQLite numbers `?1`, and PostgreSQL `$1`.
+/// Replaces `$1` by `?1`, because SQLite numbers parameters differently from PostgreSQL.
 fn numbered(sql: &'static str) -> String {
     sql.replace('$', "?")
 }

@@ -44,7 +44,7 @@ pub(super) struct Legend {
 
 /// A distribution function that a chart draws.
 pub struct Curve {
-    /// The name.
+    /// The name of the function in the legend.
     pub label: String,
     /// The points of the function, at least one.
     pub points: Vec<Point>,
@@ -61,7 +61,7 @@ pub struct Texts {
     pub title: String,
     /// A text with the chart's numbers, for readers who cannot see the chart.
     pub description: String,
-    /// The line below it.
+    /// The caption below the chart.
     pub caption: String,
 }
 

@@ -32,7 +32,7 @@ struct Comparison {
     rows: Vec<Row>,
 }
 
-/// `GET /compare`.
+/// Handles `GET /compare`.
 pub(super) async fn show(State(service): State<Service>, uri: Uri) -> Page {
     let parameters = Parameters::of(&uri, &["a", "b"])?;
     let (a, b) = (parameters.get("a").unwrap_or("").to_owned(), parameters.get("b").unwrap_or("").to_owned());

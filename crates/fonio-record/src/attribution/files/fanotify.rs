@@ -47,7 +47,7 @@ pub(super) struct NameEvent {
     pub name: Vec<u8>,
 }
 
-/// A marked file system.
+/// A file system whose name events are read.
 #[derive(Clone, Copy, Debug)]
 struct Marked {
     id: [u8; 8],

@@ -148,7 +148,7 @@ fn open_by_handle<const WORDS: usize>(folder: &OwnedFd, kind: i32, words: [u32; 
 /// Asks xfs for the generation of an inode number (`XFS_IOC_FSBULKSTAT_SINGLE` of `fs/xfs/libxfs/xfs_fs.h`).
 #[cfg(target_pointer_width = "64")]
 fn xfs_generation(folder: &OwnedFd, number: u64) -> Option<u32> {
-    /// `struct xfs_fsop_bulkreq`.
+    /// The kernel's `struct xfs_fsop_bulkreq`.
     #[repr(C)]
     struct Request {
         number: *mut u64,

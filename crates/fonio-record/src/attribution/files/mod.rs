@@ -97,7 +97,7 @@ pub(crate) struct Files {
 /// A file that a process opened.
 #[derive(Clone, Debug)]
 pub(crate) struct Opened {
-    /// When the call returned.
+    /// When the call that opened the file returned.
     pub at: Timestamp,
     pub inode: Inode,
     /// The inode number of the file's folder; 0 if unknown.

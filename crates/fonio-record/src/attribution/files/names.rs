@@ -20,7 +20,7 @@ const LIVES_MAX: usize = 1 << 17;
 /// Maximum number of names kept per file. Even a rotated log has only a few.
 const NAMES_OF_LIFE_MAX: usize = 64;
 
-/// The kernel's name events.
+/// Collects the kernel's name events.
 pub(super) struct Names {
     watch: Watch,
     /// All unread events happened after this time.

@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use fonio_core::DeviceId;
 use fonio_machine::Machine;
 
-/// A mounted overlay.
+/// A mounted overlayfs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Overlay {
-    /// Its upper folder.
+    /// The upper folder of the overlay.
     pub upper: PathBuf,
     /// The file system that contains the upper folder.
     pub fs: DeviceId,

@@ -15,7 +15,7 @@ pub(super) const KERNEL_THREAD: i32 = -3;
 /// A bit in the begin time of an open wait, which shows that the thread may not have waited.
 pub(super) const MAYBE_WOKEN: u64 = 1;
 
-/// The bits of `flags`.
+/// The bits of `flags` in a wait.
 pub(super) const IOWAIT: u32 = 1;
 pub(super) const BEGAN_BEFORE: u32 = 2;
 pub(super) const HAS_FILE: u32 = 4;
@@ -80,7 +80,7 @@ pub(super) struct ShortSum {
     pub comm: [u8; COMM_MAX],
 }
 
-/// A long wait.
+/// A long wait, as the BPF program reports it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LongWait {
@@ -110,15 +110,15 @@ const _: () = assert!(offset_of!(LongWait, stack) == 80);
 
 // SAFETY: each is `repr(C)`, consists of integers and has no padding, so every sequence of bytes is a value.
 unsafe impl aya::Pod for ProbeSettings {}
-// SAFETY: as above.
+// SAFETY: the same holds as for `ProbeSettings`.
 unsafe impl aya::Pod for Counters {}
-// SAFETY: as above.
+// SAFETY: the same holds as for `ProbeSettings`.
 unsafe impl aya::Pod for ShortKey {}
-// SAFETY: as above.
+// SAFETY: the same holds as for `ProbeSettings`.
 unsafe impl aya::Pod for ShortSum {}
-// SAFETY: as above.
+// SAFETY: the same holds as for `ProbeSettings`.
 unsafe impl aya::Pod for Slot {}
-// SAFETY: as above.
+// SAFETY: the same holds as for `ProbeSettings`.
 unsafe impl aya::Pod for LongWait {}
 
 impl LongWait {
@@ -127,7 +127,6 @@ impl LongWait {
         taken(&self.stack, self.stack_bytes)
     }
 
-    /// The waker's stack.
     pub(super) fn waker_stack(&self) -> &[u64] {
         taken(&self.waker_stack, self.waker_stack_bytes)
     }

@@ -106,7 +106,7 @@ pub(crate) struct FinishedProbe {
     /// The parent process of each process started during the recording.
     pub started_by: FxHashMap<u32, u32>,
     pub lost: Lost,
-    /// The largest threshold used.
+    /// The largest threshold used during the recording.
     pub threshold_max: Nanos,
     /// The kernel hid its symbols, so the reasons and many operations are unknown.
     pub without_symbols: bool,
@@ -128,7 +128,7 @@ pub(crate) struct BlockedProbe {
     functions: StackFunctions,
     now_set: ProbeSettings,
     short: ShortWaits,
-    /// The threads seen.
+    /// The names of the threads that were seen.
     pub(crate) names: ThreadNames,
     /// When the current counting period began.
     period_began: Timestamp,

@@ -23,7 +23,7 @@ pub(crate) enum Probe {
     },
 }
 
-/// Why waits are not recorded.
+/// The reason why waits are not recorded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotRecorded {
     #[error("{0}; `--blocked tracefs` works without BPF but shows less")]
@@ -74,7 +74,7 @@ impl Probe {
         }
     }
 
-    /// Counts a wait for which there is no row left.
+    /// Counts a wait that cannot have its own row, because all rows are used.
     pub(super) fn count(&mut self, wait: &BlockedWait) {
         match self {
             Probe::Bpf(probe) => probe.count(wait),
@@ -82,7 +82,7 @@ impl Probe {
         }
     }
 
-    /// The threads seen.
+    /// Returns the names of the threads that were seen.
     pub(super) fn names(&mut self) -> &mut ThreadNames {
         match self {
             Probe::Bpf(probe) => &mut probe.names,

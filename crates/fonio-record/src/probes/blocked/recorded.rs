@@ -31,7 +31,7 @@ pub(crate) struct BlockedCapture {
 }
 
 impl BlockedCapture {
-    /// Begins at `began`.
+    /// Begins to record waits at `began`.
     pub(crate) fn begin(
         mut probe: Probe,
         began: Timestamp,
@@ -65,14 +65,14 @@ impl BlockedCapture {
         self.probe.filled()
     }
 
-    /// Returns the thread that was blocked on storage longest so far.
+    /// Returns the thread that has been blocked on storage longest so far.
     pub(crate) fn longest(&mut self) -> Option<BlockedSoFar> {
         let longest = self.so_far.longest()?;
         let (_, name) = self.probe.names().get(longest.tid)?;
         Some(BlockedSoFar { name, time: longest.time, blocked_in: longest.operation })
     }
 
-    /// Ends the probe.
+    /// Ends the probe, and returns the waits of the capture.
     pub(crate) fn finish(
         mut self,
         ended: Timestamp,

@@ -36,7 +36,7 @@ pub(super) struct Sum {
 /// The sums of waits that have no row of their own.
 #[derive(Debug)]
 pub(crate) struct ShortWaits {
-    /// When each slot began.
+    /// The time at which each slot began.
     slots: Vec<Timestamp>,
     /// The number of periods that one slot covers.
     width: u32,

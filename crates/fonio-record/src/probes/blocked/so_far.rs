@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::BlockedWait;
 
-/// Maximum number of threads.
+/// Maximum number of threads whose waits are summed.
 const THREADS_MAX: usize = 1 << 16;
 
 /// The total time for which each thread was blocked on storage, in waits with their own rows.
@@ -19,7 +19,7 @@ pub(super) struct SoFar {
 pub(super) struct Longest {
     pub(super) tid: u32,
     pub(super) time: Nanos,
-    /// The operation in which it was blocked longest.
+    /// The operation in which the thread was blocked longest.
     pub(super) operation: BlockedIn,
 }
 

@@ -70,7 +70,6 @@ fn play_blocked(_: &str) {
     say("over");
 }
 
-/// Blocks `times` times.
 fn play_blocks(times: &str) {
     for _ in 0..times.parse::<u32>().unwrap() {
         block_while(|| {});

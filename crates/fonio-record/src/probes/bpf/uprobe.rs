@@ -51,16 +51,16 @@ struct LinkAttr {
 
 const _: () = assert!(size_of::<PerfEventAttr>() == 72 && size_of::<LinkAttr>() == 24);
 
-/// include/uapi/linux/bpf.h
+/// Constants of include/uapi/linux/bpf.h.
 const BPF_LINK_CREATE: libc::c_long = 28;
 const BPF_PERF_EVENT: u32 = 41;
-/// include/uapi/linux/perf_event.h
+/// A constant of include/uapi/linux/perf_event.h.
 const PERF_FLAG_FD_CLOEXEC: libc::c_ulong = 8;
 
-/// When a program runs.
+/// When a BPF program runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
-    /// Before the instruction.
+    /// The program runs before the instruction.
     Instruction,
     /// The program runs when the function that begins at the instruction returns.
     Return,
@@ -73,7 +73,7 @@ pub(crate) struct UprobeLink {
     _event: OwnedFd,
 }
 
-/// Sets uprobes.
+/// Creates uprobes in executable files.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Uprobes {
     pmu: u32,

@@ -16,11 +16,11 @@ pub(super) const CALLS_MAX: u32 = 512;
 /// Size of the ring buffer in bytes.
 pub(super) const RING_BYTES: u64 = 8 << 20;
 
-/// The values of `followed`.
+/// The values of the map `followed`.
 pub(super) const FOLLOWED: u8 = 1;
 pub(super) const ONLY_CHILDREN: u8 = 2;
 
-/// The bits of `flags`.
+/// The bits of `flags` in a call.
 pub(super) const HAS_FILE: u32 = 1;
 pub(super) const HAS_OFFSET: u32 = 2;
 pub(super) const HAS_BYTES: u32 = 4;
@@ -29,7 +29,7 @@ pub(super) const IS_JOURNAL: u32 = 16;
 pub(super) const MADE_FILE: u32 = 32;
 pub(super) const IS_FOLDER: u32 = 64;
 
-/// The counters of the program.
+/// The counters that the BPF program increments.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counters {
@@ -39,7 +39,7 @@ pub(super) struct Counters {
     pub compat: u64,
 }
 
-/// An open call.
+/// A call that has not returned yet.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct OpenCall {
@@ -48,7 +48,6 @@ pub(super) struct OpenCall {
     zero: u32,
 }
 
-/// A finished call.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RawCall {
@@ -87,11 +86,11 @@ const _: () = assert!(size_of::<RawPathCall>() == 144 + PATH_MAX && offset_of!(R
 
 // SAFETY: each is `repr(C)`, consists of integers and has no padding, so every sequence of bytes is a value.
 unsafe impl aya::Pod for Counters {}
-// SAFETY: as above.
+// SAFETY: the same holds as for `Counters`.
 unsafe impl aya::Pod for OpenCall {}
-// SAFETY: as above.
+// SAFETY: the same holds as for `Counters`.
 unsafe impl aya::Pod for RawCall {}
-// SAFETY: as above.
+// SAFETY: the same holds as for `Counters`.
 unsafe impl aya::Pod for RawPathCall {}
 
 /// The path that a program passed to a system call.
@@ -130,7 +129,6 @@ impl RawCall {
 pub(super) mod tests {
     use super::*;
 
-    /// Builds a write call.
     pub(in crate::probes::calls) fn write_of(flags: u32, offset: u64, bytes: u64, head: &[u8]) -> RawCall {
         let mut call = RawCall { flags: flags | HAS_OFFSET | HAS_BYTES, offset, bytes, ..RawCall::default() };
         call.result = bytes as i64;

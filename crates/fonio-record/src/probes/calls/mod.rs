@@ -41,7 +41,6 @@ const PROGRAMS: [bpf::Program; 4] = [
     ("exited", "sys_exit"),
 ];
 
-/// A recorded call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecordedCall {
     pub tid: u32,
@@ -75,7 +74,7 @@ pub(crate) struct Lost {
     pub missing: u64,
     /// Processes whose calls are missing, because too many processes were followed.
     pub processes: u64,
-    /// Calls of 32-bit programs.
+    /// Number of calls of 32-bit programs, which are not recorded.
     pub compat: u64,
 }
 

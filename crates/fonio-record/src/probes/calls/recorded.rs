@@ -36,7 +36,7 @@ pub(crate) struct CallsCapture {
     statements: Option<Result<StatementsCapture, Unavailable>>,
 }
 
-/// The calls so far.
+/// The calls recorded so far.
 #[derive(Debug, Default)]
 struct Kept {
     calls: Vec<RecordedCall>,
@@ -91,7 +91,7 @@ impl CallsCapture {
         fuller(used, of_statements)
     }
 
-    /// Ends the probe.
+    /// Ends the probe, and returns the calls of the capture.
     pub(crate) fn finish(
         mut self,
         (began, ended): (Timestamp, Timestamp),
@@ -147,7 +147,7 @@ impl Kept {
 
     /// If the call opened a file, stores the path of this file; otherwise, finds the file at the call's path.
     fn add_path(&mut self, call: &mut RecordedCall, path: RawPath, process: u32) {
-        // Longer paths are truncated.
+        // A path of this length may have been truncated.
         if path.bytes.is_empty() || path.bytes.len() + 1 >= PATH_MAX {
             return;
         }
@@ -179,7 +179,6 @@ impl Kept {
     }
 }
 
-/// The calls of a finished capture.
 #[derive(Debug)]
 pub(crate) struct CapturedCalls {
     /// In the order of their beginnings.

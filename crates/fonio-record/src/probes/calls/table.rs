@@ -33,7 +33,7 @@ macro_rules! calls {
     };
 }
 
-/// Calls of both architectures.
+/// System calls that both x86-64 and arm64 have.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 const CALLS: &[(libc::c_long, &str, u8)] = calls! {
     AtPosition false: SYS_read "read";

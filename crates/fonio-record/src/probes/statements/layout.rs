@@ -39,7 +39,7 @@ pub(super) struct RawStatement {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stepping {
     pub last: RawStatement,
-    /// 0 between steps.
+    /// The stack pointer at the call; 0 between steps.
     pub stack: u64,
     pub began_ns: u64,
     text: [u64; SQL_MAX / 8],
@@ -59,11 +59,11 @@ const _: () = assert!(size_of::<Stepping>() == 72 + SQL_MAX && offset_of!(RawTex
 
 // SAFETY: each is `repr(C)`, consists of integers and has no padding, so every sequence of bytes is a value.
 unsafe impl aya::Pod for Counters {}
-// SAFETY: as above.
+// SAFETY: the same holds as for `Counters`.
 unsafe impl aya::Pod for Stepping {}
-// SAFETY: as above.
+// SAFETY: the same holds as for `Counters`.
 unsafe impl aya::Pod for RawStatement {}
-// SAFETY: as above.
+// SAFETY: the same holds as for `Counters`.
 unsafe impl aya::Pod for RawText {}
 
 /// A record in the ring buffer of the BPF programs.

@@ -43,7 +43,7 @@ struct Attached {
     _probes: [UprobeLink; 2],
 }
 
-/// The copies of SQLite.
+/// The copies of SQLite that have probes.
 #[derive(Debug)]
 pub(super) struct Libraries {
     programs: Programs,
@@ -142,7 +142,7 @@ impl Libraries {
         Ok(Attached { _probes: [stepped, returned] })
     }
 
-    /// Removes the probes.
+    /// Removes the probes from all copies of SQLite.
     pub(super) fn detach(&mut self) {
         self.attached.clear();
     }

@@ -98,9 +98,9 @@ fn field_x86(code: &[u8]) -> Option<u32> {
     let mut rest = code;
     loop {
         rest = match rest {
-            // endbr64
+            // Skip `endbr64`.
             [0xf3, 0x0f, 0x1e, 0xfa, rest @ ..] => rest,
-            // xor eax, eax
+            // Skip `xor eax, eax`.
             [0x31, 0xc0, rest @ ..] => rest,
             // Skip `test rdi, rdi` and a short `je` or `jne`.
             [0x48, 0x85, 0xff, 0x74, _, rest @ ..] => rest,
@@ -121,7 +121,7 @@ fn field_arm64(code: &[u8]) -> Option<u32> {
     for word in code.chunks_exact(4) {
         let word = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
         match word {
-            // bti c; cbz x0
+            // Skip `bti c` and `cbz x0`.
             0xd503_245f => {}
             _ if word & 0xff00_001f == 0xb400_0000 => {}
             // The instruction contains the offset in units of 8 bytes.

@@ -45,7 +45,7 @@ impl std::fmt::Debug for Maps {
     }
 }
 
-/// The programs, loaded.
+/// The BPF programs, which are loaded into the kernel.
 #[derive(Debug)]
 pub(crate) struct StatementsProbe {
     programs: Programs,

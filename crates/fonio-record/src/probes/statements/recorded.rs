@@ -23,7 +23,6 @@ const SENTENCES_MAX: usize = 5;
 /// A remark on a recording: a stable name, a sentence, and how often it applies.
 type Remark = (&'static str, String, u64);
 
-/// A row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Row {
     tid: u32,
@@ -35,7 +34,7 @@ struct Row {
     hash: u64,
 }
 
-/// The statements so far.
+/// The statements recorded so far.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     rows: Vec<Row>,
@@ -132,7 +131,6 @@ pub(crate) struct CapturedStatements {
     rows: Vec<Row>,
     by_hash: FxHashMap<u64, u32>,
     texts: Vec<String>,
-    /// The processes that executed statements.
     processes: FxHashSet<u32>,
     counters: Counters,
     beyond: u64,
@@ -148,7 +146,6 @@ impl CapturedStatements {
         self.rows.iter().map(|row| row.tid)
     }
 
-    /// Writes the rows.
     pub(crate) fn write(&self, sink: &mut dyn RowSink) -> io::Result<()> {
         for row in &self.rows {
             let text = self.by_hash.get(&row.hash).and_then(|number| self.texts.get(*number as usize));

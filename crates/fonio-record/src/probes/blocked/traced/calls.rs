@@ -81,7 +81,7 @@ const KERNEL_THREAD: &[&str] = &["kthread"];
 pub(super) struct CallFunctions(Functions<Caller>);
 
 impl CallFunctions {
-    /// Finds the functions in the text of `/proc/kallsyms`.
+    /// Finds these functions in the text of `/proc/kallsyms`.
     pub(super) fn from_kallsyms(text: &str) -> CallFunctions {
         let of = |name: &'static str, table: &[(&str, &'static [&'static str])]| {
             let found = table.iter().find(|(of, _)| *of == name);

@@ -65,7 +65,7 @@ pub(crate) struct TracedProbe {
     bytes_max: u64,
     period: u32,
     period_began: Timestamp,
-    /// Number of waits without a stack at the beginning of the period.
+    /// Number of waits without a stack when the current period began.
     without_stack_before: u64,
     /// Number of waits with their own row in this period.
     long_waits: u64,
@@ -81,7 +81,7 @@ struct Judge {
     calls: CallFunctions,
     /// The judgements about threads without a stack, from procfs, by thread id and beginning of the wait.
     looked_up: FxHashMap<(u32, Timestamp), Judgement>,
-    /// The threads of this process.
+    /// The ids of the recorder's own threads.
     own: FxHashSet<u32>,
     short: ShortWaits,
     names: ThreadNames,
@@ -252,13 +252,13 @@ impl TracedProbe {
         (self.bytes_max, self.instance.bytes_per_cpu().unwrap_or(u64::MAX))
     }
 
-    /// Counts a wait for which there is no row left.
+    /// Counts a wait that cannot have its own row, because all rows are used.
     pub(crate) fn count(&mut self, wait: &BlockedWait) {
         let lasted = wait.ended.and_then(|ended| ended.since(wait.began)).unwrap_or_default();
         self.judge.short.add_wait(self.period, (wait.tid, wait.blocked_in, wait.reason), lasted);
     }
 
-    /// The threads seen.
+    /// Returns the names of the threads that were seen.
     pub(crate) fn names(&mut self) -> &mut ThreadNames {
         &mut self.judge.names
     }

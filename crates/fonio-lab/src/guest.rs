@@ -1,7 +1,7 @@
 //! Boots a guest, runs one command in the guest, and retrieves files.
 //!
-//! The guest has no disk and no network. It sends the command's output, progress events and an archive of
-//! files through virtio serial ports, each connected to a socket of this process.
+//! The guest has no disk and no network. The guest sends the command's output, progress events and an archive
+//! of files through virtio serial ports, each connected to a socket of this process.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -25,7 +25,7 @@ use crate::modules::Modules;
 use crate::programs;
 
 const INIT: &str = include_str!("init.sh");
-/// Drivers of the ports, which are modules in some kernels.
+/// Kernel modules of the drivers for the virtio ports; in some kernels, the drivers are built in.
 const PORT_MODULES: &[&str] = &["virtio_pci", "virtio_console"];
 const DISK_MODULES: &[&str] = &["virtio_pci", "virtio_blk", "ext4"];
 const CARD_MODULES: &[&str] = &["sdhci_pci", "mmc_block"];
@@ -34,11 +34,11 @@ const CARD_MODULES: &[&str] = &["sdhci_pci", "mmc_block"];
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
-    /// For measurements: one processor, on which each instruction takes a nanosecond of guest time. Idle
-    /// guest time is skipped. Times hardly depend on this machine's load.
+    /// A guest for measurements: one processor, on which each instruction takes a nanosecond of guest time.
+    /// Idle guest time is skipped. Times hardly depend on this machine's load.
     #[default]
     Bench,
-    /// For functional tests: two processors at full speed.
+    /// A guest for functional tests: two processors at full speed.
     Test,
 }
 
@@ -70,14 +70,14 @@ pub struct Guest {
     pub memory_mib: u64,
     /// Names of kernel modules to load.
     pub modules: Vec<&'static str>,
-    /// Names of modules to load if available.
+    /// Names of kernel modules to load if the kernel has them.
     pub wishes: Vec<&'static str>,
     /// The files in the guest's memory.
     pub files: Initramfs,
     /// Raw images of writable disks; the first is `/dev/vda`.
     pub disks: Vec<PathBuf>,
     /// Raw image of a writable memory card, attached through a host controller and the kernel's MMC driver:
-    /// `/dev/mmcblk0`. Its size in bytes is a power of two.
+    /// `/dev/mmcblk0`. The image's size in bytes is a power of two.
     pub card: Option<PathBuf>,
 }
 
@@ -139,8 +139,8 @@ impl Event {
 
 impl Guest {
     /// Boots the guest and runs a task in it. Copies the command's output to standard output and standard
-    /// error while it runs. Then unpacks the files and folders in [`Task::bring`] below [`Task::to`]: `/a/b`
-    /// becomes `TO/a/b`.
+    /// error while it runs. Afterwards, unpacks the files and folders in [`Task::bring`] below [`Task::to`]:
+    /// `/a/b` becomes `TO/a/b`.
     ///
     /// # Errors
     /// If the guest cannot be started, if it ends before the command does, or if `stop` becomes true.

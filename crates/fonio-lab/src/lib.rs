@@ -8,8 +8,8 @@
 //! instructions instead of following real time, so its times hardly depend on this machine's load.
 //! [`CommandHere`] runs a command in a guest as if it ran on this machine.
 //!
-//! A [`System`] is a complete Debian with systemd and disks. It runs commands until stopped, and can reboot,
-//! lose power and return to a snapshot.
+//! A [`System`] is a complete Debian with systemd and disks. A system guest runs commands until stopped, and
+//! can reboot, lose power and return to a snapshot.
 
 mod accelerator;
 mod architecture;

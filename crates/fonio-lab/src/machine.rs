@@ -123,7 +123,7 @@ pub(crate) fn add_kernel(machine: &mut Command, kernel: &KernelFiles, initramfs:
 pub(crate) enum Durability {
     /// A flush makes QEMU write the data to the file, so that they survive the end of QEMU.
     Flush,
-    /// A flush has no effect. For disks that are used only if the guest ends without an error.
+    /// A flush has no effect. This is for disks that are used only if the guest ends without an error.
     Never,
 }
 
@@ -196,7 +196,7 @@ pub(crate) fn require(program: &str, package: &'static str) -> Result<(), LabErr
     }
 }
 
-/// A running QEMU. Dropping this kills it.
+/// A running QEMU process, which is killed when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Machine(Child);
 

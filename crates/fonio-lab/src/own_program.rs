@@ -12,7 +12,7 @@ use crate::programs::stripped;
 #[derive(Debug)]
 pub struct OwnProgram {
     path: PathBuf,
-    /// Locked as long as this value exists, so that no other process removes the file.
+    /// The copy's file, locked as long as this value exists, so that no other process removes it.
     _file: fs::File,
 }
 
@@ -39,7 +39,7 @@ impl OwnProgram {
             for old in fs::read_dir(folder).map_err(LabError::system("list", folder))?.flatten() {
                 let is_free = || fs::File::open(old.path()).is_ok_and(|file| file.try_lock().is_ok());
                 if old.file_name().to_string_lossy().starts_with("fonio-") && is_free() {
-                    // Another process may have removed it.
+                    // Another process may already have removed the old copy.
                     let _ = fs::remove_file(old.path());
                 }
             }

@@ -89,7 +89,7 @@ impl Default for SystemOptions {
 /// The output and exit code of a command in a guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// Its exit code, or 128 plus the number of the signal that ended it.
+    /// The command's exit code, or 128 plus the number of the signal that ended the command.
     pub code: u8,
     /// The command's standard output.
     pub stdout: Vec<u8>,
@@ -423,8 +423,8 @@ impl<'a> System<'a> {
     pub fn reboot(&mut self) -> Result<(), LabError> {
         (self.announce)("rebooting …");
         self.leave("reboot")?;
-        // Let QEMU end instead of restarting the guest: its end shows whether the guest rebooted or
-        // panicked. The disks stay.
+        // Let QEMU end instead of restarting the guest: its end shows whether the guest rebooted or panicked.
+        // The guest's disks are kept.
         self.power_on()
     }
 

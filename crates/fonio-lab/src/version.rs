@@ -32,8 +32,7 @@ pub(crate) fn compare(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// `, and before everything else.~Returns the sort weight of a character. The end of a sequence sorts after
-/// `~` and before everything else.~`, and before everything else.
+/// Returns the sort weight of a character. The end of a sequence sorts after `~`, and before everything else.
 fn weight(byte: Option<u8>) -> i32 {
     match byte {
         None => 0,

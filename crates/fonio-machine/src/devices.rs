@@ -52,7 +52,7 @@ pub(crate) fn find(machine: &Machine) -> Vec<StorageDevice> {
 }
 
 /// Returns the machine's block devices with their counters and wear. Does not measure the writes of
-/// processes. Takes some milliseconds.
+/// processes. The call takes some milliseconds.
 pub fn storage_devices() -> Vec<StorageDevice> {
     let machine = Machine::here();
     let mut devices = find(&machine);

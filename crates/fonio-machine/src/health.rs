@@ -11,7 +11,7 @@ use crate::sysfs::{entries, read_number, read_text};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Health {
     /// Used life in percent: the upper end of the reported range, because eMMC and UFS report steps of 10 %.
-    /// 110 means "exceeded".
+    /// The value 110 means that the device reports its life as exceeded.
     pub life_used_percent: Option<u32>,
     /// Used life of the second type of memory in percent (type B, in eMMC and UFS mostly the MLC part).
     pub life_used_b_percent: Option<u32>,
@@ -28,8 +28,8 @@ pub struct Health {
 }
 
 impl Health {
-    /// Returns reasons to replace the device soon. Each is the predicate of a sentence that begins with the
-    /// device's name.
+    /// Returns reasons to replace the device soon. Each reason is the predicate of a sentence that begins
+    /// with the device's name.
     pub(crate) fn troubles(&self) -> impl Iterator<Item = String> {
         let used = self.life_used_percent.filter(|used| *used >= WORN_PERCENT);
         let reserve = self.reserved_blocks.as_deref().filter(|state| *state != "normal");

@@ -13,8 +13,8 @@ use fonio_machine::{Machine, read_text};
 use fonio_system::Pressure;
 use fonio_system::procfs::memory;
 
-/// Larger than any text that is read, except `/proc/diskstats` on a machine with hundreds of disks, which is
-/// truncated.
+/// Size of the read buffer: larger than any text that is read, except `/proc/diskstats` on a machine with
+/// hundreds of disks, which is truncated.
 const TEXT_BYTES: usize = 64 << 10;
 
 /// Samples the system's counters and keeps the values until the recording is written.

@@ -41,7 +41,7 @@ pub struct RecordOptions {
     pub statements: bool,
     /// Also record the file, the kind of data and the causing thread of each request.
     pub files: bool,
-    /// End the capture and the command when the command becomes quiet. Also records waits.
+    /// End the capture and the command when the command becomes quiet. Waits are then recorded, too.
     pub until_idle: Option<Quiet>,
     /// Memory for raw trace pages in the recorder.
     pub buffer: ByteCount,

@@ -65,7 +65,7 @@ struct Prepared<'a> {
     /// The tracefs instance and page store for waits, if waits are recorded.
     waits: Option<(Instance, PageStore)>,
     probes: Probes,
-    /// Dropped after the instances, which must be removed before tracefs is unmounted.
+    /// Dropped after the tracefs instances, which must be removed before tracefs is unmounted.
     tracefs: Tracefs,
 }
 

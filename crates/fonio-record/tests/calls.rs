@@ -11,7 +11,7 @@ use fonio_record::{RecordError, RecordOptions, record};
 use fonio_testing::{Need, has, skip};
 use loop_ext4::{FileSystem, Recorded, options_of};
 
-/// The file of a call: the last component of its first path, and its kind.
+/// Returns the file of a call: the last component of its first path, and its kind.
 fn file_of(rows: &Recorded, call: &Call) -> Option<(String, Content)> {
     let rows: Vec<&File> = rows.files.iter().filter(|row| Some(row.file_id) == call.file_id).collect();
     let path = rows.iter().find_map(|row| row.path.clone())?;
@@ -20,7 +20,7 @@ fn file_of(rows: &Recorded, call: &Call) -> Option<(String, Content)> {
     Some((name, content.unwrap_or(Content::Data)))
 }
 
-/// The number of successful calls with these names on this file.
+/// Returns the number of successful calls with these names on this file.
 fn count(rows: &Recorded, names: &[&str], file: &str) -> usize {
     let is_of = |call: &&Call| {
         names.contains(&call.name.as_str())

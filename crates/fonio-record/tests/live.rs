@@ -417,7 +417,7 @@ fn a_spill_file_takes_what_memory_does_not() {
     assert!(seen + summary.lost.events >= expected, "{seen} reads, {:?} lost", summary.lost);
 }
 
-/// A tmpfs. Dropping this unmounts it.
+/// A mounted tmpfs. Dropping this value unmounts the tmpfs.
 struct Tmpfs(tempfile::TempDir);
 
 impl Tmpfs {

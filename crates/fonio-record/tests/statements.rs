@@ -23,7 +23,7 @@ fn steps(rows: &Recorded) -> BTreeMap<&str, u64> {
     steps
 }
 
-/// The text of the statement that a thread executed during a call.
+/// Returns the text of the statement that a thread executed during a call.
 fn during<'a>(rows: &'a Recorded, call: &Call) -> Option<&'a str> {
     let runs = |row: &&Statement| {
         row.tid == call.tid && row.entered <= call.entered && row.exited.is_none_or(|at| at >= call.entered)

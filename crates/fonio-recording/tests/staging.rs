@@ -218,7 +218,7 @@ fn two_writers_of_one_name_never_share_a_directory() {
         assert_eq!(path, &place.path().join(name));
         assert_eq!(rows(path), *requests, "{name}");
     }
-    // The same for a writer that begins when the name is already in use.
+    // A writer that begins when the name is already in use also chooses another name.
     let writer = Writer::create(&dir, options).unwrap();
     assert_eq!(writer.install(Meta::default()).unwrap().path, place.path().join("run-6"));
 }

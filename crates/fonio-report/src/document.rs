@@ -16,7 +16,7 @@ pub struct Document {
     pub verdict: Verdict,
     /// The most important numbers of the report.
     pub facts: Vec<Fact>,
-    /// Sections before the findings. In a report on fixes, they show the effect of each fix.
+    /// The sections before the findings. In a report on fixes, these sections show the effect of each fix.
     pub opening: Vec<Section>,
     /// The findings, with the costliest one first.
     pub findings: Vec<Card>,
@@ -357,7 +357,7 @@ impl Cell {
         }
     }
 
-    /// The sort key of the cell, if it is a number.
+    /// Returns the sort key of the cell, if it is a number.
     pub fn sort_key(&self) -> Option<f64> {
         match self {
             Cell::Number(value, _) | Cell::AtLeast(value, _) | Cell::Change(value, _) | Cell::Bar(value) => {

@@ -1,4 +1,4 @@
-//! Markdown in the dialect of GitHub, for issues, pull requests and notes.
+//! Renders a report as Markdown in GitHub's dialect, for issues, pull requests and notes.
 
 use std::fmt::Write as _;
 use std::io;

@@ -1,4 +1,4 @@
-//! Renders for a terminal: verdict, findings, then a short table for each question.
+//! Renders a report for a terminal: verdict, findings, then a short table for each question.
 //!
 //! The output fits the given width: columns that do not fit on a narrow terminal are omitted instead of
 //! wrapped. The caller states whether the terminal supports colour and block characters ([`TerminalStyle`]).
@@ -29,7 +29,7 @@ pub struct TerminalStyle {
 pub const WIDTH_MIN: usize = 40;
 /// Minimum height of the first screen in lines.
 const HEIGHT_MIN: usize = 16;
-/// Maximum height of the first screen, because a longer one is no longer an overview.
+/// Maximum height of the first screen in lines, because a longer screen is not an overview.
 const HEIGHT_MAX: usize = 41;
 /// Maximum number of findings on the first screen.
 const SCREEN_FINDINGS: usize = 5;
@@ -257,7 +257,7 @@ impl Terminal<'_> {
         self.paragraph(Some(Ink::Strong), "", &format!("{} over time", figure.title))?;
         let label = named.iter().map(|series| width(&series.name)).max().unwrap_or(0);
         let label = label.min(24).min(self.style.width / 4);
-        // Name, two spaces, the line, two spaces, and "max 123 MiB/s".
+        // A line has the name, two spaces, the sparkline, two spaces, and a text such as "max 123 MiB/s".
         let columns = self.style.width.saturating_sub(label + 22).clamp(8, 100);
         for series in named {
             let name = shorten(&printable(&series.name), label, self.ellipsis());

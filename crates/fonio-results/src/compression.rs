@@ -13,16 +13,16 @@ use zstd::dict::EncoderDictionary;
 /// documents need it.
 const DICTIONARY_1: &[u8] = include_bytes!("dictionary-1.json");
 
-/// This level is fast enough for thousands of documents per second.
+/// Compression level of zstd, which is fast enough for thousands of documents per second.
 const LEVEL: i32 = 3;
 
-/// The prepared dictionary. It is kept, because preparing it takes longer than compressing a document.
+/// The dictionary, prepared only once, because preparing it takes longer than compressing a document.
 static PREPARED_1: LazyLock<EncoderDictionary<'static>> =
     LazyLock::new(|| EncoderDictionary::copy(DICTIONARY_1, LEVEL));
 
 thread_local! {
-    /// One compressor per thread. It has a megabyte of tables, and its creation takes longer than compressing
-    /// a document.
+    /// One compressor per thread, because a compressor has a megabyte of tables and takes longer to create
+    /// than to compress a document.
     static COMPRESSOR: RefCell<Compressor<'static>> = RefCell::new(
         Compressor::with_prepared_dictionary(&PREPARED_1).expect("the dictionary is valid"),
     );

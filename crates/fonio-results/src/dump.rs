@@ -1,6 +1,6 @@
-//! Downloads of all received results, as CSV and as Parquet: one row for each result, one column for each
-//! figure. A dump is produced in batches while it is sent, so it contains no deleted result and needs little
-//! memory.
+//! Serves downloads of all received results, as CSV and as Parquet: one row for each result, one column for
+//! each figure. A dump is produced in batches while it is sent, so it contains no deleted result and needs
+//! little memory.
 
 use std::io;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! Parses the names of containers and packages from the files of container engines and Android. Pure
-//! functions.
+//! Parses the names of containers and packages from the text of files of container engines and Android.
 
 use std::collections::BTreeMap;
 

@@ -107,7 +107,7 @@ fn block_once() {
 /// The number of runs and the run time of each BPF program, by program name.
 type Runs = HashMap<String, (u64, Duration)>;
 
-/// The statistics of the BPF programs that were loaded after the programs with the ids `before`.
+/// Returns the statistics of the BPF programs that were loaded after the programs with the ids `before`.
 fn statistics(before: &[u32]) -> Runs {
     let programs = loaded_programs().filter_map(std::result::Result::ok);
     let named = programs.filter(|program| !before.contains(&program.id())).filter_map(|program| {
@@ -155,8 +155,8 @@ fn measure(title: &str, command: &[String], device: &Path, dir: &Path) -> Result
         };
         Ok(record(&options, &mut |_| {})?)
     };
-    // The recorder's share of a processor in percent, without the fixed cost of an empty recording; this
-    // fixed cost in milliseconds; and the time to pass the byte once, in nanoseconds.
+    // Returns the recorder's share of a processor in percent, without the fixed cost of an empty recording;
+    // this fixed cost in milliseconds; and the time to pass the byte once, in nanoseconds.
     let cost = |blocked: BlockedBy| -> Result<(f64, f64, Option<f64>)> {
         let summary = recorded(blocked, command)?;
         summary.notes.iter().for_each(|note| eprintln!("{title}: note: {note}"));

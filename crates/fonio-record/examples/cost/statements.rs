@@ -1,7 +1,8 @@
 //! Measures the cost that the probes for SQL statements cause in a Python program.
 //!
-//! It inserts rows into a database in memory, all in one transaction with one prepared statement, so each row is one step of SQLite
-//! and makes no system call. Runs without a recording, with calls, and with calls and statements are interleaved.
+//! The program inserts rows into a database in memory, all in one transaction with one prepared statement, so
+//! each row is one step of SQLite and makes no system call. Runs without recording alternate with runs that
+//! record calls, and with runs that record calls and statements.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

@@ -155,8 +155,8 @@ struct Running<'a> {
 }
 
 impl Capture<'_> {
-    /// Runs the capture and returns the pages of block events and scheduler events. At the end, it disables
-    /// the tracefs instances and reads all remaining pages.
+    /// Runs the capture and returns the pages of block events and scheduler events. At the end of the
+    /// capture, disables the tracefs instances and reads all remaining pages.
     pub(crate) fn run(
         &self,
         block: Feed<'_>,

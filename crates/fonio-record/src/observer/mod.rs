@@ -76,7 +76,7 @@ pub struct ObservedRequest {
     pub row: Request,
     /// The party that caused the request.
     pub party: Option<PartyId>,
-    /// `None` also for direct I/O, whose pages do not show the file.
+    /// The file whose data the request carries; `None` also for direct I/O, whose pages do not show the file.
     pub file: Option<Inode>,
 }
 
@@ -102,7 +102,7 @@ pub struct ObservedWait {
 }
 
 impl ObservedWait {
-    /// Whether it is a program, and not a kernel thread, that waits for storage.
+    /// Returns whether a program, not a kernel thread, waits for storage.
     pub fn is_for_storage(&self) -> bool {
         let blocked_in = self.row.blocked_in.unwrap_or(BlockedIn::Unknown);
         blocked_in != BlockedIn::KernelThread && blocked_in.is_for_storage(self.row.reason)

@@ -1,6 +1,6 @@
 //! Provides memory for packed pages, aligned for direct I/O.
 
-/// Buffer addresses, offsets and lengths for direct I/O must be multiples of this.
+/// Buffer addresses, offsets and lengths for direct I/O must be multiples of this number of bytes.
 pub(crate) const ALIGNMENT: usize = 4096;
 
 /// A block of memory with the alignment that direct I/O needs.

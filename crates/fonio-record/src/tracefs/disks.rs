@@ -15,12 +15,12 @@ use crate::options::Selector;
 /// The disks whose requests are recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Watched {
-    /// These disks, the disks below them, and the mapped devices above any of these, sorted by device number.
-    /// The bios of an upper device show whose data they carry; below it, the workers of dm-crypt issue the
-    /// encrypted data of all processes.
+    /// Only the listed disks: disks that the user named, the disks below them, and the mapped devices above
+    /// any of these, sorted by device number. The bios of an upper device show whose data they carry; below
+    /// it, the workers of dm-crypt issue the encrypted data of all processes.
     Only(Vec<DeviceId>),
-    /// Every disk except these, which are loop devices over a file on another disk: on that disk, the same
-    /// I/O appears again.
+    /// Every disk except the listed loop devices over a file on another disk: on that disk, the same I/O
+    /// appears again.
     AllBut(Vec<DeviceId>),
 }
 
@@ -44,7 +44,7 @@ impl Watched {
     }
 }
 
-/// Resolves the selectors. If the user named none, chooses disks that show each I/O only once.
+/// Resolves the user's device selectors. Without selectors, chooses disks that show each I/O only once.
 pub(crate) fn resolve(machine: &Machine, selectors: &[Selector]) -> Result<Watched, RecordError> {
     if selectors.is_empty() {
         // A mapped device (dm, md) has no requests of its own; a loop device has its own requests.

@@ -352,7 +352,7 @@ pub(crate) struct CpuStats {
     pub refused: u64,
 }
 
-/// Our instance. Dropping it removes it.
+/// A tracefs instance of this process. Dropping this value removes the instance.
 #[derive(Debug)]
 pub(crate) struct Instance {
     dir: PathBuf,

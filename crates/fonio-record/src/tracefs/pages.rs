@@ -89,7 +89,7 @@ pub(crate) struct LeftOnCpu {
     pub events: u64,
     /// Number of these events that the kernel had overwritten, if it counted them.
     pub overwritten: u64,
-    /// A page could not be read, so the count is a lower bound.
+    /// Whether a page could not be read, which makes the number of events a lower bound.
     pub uncounted: bool,
 }
 

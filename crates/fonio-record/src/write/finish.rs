@@ -347,7 +347,7 @@ fn complete_meta(meta: &mut Meta, options: &RecordOptions, machine: &Machine, ca
     meta.command_user_ns = cpu.map(|(user, _)| nanos(user));
     meta.command_system_ns = cpu.map(|(_, system)| nanos(system));
     meta.host = machine.host();
-    // The devices with events, the devices named by the user, and the devices below them.
+    // List the devices with events, the devices named by the user, and the devices below them.
     let mut ids: Vec<DeviceId> = meta.devices.iter().map(|device| device.id).collect();
     if let Ok(watched) = disks::resolve(machine, &options.select) {
         ids.extend(watched.named());

@@ -18,7 +18,7 @@ pub(crate) enum RecordingWriter {
 }
 
 impl RecordingWriter {
-    /// Begins a recording. On a full disk it keeps the rows that fit, because the capture cannot be repeated.
+    /// Begins a recording. If the disk becomes full, keeps the rows that fit: the capture cannot be repeated.
     pub(crate) fn create(options: &RecordOptions) -> Result<RecordingWriter, RecordError> {
         let settings = WriterOptions {
             overwrite: options.overwrite,

@@ -19,8 +19,8 @@ use crate::table::{Table, Tables, with_tables};
 use crate::writer::{DIAGNOSTICS_FILE, META_FILE};
 use table_file::{Rows, TableFile};
 
-/// Returns whether `path` looks like a recording: a directory with `meta.json` and `requests.parquet`. It may
-/// be damaged.
+/// Returns whether `path` looks like a recording: a directory with `meta.json` and `requests.parquet`. The
+/// recording may still be damaged.
 pub fn is_recording(path: &Path) -> bool {
     path.join(META_FILE).is_file() && path.join(Table::Requests.file_name()).exists()
 }
@@ -75,7 +75,7 @@ impl Recording {
         &self.dir
     }
 
-    /// The number of rows in a table; 0 if the table is missing.
+    /// Returns the number of rows in a table; 0 if the table is missing.
     pub fn rows(&self, table: Table) -> u64 {
         self.tables.rows(table).unwrap_or(0)
     }

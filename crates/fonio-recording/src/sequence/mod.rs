@@ -3,9 +3,9 @@
 //! Producers emit a request on completion, but the table is ordered by issue. So rows arrive *nearly* sorted:
 //! their positions are wrong by about the queue depth of the device. Rows wait in memory until the settled
 //! mark of the producer is later than the rows. The sequence looks at the waiting rows only when their number
-//! has doubled. It then moves only keys: it sorts the new keys, and merges them with those older keys that
-//! are later in the order than the first new key. A row stays in its slot until it is emitted; then the slot
-//! is reused.
+//! has doubled. A look moves only keys: it sorts the new keys, and merges them with those older keys that are
+//! later in the order than the first new key. A row stays in its slot until it is emitted; then the slot is
+//! reused.
 //!
 //! A request that never completes keeps the mark from advancing until the end of the trace. If memory is
 //! full, the first half of the waiting rows in sort order is spilled to [`runs::Runs`] on disk. Invariant: no

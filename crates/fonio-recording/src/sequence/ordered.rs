@@ -52,8 +52,8 @@ impl Ordered {
         if self.bios.look_is_due() { self.give(Some(self.settled), sink) } else { Ok(()) }
     }
 
-    /// Only notes the mark. About a thousand rows are emitted at a time, independently of the number of
-    /// marks.
+    /// Notes the mark, but emits no rows yet. About a thousand rows are emitted at a time, independently of
+    /// the number of marks.
     #[inline]
     pub(crate) fn settled(&mut self, before: Timestamp) {
         self.settled = self.settled.max(before);

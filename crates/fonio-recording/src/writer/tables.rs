@@ -225,7 +225,7 @@ trait OpenTable {
     fn written(&self) -> Option<(Table, u64)>;
 }
 
-/// One Parquet file. The file of an optional table is created with its first row.
+/// The Parquet file of a table. The file of an optional table is created with its first row.
 struct TableWriter<R> {
     path: PathBuf,
     schema: SchemaRef,

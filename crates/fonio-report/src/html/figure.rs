@@ -1,4 +1,4 @@
-//! A chart: its HTML frame, and its data for the script.
+//! Writes a chart: its HTML frame, and its data for the script.
 
 use std::fmt;
 

@@ -1,4 +1,5 @@
-//! HTML: one file that opens anywhere, sends no network requests, and is readable without its script.
+//! Renders a report as HTML: one file that opens anywhere, sends no network requests, and is readable without
+//! its script.
 //!
 //! Untrusted text (thread names, paths, devices) is escaped by one type, `escape::Escaped`. The data of the
 //! charts are in `application/json` blocks that never contain `<`. In case an escape is missing, the page's

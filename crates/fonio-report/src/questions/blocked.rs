@@ -90,7 +90,7 @@ fn answer(about: &About<'_>, blocked: &Blocked) -> String {
     )
 }
 
-/// A program and the file of its requests: `cp (backup.service) for /export.bin`.
+/// Names a program and the file of its requests: `cp (backup.service) for /export.bin`.
 fn whose(row: &Behind) -> String {
     match &row.file {
         Some(file) => format!("{} for {file}", row.full_name()),
@@ -120,7 +120,7 @@ fn behind(rows: &[Behind]) -> Cell {
     if words.is_empty() { Cell::Unknown } else { Cell::Name(words.join(", ")) }
 }
 
-/// The file for which a thread waited, or the other thread with its operation and file.
+/// Names the file for which a thread waited, or the other thread with its operation and file.
 fn file(path: Option<&String>, through: Option<&Through>) -> Cell {
     let through = through.map(|through| {
         let of = through.file.as_ref().map(|file| format!(" of {file}")).unwrap_or_default();

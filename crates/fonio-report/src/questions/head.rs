@@ -1,4 +1,4 @@
-//! The start and end of a report: verdict, main numbers, findings, provenance.
+//! Creates the start and end of a report: verdict, main numbers, findings, provenance.
 
 use fonio_analysis::verdict::{Finding, Severity};
 use fonio_analysis::{Group, SpanSource};

@@ -1,4 +1,4 @@
-//! The section on addresses: over time, sequential or random, and rewritten.
+//! Sections on addresses: I/O over time, sequential or random I/O, and rewritten data.
 
 use fonio_analysis::addresses::sequentiality::SequentialShare;
 use fonio_core::units::SECTOR_BYTES;

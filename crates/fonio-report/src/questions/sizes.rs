@@ -1,4 +1,4 @@
-//! How large are the requests, and do large ones take longer?
+//! Section on sizes: how large requests are, and whether large requests take longer.
 
 use fonio_analysis::Group;
 use fonio_analysis::requests::sizes::SizeRow;

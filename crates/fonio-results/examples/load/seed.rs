@@ -34,7 +34,7 @@ const REVISIONS: u64 = 3;
 /// A random factor, mostly near 1, computed from a sum of uniform random numbers.
 fn spread(random: &mut Random) -> f64 {
     let sum: f64 = (0..4).map(|_| random.uniform()).sum();
-    // Between 1/4 and 4. The platform's power function is not used, so results are reproducible.
+    // The factor is between 1/4 and 4. Without the platform's power function, results are reproducible.
     if sum >= 2.0 { 1.0 + (sum - 2.0) * 1.5 } else { 1.0 / (1.0 + (2.0 - sum) * 1.5) }
 }
 

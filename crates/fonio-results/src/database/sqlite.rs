@@ -1,4 +1,4 @@
-//! SQLite in a folder, with a write-ahead log that is synced at each commit.
+//! Stores results in SQLite in a folder, with a write-ahead log that is synced at each commit.
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};

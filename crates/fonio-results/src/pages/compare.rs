@@ -73,7 +73,7 @@ pub(super) async fn show(State(service): State<Service>, uri: Uri) -> Page {
     Ok(html(&page))
 }
 
-/// The rows of the table, with the same outcomes as `fonio storebench compare`.
+/// Returns the rows of the table, with the same outcomes as `fonio storebench compare`.
 fn rows(a: &Document, b: &Document) -> Vec<Row> {
     let row = |compared: Compared| {
         let (a, b) = (compared.first.value()?, compared.second.value()?);

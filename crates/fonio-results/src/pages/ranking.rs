@@ -58,7 +58,7 @@ struct RankingPage {
     next: Option<String>,
 }
 
-/// `GET /ranking`. The default key is the one with the most results.
+/// Handles `GET /ranking`. By default, the page shows the comparison key with the most results.
 pub(super) async fn show(State(service): State<Service>, uri: Uri) -> Page {
     let parameters = Parameters::of(&uri, &["key", "figure", "page", "by"])?;
     let at = figure(parameters.get("figure").unwrap_or(figures::FIRST))?;

@@ -56,7 +56,8 @@ struct Marked {
     subvolume: Option<u64>,
 }
 
-/// Marks on file systems. The kernel removes the marks when this value is dropped or the recorder is killed.
+/// Watches marked file systems. The kernel removes the marks when this value is dropped or the recorder is
+/// killed.
 pub(super) struct Watch {
     fd: OwnedFd,
     marked: Vec<Marked>,
@@ -125,7 +126,7 @@ impl Watch {
     }
 }
 
-/// The id of a file system in fanotify events: `f_fsid` of statfs.
+/// Returns the id of a file system in fanotify events: `f_fsid` of statfs.
 fn file_system_id(folder: &OwnedFd) -> Option<[u8; 8]> {
     let mut stat = std::mem::MaybeUninit::<libc::statfs>::zeroed();
     // SAFETY: `stat` has room for the structure that the call writes.

@@ -28,7 +28,8 @@ pub(crate) struct Roots<'a> {
 
 struct Root {
     folder: OwnedFd,
-    /// `st_dev` of its files. For a btrfs subvolume, it differs from the device number in the mount table.
+    /// The device number (`st_dev`) of the root's files. For btrfs subvolumes, it is not the one in the mount
+    /// table.
     device: DeviceId,
     numbers: Numbers,
 }

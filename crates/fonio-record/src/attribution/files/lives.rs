@@ -19,7 +19,7 @@ pub(super) struct Between {
 #[derive(Clone, Debug)]
 pub(super) struct Life {
     pub generation: u32,
-    /// Its names in order, each with the interval in which the file got it.
+    /// The file's names in order, each with the interval in which the file got the name.
     pub names: Vec<(Between, String)>,
     pub created: Option<Between>,
     pub deleted: Option<Between>,
@@ -127,7 +127,7 @@ mod tests {
         // A rename replaced the first file. The kernel does not report the replacement as a deletion.
         let replaced = [life("a", 1, None), life("b", 4, None)];
         check(&replaced, &[420], &[(1, "a"), (421, "b")]);
-        // Files that the recording found, and files that were not deleted.
+        // Cases: a file that existed before the recording, and a file that was not deleted.
         let found = Life { created: None, ..life("a", 1, Some(1)) };
         check(&[found], &[120], &[(1, "a")]);
         check(&[life("a", 1, None)], &[], &[(101, "a")]);

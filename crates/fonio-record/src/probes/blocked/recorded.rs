@@ -16,7 +16,7 @@ use crate::attribution::threads::Threads;
 use crate::options::BlockedSoFar;
 use crate::probes::bpf::Unavailable;
 
-/// Maximum number of waits with their own rows: 50 MB at 96 bytes each. Later ones are counted.
+/// Maximum number of waits with their own rows: 50 MB at 96 bytes each. Later waits are only counted.
 const WAITS_MAX: usize = 1 << 19;
 
 /// A remark on a recording: a stable name, a sentence, and the number of cases to which it applies.

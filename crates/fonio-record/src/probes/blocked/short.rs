@@ -127,7 +127,7 @@ impl ShortWaits {
             .collect()
     }
 
-    /// Number of waits of a thread, and their total time in nanoseconds.
+    /// Returns the number of waits of a thread, and their total time in nanoseconds.
     #[cfg(test)]
     pub(crate) fn sum_of(&self, tid: u32) -> (u64, u64) {
         let sums = self.sums.iter().filter(|(key, _)| key.tid == tid).map(|(_, sum)| sum);
@@ -176,7 +176,7 @@ fn class_of(lasted: Nanos) -> u8 {
 
 /// Returns the exclusive upper bound of a class of wait lengths.
 pub(super) fn below(class: u8) -> Nanos {
-    // The column is signed.
+    // The bound must fit into a signed column.
     let ns = 1_u64.checked_shl(class.into()).and_then(|us| us.checked_mul(1000));
     Nanos(ns.unwrap_or(u64::MAX).min(i64::MAX as u64))
 }

@@ -118,8 +118,8 @@ impl Uprobes {
             probe_offset: offset,
             ..PerfEventAttr::default()
         };
-        // For every process (-1), counted on processor 0, in no group (-1). SAFETY: the structure has the
-        // stated size, and its path ends with a zero and outlives the call.
+        // The event is for every process (-1), on processor 0, in no group (-1). SAFETY: the structure has
+        // the stated size, and its path ends with a zero and outlives the call.
         let event = unsafe {
             libc::syscall(libc::SYS_perf_event_open, &raw const attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC)
         };

@@ -67,7 +67,7 @@ impl CallsCapture {
         Ok(CallsCapture { probe, kept: Kept::default(), statements })
     }
 
-    /// Follows the future child processes of this thread, or stops that.
+    /// Starts or stops following the future child processes of this thread.
     pub(crate) fn follow_children(&mut self, follow: bool) -> Result<(), Unavailable> {
         self.probe.follow_children(follow)
     }
@@ -181,7 +181,7 @@ impl Kept {
 
 #[derive(Debug)]
 pub(crate) struct CapturedCalls {
-    /// In the order of their beginnings.
+    /// The calls, ordered by their start.
     pub calls: Vec<RecordedCall>,
     names: ThreadNames,
     lost: Lost,

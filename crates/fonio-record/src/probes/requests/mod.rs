@@ -1,7 +1,7 @@
 //! Reports each completed block request, by BPF, for a permanent watch.
 //!
-//! A recording instead uses tracefs, which shows each step of a request. Here the kernel combines the steps:
-//! a request costs two short programs and 112 bytes instead of five events of 63 bytes
+//! A recording instead uses tracefs, which shows each step of a request. For a watch, BPF programs combine
+//! the steps: a request costs two short programs and 112 bytes instead of five events of 63 bytes
 //! (`bpf/requests.bpf.c`).
 
 mod layout;
@@ -84,7 +84,8 @@ impl RequestsProbe {
         Ok(RequestsProbe { _programs: programs, _links: links, counters, completions })
     }
 
-    /// Becomes readable when the buffer is filling up, so that requests should be taken early.
+    /// Returns a descriptor that becomes readable when the buffer is so full that requests should be taken
+    /// soon.
     pub(crate) fn filling(&self) -> BorrowedFd<'_> {
         // SAFETY: the map owns the descriptor, and lives as long as the borrow of `self`.
         unsafe { BorrowedFd::borrow_raw(self.completions.as_raw_fd()) }

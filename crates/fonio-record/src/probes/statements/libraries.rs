@@ -18,7 +18,7 @@ use rustc_hash::FxHashSet;
 use super::library::{self, Library};
 use crate::probes::bpf::uprobe::{At, UprobeLink, Uprobes};
 
-/// Folders of shared libraries. Their architecture subfolders are searched too.
+/// Folders of shared libraries. The architecture subfolders of these folders are searched too.
 const FOLDERS: [&str; 5] = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib"];
 /// Name prefixes of libraries that contain SQLite.
 const NAMES: [&str; 4] = ["libsqlite3.so", "libsqlite.so", "libmozsqlite3.so", "libsqlcipher.so"];

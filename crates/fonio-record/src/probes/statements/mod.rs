@@ -6,8 +6,8 @@
 //!
 //! 1. [`StatementsProbe::load`] creates the maps, lets the kernel verify the programs, and checks for
 //!    uprobes.
-//! 2. [`StatementsProbe::begin`] sets the probes in the libraries known beforehand.
 //! 2. [`StatementsProbe::begin`] sets the probes in the libraries that are known before the command starts.
+//! 3. [`StatementsCapture::drain`], called at each wake-up, takes rows and texts, and looks for more copies
 //!    of SQLite.
 //! 4. [`StatementsCapture::finish`] removes the probes, and takes the last statement of each thread.
 //!

@@ -127,7 +127,7 @@ pub(crate) struct WithSqlite {
 /// The recorded statements of a finished capture.
 #[derive(Debug)]
 pub(crate) struct CapturedStatements {
-    /// In the order of their beginnings.
+    /// The statement rows, ordered by their start.
     rows: Vec<Row>,
     by_hash: FxHashMap<u64, u32>,
     texts: Vec<String>,

@@ -340,7 +340,6 @@ fn pass_on(mut from: &UnixStream, to: &mut impl Write) {
     }
 }
 
-/// Quotes a word so that a shell does not interpret it.
 pub(crate) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

@@ -40,7 +40,6 @@ const READY_WITHIN: Duration = Duration::from_secs(600);
 /// Initial and maximum interval between two checks whether the guest is ready or a command has ended.
 const ASK_AGAIN: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(250)];
 const CHUNK: usize = 1 << 20;
-/// Name of the guest agent in error messages.
 const AGENT: &str = "the guest's agent";
 /// Name of the virtio port that the agent's service expects.
 const AGENT_PORT: &str = "org.qemu.guest_agent.0";
@@ -612,7 +611,6 @@ impl<'a> System<'a> {
         }
     }
 
-    /// Sends bytes to the virtio port for files.
     fn send(&mut self, mut bytes: &[u8], when: &'static str) -> Result<(), LabError> {
         let power = self.power.as_mut().ok_or(LabError::GuestOff)?;
         let mut check = check(&mut power.machine, &self.prepared, self.stop, when, Some(READY_WITHIN));

@@ -166,7 +166,6 @@ mod tests {
             }
         }
         assert!(status.devices.is_sorted_by_key(|found| !found.flash));
-        // The command line writes the status as JSON.
         assert!(serde_json::to_string(&status).unwrap().contains("\"writing\""));
     }
 }

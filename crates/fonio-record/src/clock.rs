@@ -21,7 +21,6 @@ pub(crate) fn clock(id: ClockId) -> u64 {
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// Returns the time `span` after `time`.
 pub(crate) fn after(time: Timestamp, span: Duration) -> Timestamp {
     Timestamp(time.0.saturating_add(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)))
 }

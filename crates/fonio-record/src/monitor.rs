@@ -101,7 +101,6 @@ impl Monitor {
         }
     }
 
-    /// Writes all samples to `sink` in order of time.
     pub(crate) fn write(&self, sink: &mut dyn RowSink) -> io::Result<()> {
         for &(time, place, value) in &self.samples {
             let (metric, subject) = &self.series[place as usize];

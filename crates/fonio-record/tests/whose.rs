@@ -16,7 +16,6 @@ fn recorded(system: &FileSystem, script: &str, scratch: &Path) -> Option<Recorde
     Recorded::record(&options_of(system, scratch, &["sh", "-c", &script]), "")
 }
 
-/// Returns the name of the thread that caused a request.
 fn cause<'a>(rows: &'a Recorded, row: &Request) -> &'a str {
     row.cause_tid.map_or("", |tid| rows.comm(tid))
 }

@@ -185,7 +185,6 @@ impl Terminal<'_> {
         card.remedies.first().map_or(Ok(()), |remedy| self.paragraph(None, arrow, remedy))
     }
 
-    /// Returns the lines that `write` would print.
     fn lines(&self, write: impl FnOnce(&mut Terminal<'_>) -> io::Result<()>) -> io::Result<Vec<String>> {
         let mut out = Vec::new();
         write(&mut Terminal { style: self.style, out: &mut out })?;

@@ -196,7 +196,6 @@ fn shown_width(text: &str) -> usize {
     columns
 }
 
-/// Breaks a line into lines of at most `columns` columns.
 fn fitted(line: &str, columns: usize) -> Vec<String> {
     if shown_width(line) <= columns {
         return vec![line.to_owned()];

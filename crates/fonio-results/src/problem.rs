@@ -45,7 +45,6 @@ impl Problem {
         Problem::new(StatusCode::BAD_REQUEST, sentence)
     }
 
-    /// Creates the problem for an id that belongs to no result.
     pub(crate) fn no_result() -> Problem {
         Problem::unknown("no result has this id; it may have been deleted")
     }

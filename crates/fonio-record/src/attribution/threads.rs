@@ -43,7 +43,6 @@ struct Known {
     /// Times of the first and the last known event of the thread.
     first: Timestamp,
     seen: Timestamp,
-    /// When the thread ended, if it has ended.
     ended: Option<Timestamp>,
 }
 

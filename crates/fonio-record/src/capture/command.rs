@@ -75,7 +75,6 @@ impl Command {
         self.ended.as_ref()
     }
 
-    /// Returns whether the command has ended.
     pub(crate) fn has_ended(&mut self) -> bool {
         if self.status.is_none() {
             self.status = self.child.try_wait().unwrap_or_default();

@@ -113,7 +113,6 @@ pub(crate) struct Probes {
     pub processes: Vec<u32>,
 }
 
-/// A tracefs instance and the store for its pages.
 pub(crate) struct Feed<'a> {
     pub instance: &'a Instance,
     pub store: PageStore,

@@ -54,7 +54,6 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Creates a tally for a capture that began at `began`.
     pub(crate) fn new(began: Timestamp) -> Tally {
         let mut tally = Tally { period_began: began, last: Some(began), ..Tally::default() };
         tally.counts.begin(0, began);

@@ -172,7 +172,6 @@ fn is_taken(error: &RecordingError) -> bool {
     }
 }
 
-/// Checks that a recording may be written at `target`.
 fn check_target(target: &Path, overwrite: bool) -> Result<(), RecordingError> {
     let entries = match fs::read_dir(target) {
         Ok(entries) => entries,

@@ -263,7 +263,6 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Writes a list of sentences; writes nothing if there are no sentences.
     fn list(&self, f: &mut fmt::Formatter<'_>, class: &str, sentences: &[String]) -> fmt::Result {
         if sentences.is_empty() {
             return Ok(());

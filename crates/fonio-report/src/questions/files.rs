@@ -49,7 +49,6 @@ fn answer(files: &Files) -> String {
     format!("Most bytes belong to {path}: {}{by}.", listed(&did))
 }
 
-/// Returns the process that uses the file, and the process's unit.
 fn who(file: &FileUse) -> Option<String> {
     let cause = file.cause.as_ref()?;
     Some(match &file.cause_unit {

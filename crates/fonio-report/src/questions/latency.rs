@@ -193,7 +193,6 @@ fn table(about: &About<'_>) -> Table {
     }
 }
 
-/// Returns the mean, the median, further percentiles and the maximum.
 fn statistics(times: Option<&Distribution>) -> [Cell; 6] {
     [
         times.map_or(Cell::Unknown, |times| Cell::Number(times.mean, Unit::Ns)),

@@ -61,7 +61,6 @@ fn size_curves(rows: &[SizeRow]) -> Option<Chart> {
     })
 }
 
-/// Returns the name of a size class for readers.
 fn class_name(over: u64, up_to: Option<u64>) -> String {
     let write = |bytes: u64| Unit::Bytes.format(bytes as f64);
     match up_to {

@@ -49,7 +49,6 @@ impl IntoResponse for Json {
     }
 }
 
-/// Serializes a response of the API as JSON.
 pub(crate) fn json(status: StatusCode, answer: &impl Serialize) -> Response {
     let text = serde_json::to_string(answer).expect("an answer is JSON");
     (status, [(header::CONTENT_TYPE, "application/json")], text).into_response()

@@ -26,7 +26,6 @@ pub(crate) fn figure(name: &str) -> Result<usize, Problem> {
         .ok_or_else(|| Problem::unknown("this figure is not ranked; /api/v1/keys lists the ranked figures"))
 }
 
-/// Returns the problem for an unknown comparison key.
 pub(crate) fn no_key() -> Problem {
     Problem::unknown("no result has this comparison key; /api/v1/keys lists the keys")
 }

@@ -115,7 +115,6 @@ pub(crate) fn find(connection: &mut dyn Connection, lookup: &Lookup, id: &str) -
     Ok(Found { stored, document, key, device, percentiles })
 }
 
-/// Decompresses and parses a stored document.
 pub(crate) fn document(compressed: &[u8]) -> Document {
     let json = compression::decompress(compressed, JSON_BYTES_MAX).expect("the service stored the document");
     serde_json::from_slice(&json).expect("the service stored the document")

@@ -26,7 +26,6 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// Creates the table row of a ranked result.
     pub(super) fn of(place: Place, figure: &Ranked) -> Row {
         Row {
             rank: place.rank,

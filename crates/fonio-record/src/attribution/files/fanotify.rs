@@ -32,13 +32,11 @@ pub(super) enum Change {
     Deleted,
 }
 
-/// An event in which a file got or lost a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NameEvent {
     /// If the kernel combined several changes of one name into one event, they happened in the order of this
     /// list.
     pub changes: Vec<Change>,
-    /// Whether the file is a folder.
     pub is_folder: bool,
     pub inode: Inode,
     /// Distinguishes successive files with the same inode number.

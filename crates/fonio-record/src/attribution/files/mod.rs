@@ -94,7 +94,6 @@ pub(crate) struct Files {
     freed_unseen: [Vec<(Inode, Timestamp)>; 2],
 }
 
-/// A file that a process opened.
 #[derive(Clone, Debug)]
 pub(crate) struct Opened {
     /// When the call that opened the file returned.
@@ -382,7 +381,6 @@ fn path_of(file: &Opened, folders: &mut FxHashMap<Inode, PathBuf>, roots: &mut R
     folder.map(|folder| folder.join(name)).or_else(|| path.is_absolute().then(|| path.to_owned()))
 }
 
-/// Returns the path of a folder in the recorder's mounts.
 fn folder_path<'f>(
     folder: Inode,
     folders: &'f mut FxHashMap<Inode, PathBuf>,

@@ -121,7 +121,6 @@ impl StackFunctions {
         if asleep == 0 { Some(self.of_blocked(wait)) } else { self.of_sleep(wait) }
     }
 
-    /// Judges a wait in which the thread slept interruptibly.
     fn of_sleep(&self, wait: &LongWait) -> Option<Judgement> {
         let waker_stack = || wait.waker_stack().iter().copied();
         let is_interrupt = wait.waker_tid == 0 || self.interrupts.innermost(waker_stack()).is_some();

@@ -141,7 +141,6 @@ fn taken(stack: &[u64], bytes: i32) -> &[u64] {
 pub(super) mod tests {
     use super::*;
 
-    /// Returns a long wait of a thread with these stacks.
     pub(in crate::probes::blocked) fn long_wait(call: i32, stack: &[u64], waker_stack: &[u64]) -> LongWait {
         let mut wait = LongWait {
             began_ns: 1_000_000,

@@ -98,7 +98,6 @@ pub(crate) struct Lost {
     pub sleeps: u64,
 }
 
-/// The results of a finished probe.
 #[derive(Debug)]
 pub(crate) struct FinishedProbe {
     pub short: ShortWaits,
@@ -130,7 +129,6 @@ pub(crate) struct BlockedProbe {
     short: ShortWaits,
     /// The names of the threads that were seen.
     pub(crate) names: ThreadNames,
-    /// When the current counting period began.
     period_began: Timestamp,
     /// The counts of earlier periods are final, but have not been read from the kernel yet.
     is_ripe: bool,
@@ -339,7 +337,6 @@ impl BlockedProbe {
     }
 }
 
-/// Returns whether a thread belongs to this process.
 fn is_own(machine: &Machine, tid: u32) -> bool {
     machine.proc(format!("{}/task/{tid}", std::process::id())).exists()
 }

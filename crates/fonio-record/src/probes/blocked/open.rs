@@ -22,12 +22,10 @@ struct State {
     is_kernel_thread: bool,
 }
 
-/// Returns whether a thread is blocked uninterruptibly now.
 pub(super) fn is_blocked(machine: &Machine, tid: u32) -> bool {
     state(machine, tid).is_some_and(|state| state.is_blocked)
 }
 
-/// Returns the threads that are blocked uninterruptibly now.
 pub(crate) fn blocked_threads(machine: &Machine) -> Vec<u32> {
     let number = |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
     let processes = std::fs::read_dir(machine.proc("")).into_iter().flatten().filter_map(number);

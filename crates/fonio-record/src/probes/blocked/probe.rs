@@ -23,7 +23,6 @@ pub(crate) enum Probe {
     },
 }
 
-/// The reason why waits are not recorded.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NotRecorded {
     #[error("{0}; `--blocked tracefs` works without BPF but shows less")]
@@ -58,7 +57,6 @@ impl Probe {
         })
     }
 
-    /// Begins to record at `began`.
     pub(super) fn attach(&mut self, began: Timestamp, machine: &Machine) -> Result<(), NotRecorded> {
         match self {
             Probe::Bpf(probe) => probe.attach(began).map_err(NotRecorded::Bpf),

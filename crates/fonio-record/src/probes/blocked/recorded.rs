@@ -31,7 +31,6 @@ pub(crate) struct BlockedCapture {
 }
 
 impl BlockedCapture {
-    /// Begins to record waits at `began`.
     pub(crate) fn begin(
         mut probe: Probe,
         began: Timestamp,
@@ -143,7 +142,6 @@ fn row(
     })
 }
 
-/// The waits of a finished capture.
 #[derive(Debug)]
 pub(crate) struct CapturedWaits {
     /// The waits, ordered by their start.

@@ -60,7 +60,6 @@ impl ShortWaits {
         }
     }
 
-    /// Adds a sum of short waits to its period.
     pub(super) fn add(&mut self, key: ShortKey, sum: Sum) {
         let is_iowait = u32::from(key.flags) & IOWAIT != 0;
         let reason = if is_iowait { WaitReason::Storage } else { WaitReason::Unknown };

@@ -124,7 +124,6 @@ pub(crate) struct WithSqlite {
     pub name: String,
 }
 
-/// The recorded statements of a finished capture.
 #[derive(Debug)]
 pub(crate) struct CapturedStatements {
     /// The statement rows, ordered by their start.

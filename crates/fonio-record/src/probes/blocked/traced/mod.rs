@@ -125,7 +125,6 @@ impl TracedProbe {
         })
     }
 
-    /// Begins to record at `began`.
     pub(crate) fn attach(&mut self, began: Timestamp, machine: &Machine) -> Result<(), RecordError> {
         let before = open::blocked_threads(machine);
         self.instance.switch(true)?;
@@ -191,7 +190,6 @@ impl TracedProbe {
         started
     }
 
-    /// Handles the events up to `until_ns`.
     fn handle(&mut self, until_ns: u64, give: &mut dyn FnMut(BlockedWait)) {
         let (judge, threshold, period) = (&mut self.judge, self.threshold, self.period);
         let (has_stacks, mut without_stack, mut long_waits) = (!self.unseen.no_stacks, 0, 0);
@@ -310,7 +308,6 @@ impl TracedProbe {
 }
 
 impl Judge {
-    /// Notes the threads of the recorder's own process.
     fn note_own(&mut self, machine: &Machine) {
         let tasks = std::fs::read_dir(machine.proc(format!("{}/task", std::process::id())));
         let tids = tasks.into_iter().flatten().flatten();

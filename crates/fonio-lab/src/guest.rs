@@ -155,7 +155,7 @@ impl Guest {
         self.run_to(archive, command, streams, stop, announce)
     }
 
-    /// Like [`Guest::run`], but writes the command's output to `streams`.
+    /// Runs a task like [`Guest::run`], but writes the command's output to `streams`.
     ///
     /// # Errors
     /// Errors of [`Guest::run`].

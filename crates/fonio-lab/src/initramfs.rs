@@ -38,7 +38,7 @@ enum Content {
 #[derive(Clone, Debug)]
 pub struct Initramfs {
     userland: Userland,
-    /// Files by path in the guest, without the leading `/`.
+    /// The files, by their path in the guest without the leading `/`.
     files: BTreeMap<PathBuf, (u32, Content)>,
     folders: BTreeSet<PathBuf>,
 }

@@ -80,8 +80,8 @@ impl Place {
     }
 }
 
-/// Returns the last lines of a console. If the kernel panicked, the reason comes first, because the kernel
-/// may print many lines after it.
+/// Returns the last lines of a guest's console output. If the kernel panicked, the reason comes first,
+/// because the kernel may print many lines after it.
 fn telling(lines: &[String]) -> Vec<String> {
     let (earlier, last) = lines.split_at(lines.len().saturating_sub(LINES_SHOWN));
     let is_panic = |line: &&String| line.contains(PANIC);

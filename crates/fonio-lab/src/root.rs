@@ -39,7 +39,7 @@ const BASE: &[&str] = &[
     "systemd-sysv",
     "udev",
 ];
-/// Disk size in the guest. The image file grows with its contents.
+/// Size of the disk that the guest sees, in bytes. The image file grows with its contents.
 const DISK_BYTES: u64 = 16 << 30;
 const INSTALL_MEMORY_MIB: u64 = 1024;
 /// Packages of the programs that create disk images. With libarchive, `mke2fs` takes files and their owners
@@ -106,7 +106,7 @@ impl Root {
         let image = folder.join("image.qcow2");
         let Ok(lock) = File::open(&image) else { return Ok(None) };
         lock.lock_shared().map_err(LabError::system("lock", &image))?;
-        // Another process may have removed it before we locked it.
+        // Another process may have removed the image before we locked it.
         Ok(image.exists().then_some(Root { image, _lock: lock }))
     }
 }

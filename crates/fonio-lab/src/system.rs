@@ -105,7 +105,7 @@ pub struct System<'a> {
     stop: &'a AtomicBool,
     announce: &'a dyn Fn(&str),
     booted: Duration,
-    /// Last request number; each request has a unique number.
+    /// Number of the last request to the agent; each request has a unique number.
     numbers: u32,
     snapshots: Vec<String>,
 }
@@ -435,7 +435,8 @@ impl<'a> System<'a> {
         self.leave("poweroff")
     }
 
-    /// Cuts the guest's power: the guest stops at once. Its disks keep all flushed data, and may keep more.
+    /// Cuts the guest's power: the guest stops at once. The guest's disks keep all flushed data, and may keep
+    /// more.
     ///
     /// This does not simulate a power cut of a flash device with a write cache; for that, see `fonio device
     /// emulate --power-cuts`.
@@ -461,7 +462,7 @@ impl<'a> System<'a> {
     /// state, but the output of a command that was running when the snapshot was taken is lost.
     ///
     /// # Errors
-    /// If the snapshot does not exist or QEMU cannot load it. The guest is then off.
+    /// If the snapshot does not exist or QEMU cannot load it. After this error, the guest is off.
     pub fn restore(&mut self, name: &str) -> Result<(), LabError> {
         if !self.snapshots.iter().any(|known| known == name) {
             return Err(LabError::NoSnapshot { name: name.to_owned(), have: self.snapshots.clone() });

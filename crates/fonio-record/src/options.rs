@@ -30,8 +30,8 @@ pub struct RecordOptions {
     pub setting: CommandSetting,
     /// Also record when and why threads of the command and of its descendants were blocked.
     pub waits: bool,
-    /// How to record all threads of the machine that storage or a kernel lock blocks. No effect if the
-    /// command's threads are followed (`waits`, `until_idle`).
+    /// How to record all threads of the machine that storage or a kernel lock blocks. This option has no
+    /// effect if the command's threads are followed (`waits`, `until_idle`).
     pub blocked: BlockedBy,
     /// Also record the file-system calls of the command and of its descendants, by BPF.
     pub calls: bool,

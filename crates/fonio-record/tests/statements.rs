@@ -31,7 +31,7 @@ fn during<'a>(rows: &'a Recorded, call: &Call) -> Option<&'a str> {
     rows.statements.iter().rfind(runs)?.text.as_deref()
 }
 
-/// Records a command on the file system, with options from `change`. Returns `None` after skipping the test.
+/// Records a command on the file system, with options from `change`. Returns `None` if the test was skipped.
 fn recorded(
     system: &FileSystem,
     scratch: &Path,

@@ -71,7 +71,8 @@ impl Exit {
     }
 }
 
-/// Prints the error, if there is one, and returns the exit code. `has_command` says whether the user gave a command after `--`.
+/// Prints the error, if there is one, and returns the exit code. `has_command` says whether the user gave a
+/// command after `--`.
 pub fn end(program: &str, outcome: Result<Exit>, has_command: bool) -> ExitCode {
     ExitCode::from(match (outcome, signals::exit_code()) {
         (Ok(Exit::Command(code)), _) => code,

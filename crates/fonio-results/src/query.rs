@@ -9,7 +9,7 @@ use crate::store::read::{Of, Position};
 #[derive(Debug)]
 pub struct Parameters(Vec<(String, String)>);
 
-/// Maximum length of a parameter's value in bytes. No key, figure or id is longer.
+/// Maximum length of a parameter's value in bytes. No key, figure or id is longer than this.
 const VALUE_BYTES_MAX: usize = 256;
 
 impl Parameters {

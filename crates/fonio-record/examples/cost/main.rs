@@ -1,7 +1,7 @@
 //! Measures the cost of recording for `cargo xtask bench record|blocked|statements`, as root.
 //!
-//! Each round prints a line for each row of the result: its name and its values, separated by tabs; `-` stands for a missing
-//! value.
+//! Each round prints a line for each row of the result: its name and its values, separated by tabs; `-`
+//! stands for a missing value.
 
 mod blocked;
 mod requests;
@@ -52,8 +52,8 @@ impl LoopDevice {
             return Err(format!("losetup: {}", String::from_utf8_lossy(&out.stderr).trim()).into());
         }
         let device = LoopDevice(PathBuf::from(String::from_utf8(out.stdout)?.trim()));
-        // Allocates the file's pages before the measurement. At the device's end, dd fails with "no space left", as
-        // expected.
+        // Allocates the file's pages before the measurement. At the device's end, dd fails with "no space
+        // left", as expected.
         let mut dd = Command::new("dd");
         dd.args(["if=/dev/zero", "bs=1M", "oflag=direct"]).arg(format!("of={}", device.0.display()));
         dd.stderr(Stdio::null()).status()?;

@@ -53,7 +53,7 @@ pub(crate) struct Threads {
     known: FxHashMap<u32, Vec<Known>>,
     due: Vec<u32>,
     last: u32,
-    /// The processes that started others. These parents may have no I/O of their own.
+    /// The processes that started other processes. These parents may have no I/O of their own.
     parents: FxHashSet<u32>,
     /// The process of a thread, and the parent of that process when the thread was first seen.
     first_seen: FxHashMap<u32, (u32, u32)>,

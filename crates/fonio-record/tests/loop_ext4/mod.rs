@@ -101,8 +101,8 @@ impl Recorded {
         Recorded { meta: recording.meta().clone(), command_pid: 0, rows }
     }
 
-    /// Records, or skips the test with a reason. A diagnostic with the code `lacks` means that the kernel
-    /// lacks BPF.
+    /// Creates a recording, or skips the test with a reason. A diagnostic with the code `lacks` means that
+    /// the kernel lacks BPF.
     pub fn record(options: &RecordOptions, lacks: &str) -> Option<Recorded> {
         let mut command_pid = 0;
         let outcome = record(options, &mut |progress| {

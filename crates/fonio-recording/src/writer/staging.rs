@@ -1,10 +1,10 @@
 //! Manages the directory in which a recording is written, next to its final path.
 //!
-//! Lifecycle: `.NAME.partial-PID` is created and locked (`flock` on the directory), filled, made durable and renamed to
-//! NAME. To replace a recording, the two directories exchange names atomically. On file systems without this
-//! operation, the old recording is temporarily renamed to `.NAME.replaced-PID`. A directory with such a name
-//! is a leftover if the process with this id no longer exists *and* no process holds the lock on the
-//! directory. The process id alone is not sufficient, because containers reuse a few ids.
+//! Lifecycle: `.NAME.partial-PID` is created and locked (`flock` on the directory), filled, made durable and
+//! renamed to NAME. To replace a recording, the two directories exchange names atomically. On file systems
+//! without this operation, the old recording is temporarily renamed to `.NAME.replaced-PID`. A directory with
+//! such a name is a leftover if the process with this id no longer exists *and* no process holds the lock on
+//! the directory. The process id alone is not sufficient, because containers reuse a few ids.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, TryLockError};

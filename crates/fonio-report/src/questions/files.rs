@@ -6,7 +6,7 @@ use super::{About, listed};
 use crate::document::{Cell, Section, Table};
 use fonio_core::Unit;
 
-/// Number of files in the table.
+/// Maximum number of files in the table.
 const LISTED: usize = 40;
 
 /// The name of each kind of data in the report.

@@ -1,8 +1,8 @@
 //! Converts an analysis into a document: the user's questions with answers, tables and charts.
 //!
-//! Each file in this folder converts one or two parts of the analysis into a section. It selects, names and
-//! orders the numbers. Each number is a field of the analysis, possibly converted to a rate or to a share of
-//! a total.
+//! Each file in this folder converts one or two parts of the analysis into a section. The file selects,
+//! names and orders the numbers. Each number is a field of the analysis, possibly converted to a rate or to a
+//! share of a total.
 
 mod blocked;
 mod files;

@@ -98,7 +98,7 @@ pub(crate) struct Found {
     pub(crate) document: Document,
     pub(crate) key: read::StoredKey,
     pub(crate) device: read::StoredDevice,
-    /// The standing per ranked figure; empty for a hidden result.
+    /// The standing for each ranked figure; empty for a hidden result.
     pub(crate) percentiles: Vec<Percentile>,
 }
 

@@ -34,8 +34,8 @@ pub(super) fn beside(path: &Path) -> Option<(&Path, Content)> {
     wal.or_else(|| Some((database(b"-journal")?, Content::SqliteJournal)))
 }
 
-/// Whether the file begins like an SQLite database. Reads only from the page cache, because the recorder must
-/// cause no I/O.
+/// Returns whether the file begins like an SQLite database. Reads only from the page cache, because the
+/// recorder must cause no I/O.
 pub(super) fn begins_as_sqlite(path: &Path) -> io::Result<bool> {
     let stat = rustix::fs::stat(path)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
@@ -51,8 +51,8 @@ pub(super) fn begins_as_sqlite(path: &Path) -> io::Result<bool> {
     Ok(read == begin.len() && begin == *SQLITE_HEADER)
 }
 
-/// Whether the first page of a file is in the page cache. A read with `RWF_NOWAIT` cannot be used: it starts
-/// reading missing pages from the device.
+/// Returns whether the first page of a file is in the page cache. A read with `RWF_NOWAIT` cannot be used: it
+/// starts reading missing pages from the device.
 fn begin_is_cached(file: &File) -> io::Result<bool> {
     let length = SQLITE_HEADER.len();
     let fd = file.as_raw_fd();

@@ -17,7 +17,8 @@ use rustix::fs::{Mode, OFlags};
 const HANDLE: i32 = 1;
 /// The same handle with `XFS_FILEID_TYPE_64FLAG` of xfs: the inode number has 64 bits.
 const HANDLE_64: i32 = 0x81;
-/// `FILEID_BTRFS_WITHOUT_PARENT`: inode number and subvolume, 64 bits each, and generation (`fs/btrfs/export.h`).
+/// `FILEID_BTRFS_WITHOUT_PARENT`: inode number and subvolume, 64 bits each, and generation
+/// (`fs/btrfs/export.h`).
 const HANDLE_BTRFS: i32 = 0x4d;
 /// A folder of each file system, opened on demand. All these folders are closed after each round of look-ups,
 /// because an open folder prevents unmounting.

@@ -8,7 +8,8 @@
 //! of a probe:
 //!
 //! 1. [`BlockedProbe::load`] creates the maps and lets the kernel verify the programs.
-//! 2. [`BlockedProbe::attach`] begins to record. Waits of already blocked threads start at this time.
+//! 2. [`BlockedProbe::attach`] begins to record. Waits of threads that are already blocked start
+//!    at this time.
 //! 3. [`BlockedProbe::drain`], called at each wake-up of the recorder, takes the long waits. About once a
 //!    second, it also takes the counts of the last period, and adapts the threshold to the load
 //!    ([`shedding`]).
@@ -56,7 +57,7 @@ static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_
 const PROGRAMS: [bpf::Program; 3] =
     [("forked", "sched_process_fork"), ("left", "sched_switch"), ("woken", "sched_waking")];
 
-/// How long counts are summed up in the kernel.
+/// How long short waits are counted in the kernel before the counts are taken.
 const PERIOD_NS: u64 = 1_000_000_000;
 
 /// A wait that has its own row.
@@ -229,7 +230,7 @@ impl BlockedProbe {
                 self.short.begin(self.now_set.period, now);
                 self.is_ripe = true;
             }
-            // If this fails, the programs continue with the old settings.
+            // If setting fails, the programs continue with the old settings.
             if self.set().is_err() {
                 self.is_ripe = false;
             }

@@ -111,7 +111,7 @@ fn are_missing(waits: u64) -> String {
 }
 
 /// Returns the row of a wait. A wait for asynchronous I/O begins when the request is queued, because the
-/// thread may have slept before that. Returns `None` if that request is unknown.
+/// thread may have slept before that. Returns `None` if the request is unknown.
 fn row(
     wait: &BlockedWait,
     file_id: Option<u32>,

@@ -133,7 +133,7 @@ impl ShortWaits {
         sums.fold((0, 0), |(count, time), sum| (count + sum.count, time + sum.total.0))
     }
 
-    /// Number of waits that did not fit.
+    /// Number of waits that did not fit into the sums.
     pub(crate) fn beyond(&self) -> u64 {
         self.beyond
     }

@@ -160,7 +160,7 @@ fn block_while(activity: impl FnOnce()) -> bool {
         // SAFETY: ends the child at once.
         unsafe { libc::_exit(0) };
     }
-    // SAFETY: waits for the copy made above.
+    // SAFETY: waits for the child created above.
     unsafe { libc::waitpid(pid as i32, std::ptr::null_mut(), 0) };
     pid == 0
 }

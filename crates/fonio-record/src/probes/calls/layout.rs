@@ -13,7 +13,7 @@ pub(super) const PATH_MAX: usize = 256;
 /// Number of entries in the table of call kinds.
 #[cfg(test)]
 pub(super) const CALLS_MAX: u32 = 512;
-/// Size of the ring buffer in bytes.
+/// Size of the ring buffer for calls in bytes.
 pub(super) const RING_BYTES: u64 = 8 << 20;
 
 /// The values of the map `followed`.

@@ -30,7 +30,7 @@ use crate::probes::statements::StatementsProbe;
 use layout::{Counters, HAS_BYTES, HAS_FILE, HAS_OFFSET, IS_FOLDER, MADE_FILE, OpenCall, RawCall, RawPath};
 pub(crate) use recorded::{CallsCapture, CapturedCalls};
 
-/// The compiled program, created by `cargo xtask assets`.
+/// The compiled BPF object, created by `cargo xtask assets`.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/calls.bpf.o"));
 
 /// The programs in order of attachment: the program that follows children comes before those that see calls.

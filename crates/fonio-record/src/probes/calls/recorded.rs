@@ -169,7 +169,7 @@ impl Kept {
         }
     }
 
-    /// Notes new threads and files for look-up.
+    /// Queues new threads and files for look-up.
     fn hand_over(&mut self, now: Timestamp, threads: &mut Threads, files: &mut Files) {
         self.names.take_new().into_iter().for_each(|thread| threads.add_with_parent(thread, now));
         files.opened(self.opened.drain(..));

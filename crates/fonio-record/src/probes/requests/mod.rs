@@ -17,7 +17,7 @@ use fonio_tracefs::ring_buffer::Inode;
 use crate::probes::bpf::{self, Unavailable};
 use layout::{BY_KERNEL, Completed, Counters, OF_JOURNAL, OF_METADATA, UNNOTED};
 
-/// The compiled program, created by `cargo xtask assets`.
+/// The compiled BPF object, created by `cargo xtask assets`.
 static OBJECT: &[u8] =
     aya::include_bytes_aligned!(concat!(env!("CARGO_MANIFEST_DIR"), "/bpf/requests.bpf.o"));
 

@@ -8,7 +8,7 @@ use crate::probes::bpf::read_record;
 /// Maximum number of bytes read from a statement, including the final zero.
 pub(super) const SQL_MAX: usize = 512;
 
-/// Size of the ring buffer in bytes.
+/// Size of the ring buffer for statements in bytes.
 pub(super) const RING_BYTES: u64 = 4 << 20;
 
 /// The counters that the BPF programs increment.

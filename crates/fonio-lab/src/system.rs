@@ -314,7 +314,7 @@ impl<'a> System<'a> {
         Ok(Output { code, stdout, stderr })
     }
 
-    /// Like [`System::run`], but writes the output to `out` and `err` while the command runs.
+    /// Runs a command like [`System::run`], but writes the output to `out` and `err` while the command runs.
     ///
     /// # Errors
     /// Errors of [`System::run`], `out` and `err`.

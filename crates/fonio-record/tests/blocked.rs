@@ -96,7 +96,7 @@ fn a_launch_has_only_the_waits_of_its_threads() {
     assert_eq!(rows.blocked_counts.len(), 0);
 }
 
-/// The total time that each thread of the program `sync` was blocked in fsync.
+/// Returns the total time that each thread of the program `sync` was blocked in fsync.
 fn in_fsync_ns(rows: &Recorded) -> HashMap<u32, u64> {
     let mut sums = HashMap::new();
     for row in rows.waits.iter().filter(|row| row.blocked_in == Some(BlockedIn::Fsync)) {

@@ -36,7 +36,7 @@ fn marked(rows: &Recorded, mark: SqliteWrite) -> usize {
 
 const TRANSACTIONS: usize = 20;
 
-/// Single-row inserts, in a shell that starts sqlite3 as a child.
+/// Returns a command with single-row inserts, in a shell that starts sqlite3 as a child.
 fn sqlite(system: &FileSystem, mode: &str) -> [String; 3] {
     let inserts = "INSERT INTO t VALUES(1);".repeat(TRANSACTIONS);
     let script = format!(

@@ -221,7 +221,7 @@ fn waits_of(script: &str, until_idle: Option<Quiet>) -> Option<(RecordSummary, C
     Some((summary, rows, launch))
 }
 
-/// Total time in seconds for which all threads together waited for the given reason.
+/// Returns the total time in seconds for which all threads together waited for the given reason.
 fn waited_s(rows: &CollectedRows, reason: WaitReason) -> f64 {
     let waits = rows.waits.iter().filter(|wait| wait.reason == reason);
     waits.map(|wait| wait.ended.map_or(0, |ended| ended.0 - wait.began.0)).sum::<u64>() as f64 / 1e9

@@ -1,7 +1,7 @@
 //! Writes and reads long recordings in little memory.
 //!
-//! By default, the test uses two million rows. With `FONIO_LONG_TESTS=1`, it uses a hundred million rows,
-//! which takes a few minutes in release mode and about 13 GB in the temporary directory (`TMPDIR`).
+//! By default, the test uses two million rows. With `FONIO_LONG_TESTS=1`, the test uses a hundred million
+//! rows, which takes a few minutes in release mode and about 13 GB in the temporary directory (`TMPDIR`).
 
 #![allow(clippy::unwrap_used)]
 

@@ -177,7 +177,7 @@ impl Terminal<'_> {
         head.iter().chain(foot.iter().flatten()).try_for_each(|line| self.line(line))
     }
 
-    /// A finding on the first screen: the headline and the first remedy.
+    /// Prints a finding on the first screen: the headline and the first remedy.
     fn finding(&mut self, rank: usize, card: &Card) -> io::Result<()> {
         let symbol = self.symbol(card.tone);
         self.paragraph(Some(Ink::Tone(card.tone)), &format!("{symbol} {rank}. "), &card.headline)?;

@@ -160,8 +160,8 @@ pub fn word(value: &impl Serialize) -> String {
     }
 }
 
-/// A name for use in URLs: the texts in lower-case letters, digits and hyphens. Different texts can give the
-/// same name, so six digits of a hash follow.
+/// Returns a name for use in URLs: the texts in lower-case letters, digits and hyphens. Different texts can
+/// give the same name, so six digits of a hash follow.
 fn slug(texts: &[&str]) -> String {
     const LETTERS_MAX: usize = 60;
     let mut letters = String::new();

@@ -33,7 +33,7 @@ fn row(name: &str, values: &[Option<f64>]) {
     println!("{name}\t{}", values.collect::<Vec<_>>().join("\t"));
 }
 
-/// The length of the recorded period in seconds.
+/// Returns the length of the recorded period in seconds.
 fn span_s(summary: &RecordSummary) -> f64 {
     (summary.ended.0 - summary.began.0).max(1) as f64 / 1e9
 }
@@ -60,7 +60,7 @@ impl LoopDevice {
         Ok(device)
     }
 
-    /// The command-line arguments of an fio job with direct random writes of 4 KiB.
+    /// Returns the arguments of an fio job with direct random writes of 4 KiB.
     fn fio(&self, more: &[String]) -> Vec<String> {
         let words = ["fio", "--name=cost", "--rw=randwrite", "--bs=4k", "--direct=1", "--randrepeat=1"];
         let device = [format!("--filename={}", self.0.display()), format!("--filesize={DEVICE_BYTES}")];

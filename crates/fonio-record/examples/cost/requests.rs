@@ -157,7 +157,7 @@ impl Job<'_> {
     }
 }
 
-/// Processor time of all processors since boot, without idle time, in milliseconds.
+/// Returns the processor time of all processors since boot without idle time, in milliseconds.
 fn busy_ms() -> Result<f64> {
     let stat = fs::read_to_string("/proc/stat")?;
     let first = stat.lines().next().unwrap_or("");

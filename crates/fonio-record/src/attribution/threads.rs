@@ -266,7 +266,7 @@ impl Threads {
         found.or_else(closing)
     }
 
-    /// Number of containers whose name was not found.
+    /// Returns the number of containers whose name was not found.
     pub(crate) fn unnamed_containers(&self) -> u64 {
         self.units.unnamed()
     }

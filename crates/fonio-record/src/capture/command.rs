@@ -109,8 +109,8 @@ impl Command {
         };
     }
 
-    /// User and system processor time of the command and of the children that it waited for. `None` until the
-    /// command has ended.
+    /// Returns the user and system processor time of the command and of the children that it waited for.
+    /// `None` until the command has ended.
     pub(crate) fn cpu(&self) -> Option<(Duration, Duration)> {
         self.status?;
         let (user, system) = children_cpu();
@@ -176,7 +176,7 @@ fn enter(path: &Path) -> Result<(), RecordError> {
     std::fs::write(path, "0").map_err(file_error(path, "writing"))
 }
 
-/// User and system processor time of the children that we have waited for.
+/// Returns the user and system processor time of the child processes that we have waited for.
 fn children_cpu() -> (Duration, Duration) {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the call writes at most one `rusage` to the pointer, which has room for one. Zeros are valid

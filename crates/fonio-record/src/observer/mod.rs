@@ -171,8 +171,8 @@ enum Source {
 
 /// Makes the C library return large freed blocks of memory to the kernel immediately.
 ///
-/// At first, glibc returns them, but then it keeps ever larger blocks: after the recorder has read the
-/// kernel's types, glibc keeps 16 MiB until the process ends. musl always returns them.
+/// At first, glibc returns these blocks, but then it keeps ever larger ones: after the recorder has read the
+/// kernel's types, glibc keeps 16 MiB until the process ends. musl always returns large blocks.
 fn return_large_blocks() {
     // SAFETY: it only sets a parameter of the allocator, under the allocator's own lock.
     #[cfg(target_env = "gnu")]

@@ -42,9 +42,9 @@ impl Looker {
         Looker { machine: machine.clone(), own_pid: std::process::id() }
     }
 
-    /// Number of threads that wait for I/O now, by the kernel's count (`procs_blocked`). This count excludes
-    /// threads that wait for other threads, for example for a journal commit. `None` if the kernel does not
-    /// show the count.
+    /// Returns the number of threads that wait for I/O now, by the kernel's count (`procs_blocked`). This
+    /// count excludes threads that wait for other threads, for example for a journal commit. `None` if the
+    /// kernel does not show the count.
     fn waiting_for_io(&self) -> Option<u64> {
         let text = read_text(&self.machine.proc("stat"))?;
         text.lines().rev().find_map(|line| line.strip_prefix("procs_blocked "))?.trim().parse().ok()

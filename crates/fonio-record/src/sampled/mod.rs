@@ -37,7 +37,7 @@ const PAUSE_PER_LOOK: u32 = 50;
 const PROGRESS_EVERY: Duration = Duration::from_secs(1);
 
 impl RecordError {
-    /// Whether the error means that the kernel cannot trace or that this user may not trace.
+    /// Returns whether the error means that the kernel cannot trace or that this user may not trace.
     /// After such an error, [`record_sampled`] is still possible.
     pub fn is_about_tracing(&self) -> bool {
         matches!(

@@ -36,7 +36,7 @@ impl Chunk {
         }
     }
 
-    /// Number of bytes in the chunk that contain pages.
+    /// Returns the number of bytes in the chunk that contain pages.
     pub(crate) fn used(&self) -> usize {
         self.ends.last().map_or(0, |&end| end as usize)
     }

@@ -269,7 +269,7 @@ impl Tracefs {
         SchedDecoder::new(&formats, ByteOrder::NATIVE).ok_or(RecordError::NoSchedulerEvents)
     }
 
-    /// The layouts of the events that show which threads are blocked.
+    /// Reads the layouts of the events that show which threads are blocked.
     pub(crate) fn blocked_layouts(&self) -> Result<SchedDecoder, RecordError> {
         let mut formats = self.formats("sched", &BLOCKED_EVENTS)?;
         formats.extend(self.formats("ftrace", &[STACK_EVENT])?);
@@ -328,7 +328,7 @@ fn refusal(machine: &Machine, path: &Path, error: io::Error, doing: &'static str
     }
 }
 
-/// The kernel's lockdown mode if it is on, from a text such as `none [integrity] confidentiality`.
+/// Returns the kernel's lockdown mode if it is on, from a text such as `none [integrity] confidentiality`.
 fn lockdown(machine: &Machine) -> Option<String> {
     let text = read_text(&machine.sys("kernel/security/lockdown"))?;
     let mode = text.split('[').nth(1)?.split(']').next()?;

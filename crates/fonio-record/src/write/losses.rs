@@ -3,8 +3,8 @@
 //!
 //! Each page states how many events the kernel overwrote before it, which locates the loss. The kernel's
 //! statistics count all events that each processor lost. An event that only these statistics count may have
-//! been lost at any time during the capture. If the store became full, it has the events of all processors up
-//! to one point in time; each processor has a gap from then until the end of the capture.
+//! been lost at any time during the capture. If the page store became full, it has the events of all
+//! processors up to one point in time; each processor has a gap from then until the end of the capture.
 
 use std::collections::BTreeMap;
 
@@ -41,7 +41,7 @@ impl Losses {
         Losses { missed, began, ended, counts: BTreeMap::new() }
     }
 
-    /// The time up to which the events of every processor are kept.
+    /// Returns the time up to which the events of every processor are kept.
     fn end(&self) -> Option<Timestamp> {
         self.missed.left_out.as_ref().map(|left| left.complete_until.unwrap_or(self.began))
     }

@@ -170,7 +170,8 @@ pub(crate) struct Names<V> {
     values: Vec<Result<V, String>>,
 }
 
-/// Signed 32-bit keys, because pandas categories do not support unsigned ones.
+/// Returns the dictionary type with signed 32-bit keys, because pandas categories do not support unsigned
+/// ones.
 fn dictionary_type() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }

@@ -111,7 +111,7 @@ impl Staging {
         Ok(std::mem::take(&mut self.asked))
     }
 
-    /// Renames the directory. If two writers do this at once for the same name, only one succeeds: the kernel
+    /// Renames the directory. If two writers rename to the same name at once, only one succeeds: the kernel
     /// does not replace a non-empty directory by renaming.
     fn take_name(&self) -> Result<(), RecordingError> {
         // Check again: the target may have changed since `create`.

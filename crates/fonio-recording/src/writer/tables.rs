@@ -101,7 +101,7 @@ impl TableSet {
         Ok(incomplete)
     }
 
-    /// The times of the first and last omitted request or bio.
+    /// Returns the times of the first and last omitted request or bio.
     pub(super) fn missing_events(&self) -> Option<(Timestamp, Timestamp)> {
         self.missing_events
     }
@@ -215,13 +215,13 @@ enum Pushed {
 trait OpenTable {
     /// Writes the gathered rows as one row group.
     fn write_out(&mut self) -> Result<(), RecordingError>;
-    /// An upper estimate of the encoded size of unwritten rows, in bytes.
+    /// Returns an upper estimate of the encoded size of unwritten rows, in bytes.
     fn unwritten_bytes(&self) -> u64;
     /// Closes the table and makes it durable; later rows are left out.
     fn close(&mut self) -> Result<(), RecordingError>;
-    /// The table with the numbers of kept and omitted rows, if rows were omitted.
+    /// Returns the table with the numbers of kept and omitted rows, if rows were omitted.
     fn incomplete(&self) -> Option<Incomplete>;
-    /// The table and its number of rows, if it was written.
+    /// Returns the table and its number of rows, if it was written.
     fn written(&self) -> Option<(Table, u64)>;
 }
 

@@ -28,7 +28,7 @@ impl<'a> Prose<'a> {
     }
 }
 
-/// The position of `word` as a separate word in `text`, ignoring case.
+/// Returns the position of `word` as a separate word in `text`, ignoring case.
 fn find_word(text: &str, word: &str) -> Option<usize> {
     let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     let starts = text.char_indices().map(|(at, _)| at);

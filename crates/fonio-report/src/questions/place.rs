@@ -149,7 +149,7 @@ fn cumulative(about: &About<'_>) -> Option<Chart> {
     })
 }
 
-/// Section on repeated writes to the same sectors of the device.
+/// Returns the section on repeated writes to the same sectors of the device.
 pub fn again(about: &About<'_>) -> Option<Section> {
     let locality = &about.analysis.locality;
     if locality.written.touches == 0 && locality.read.touches == 0 {

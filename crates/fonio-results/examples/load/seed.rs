@@ -31,7 +31,7 @@ const SHARES: [(&str, u32, u32); 8] = [
 const MODELS: u64 = 400;
 const REVISIONS: u64 = 3;
 
-/// A random factor, mostly near 1, computed from a sum of uniform random numbers.
+/// Returns a random factor, mostly near 1, computed from a sum of uniform random numbers.
 fn spread(random: &mut Random) -> f64 {
     let sum: f64 = (0..4).map(|_| random.uniform()).sum();
     // The factor is between 1/4 and 4. Without the platform's power function, results are reproducible.
@@ -93,7 +93,7 @@ fn set(document: &mut Document, figure: &str, value: f64) {
     }
 }
 
-/// The sample without figures that are not ranked, because these would only make the database larger.
+/// Returns the sample without figures that are not ranked, because these would only make the database larger.
 fn base() -> Document {
     let mut base = sample::document();
     let ranked: Vec<&str> = figures::ranked().iter().map(|figure| figure.name.as_str()).collect();

@@ -20,7 +20,7 @@ pub(crate) const KEYS: i64 = 200;
 /// Maximum number of points of a distribution function.
 pub(crate) const POINTS: usize = 200;
 
-/// The index of a figure in the list of ranked figures.
+/// Returns the index of a figure in the list of ranked figures.
 pub(crate) fn figure(name: &str) -> Result<usize, Problem> {
     figures::find(name)
         .ok_or_else(|| Problem::unknown("this figure is not ranked; /api/v1/keys lists the ranked figures"))

@@ -16,7 +16,7 @@ use super::find::own_link;
 /// The first bytes of every SQLite database (`https://sqlite.org/fileformat.html`, section 1.3).
 pub(super) const SQLITE_HEADER: &[u8; 16] = b"SQLite format 3\0";
 
-/// The kind of data in a file: part of an SQLite database, or other data.
+/// Returns the kind of data in a file: part of an SQLite database, or other data.
 pub(crate) fn content(path: &Path, file: &OwnedFd) -> Content {
     if let Some((database, content)) = beside(path)
         && begins_as_sqlite(database).unwrap_or(false)

@@ -47,7 +47,7 @@ enum Numbers {
     InSubvolume(u64),
 }
 
-/// Whether files of this mount can be found by inode number.
+/// Returns whether files of this mount can be found by inode number.
 pub(super) fn can_find(mount: &MountPoint) -> bool {
     Numbers::of(&mount.filesystem, &[mount]).is_some()
 }

@@ -106,7 +106,8 @@ pub(crate) struct Opened {
 }
 
 impl Files {
-    /// Also reads the kernel's name events on the mounted file systems that `is_followed` accepts.
+    /// Creates an empty table that also reads the kernel's name events on the mounted file systems that
+    /// `is_followed` accepts.
     pub(crate) fn watching(machine: &Machine, is_followed: impl Fn(DeviceId) -> bool) -> Files {
         let mounts = machine.mounts();
         let found = mounts.iter().filter(|mount| find::can_find(mount) && is_followed(mount.device));
@@ -396,7 +397,7 @@ fn folder_path<'f>(
     folders.get(&folder).map(PathBuf::as_path)
 }
 
-/// Whether the thread of this event may have caused I/O that another thread issues.
+/// Returns whether the thread of this event may have caused I/O that another thread issues.
 pub(crate) fn is_cause(event: &FileEvent<'_>) -> bool {
     matches!(
         event,

@@ -1,9 +1,9 @@
 //! Finds the underlying file of an overlayfs file. Programs in containers use overlayfs files.
 //!
-//! Bios belong to the underlying file, whose path is in the upper folder of the overlay. Calls
-//! and waits show the overlay file. If this file was created or opened for writing, it has the device number
-//! of the overlay, and the inode number of the file in the upper folder. A file of a lower layer has another
-//! inode number, or is not in the upper folder.
+//! Bios belong to the underlying file, whose path is in the upper folder of the overlay. Calls and waits show
+//! the overlay file. If the overlay file was created or opened for writing, it has the device number of the
+//! overlay, and the inode number of the file in the upper folder. A file of a lower layer has another inode
+//! number, or is not in the upper folder.
 
 use std::path::{Path, PathBuf};
 
@@ -42,7 +42,7 @@ impl Overlay {
         Some(Overlay { upper, fs: below.device })
     }
 
-    /// Whether the file with this path is in the upper folder.
+    /// Returns whether the file with this path is in the upper folder.
     pub(super) fn has(&self, path: &Path) -> bool {
         path.starts_with(&self.upper)
     }

@@ -108,7 +108,7 @@ impl BlockedProbe {
         open
     }
 
-    /// Number of waits that were not recorded.
+    /// Returns the number of waits that were not recorded.
     pub(crate) fn lost(&self) -> u64 {
         let counters = self.counters();
         counters.not_noted + counters.not_counted

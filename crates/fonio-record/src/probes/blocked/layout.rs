@@ -122,7 +122,7 @@ unsafe impl aya::Pod for Slot {}
 unsafe impl aya::Pod for LongWait {}
 
 impl LongWait {
-    /// The thread's stack, innermost address first; empty if no stack was recorded.
+    /// Returns the thread's stack, innermost address first; empty if no stack was recorded.
     pub(super) fn stack(&self) -> &[u64] {
         taken(&self.stack, self.stack_bytes)
     }

@@ -88,8 +88,8 @@ impl Probe {
         }
     }
 
-    /// The fill level and size of the kernel's buffer in bytes; `None` if the fill level does not require the
-    /// recorder to read sooner.
+    /// Returns the fill level and size of the kernel's buffer in bytes; `None` if the fill level does not
+    /// require the recorder to read sooner.
     pub(super) fn filled(&self) -> Option<(u64, u64)> {
         match self {
             Probe::Bpf(_) => None,

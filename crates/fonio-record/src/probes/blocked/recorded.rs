@@ -59,7 +59,8 @@ impl BlockedCapture {
         self.probe.names().take_new().into_iter().for_each(|thread| threads.add_with_parent(thread, now));
     }
 
-    /// The fill level and size of the kernel's buffer in bytes; `None` if the recorder need not hurry.
+    /// Returns the fill level and size of the kernel's buffer in bytes; `None` if the recorder need not read
+    /// it sooner.
     pub(crate) fn filled(&self) -> Option<(u64, u64)> {
         self.probe.filled()
     }
@@ -157,7 +158,7 @@ impl CapturedWaits {
         self.finished.unseen.is_some()
     }
 
-    /// The processor and the time of each I/O completion that ended a wait.
+    /// Returns the processor and the time of each I/O completion that ended a wait.
     pub(crate) fn wake_ups(&self) -> impl Iterator<Item = (u32, u64)> {
         self.waits.iter().filter_map(|wait| Some((wait.completed_on?, wait.ended?.0)))
     }

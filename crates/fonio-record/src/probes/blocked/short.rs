@@ -133,7 +133,7 @@ impl ShortWaits {
         sums.fold((0, 0), |(count, time), sum| (count + sum.count, time + sum.total.0))
     }
 
-    /// Number of waits that did not fit into the sums.
+    /// Returns the number of waits that did not fit into the sums.
     pub(crate) fn beyond(&self) -> u64 {
         self.beyond
     }
@@ -168,7 +168,7 @@ impl ShortWaits {
     }
 }
 
-/// The class of a duration: 0 below 1 µs, else 1 + ⌊log2(µs)⌋.
+/// Returns the class of a duration: 0 below 1 µs, else 1 + ⌊log2(µs)⌋.
 fn class_of(lasted: Nanos) -> u8 {
     u8::try_from(doublings::class_of(lasted.0 / 1000)).expect("there are 65 classes")
 }

@@ -96,7 +96,7 @@ pub(crate) fn read_record<T: Pod>(bytes: &[u8]) -> Option<T> {
     Some(unsafe { bytes.as_ptr().cast::<T>().read_unaligned() })
 }
 
-/// Whether this kernel passes the state of the previous thread to `sched_switch`.
+/// Returns whether this kernel passes the state of the previous thread to `sched_switch`.
 pub(crate) fn switch_has_state() -> bool {
     unavailable::switch_has_state(&release())
 }

@@ -81,8 +81,8 @@ impl Unavailable {
     }
 }
 
-/// Whether a line of the verifier's report does not explain the error: it is empty, or belongs to the final
-/// statistics.
+/// Returns whether a line of the verifier's report does not explain the error: it is empty, or belongs to the
+/// final statistics.
 fn is_statistic(line: &str) -> bool {
     const FIGURES: [&str; 4] = ["verification time ", "stack depth ", "processed ", "subprog "];
     line.is_empty() || FIGURES.iter().any(|start| line.starts_with(start))
@@ -130,9 +130,10 @@ pub(super) fn check_release(release: &str) -> Result<(), Unavailable> {
     }
 }
 
-/// Whether this kernel kills processes whose seccomp filter does not allow the call `uretprobe`, which the
-/// kernel itself makes at the end of a probed function. On x86-64, Linux 6.11 added the call, and Linux 6.14
-/// exempts it from seccomp. Linux 6.12 and 6.13 also have the fix, at the latest from the patch levels below.
+/// Returns whether this kernel kills processes whose seccomp filter does not allow the call `uretprobe`,
+/// which the kernel itself makes at the end of a probed function. On x86-64, Linux 6.11 added the call, and
+/// Linux 6.14 exempts it from seccomp. Linux 6.12 and 6.13 also have the fix, at the latest from the patch
+/// levels below.
 pub(super) fn ends_sandboxes(release: &str) -> bool {
     let mut numbers =
         release.split(|c: char| !c.is_ascii_digit()).map(|digits| digits.parse::<u32>().unwrap_or(0));
@@ -146,7 +147,7 @@ pub(super) fn ends_sandboxes(release: &str) -> bool {
     is_bad && cfg!(target_arch = "x86_64")
 }
 
-/// Whether this kernel passes the state of the previous thread to `sched_switch`.
+/// Returns whether this kernel passes the state of the previous thread to `sched_switch`.
 pub(super) fn switch_has_state(release: &str) -> bool {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(str::parse::<u32>);
     match (numbers.next(), numbers.next()) {

@@ -83,7 +83,7 @@ pub(super) fn name(number: i32) -> Option<&'static str> {
     all.find(|(known, ..)| *known == libc::c_long::from(number)).map(|(_, name, _)| *name)
 }
 
-/// Whether the call removes or moves the file at its path.
+/// Returns whether the call removes or moves the file at its path.
 pub(super) fn moves_path(name: &str) -> bool {
     matches!(name, "unlink" | "unlinkat" | "rename" | "renameat" | "renameat2")
 }

@@ -100,7 +100,7 @@ impl RequestsProbe {
         }
     }
 
-    /// Number of requests that are missing because the ring buffer was full.
+    /// Returns the number of requests that are missing because the ring buffer was full.
     pub(crate) fn lost(&self) -> u64 {
         self.counters.get(&0, 0).unwrap_or_default().lost
     }
@@ -122,7 +122,7 @@ fn load() -> Result<(Ebpf, Vec<bpf::Program>), Unavailable> {
     Err(refused.unwrap_or(Unavailable::NoTypes))
 }
 
-/// The kernel's `dev_t` has 20 bits for the minor number.
+/// Converts the kernel's `dev_t`, which has 20 bits for the minor number.
 fn device(number: u32) -> DeviceId {
     DeviceId::new(number >> 20, number & 0xf_ffff)
 }
@@ -175,14 +175,15 @@ fn op(op_flags: u32) -> Op {
     }
 }
 
-/// `enum req_flag_bits`; these bit positions are the same in Linux 5.15 to 6.18.
+/// Converts the flags in `enum req_flag_bits`, whose bit positions are the same in Linux 5.15 to 6.18.
 fn flags(op_flags: u32) -> Flags {
     const BITS: [u32; 5] = [11, 12, 17, 18, 19];
     let set = BITS.into_iter().zip(FLAGS_KNOWN).filter(|(bit, _)| op_flags >> bit & 1 != 0);
     set.fold(Flags::NONE, |flags, (_, flag)| flags | flag)
 }
 
-/// Before Linux 5.16, the tracepoint contains an errno; since then, a `blk_status_t` (`block/blk-core.c`).
+/// Converts the tracepoint's error: before Linux 5.16, an errno; since then, a `blk_status_t`
+/// (`block/blk-core.c`).
 fn errno(error: i32) -> i32 {
     match error {
         ..=0 => error,

@@ -245,7 +245,7 @@ impl TracedProbe {
         }
     }
 
-    /// The fill level and the size of the kernel's buffer in the last round, in bytes.
+    /// Returns the fill level and the size of the kernel's buffer in the last round, in bytes.
     pub(crate) fn filled(&self) -> (u64, u64) {
         (self.bytes_max, self.instance.bytes_per_cpu().unwrap_or(u64::MAX))
     }

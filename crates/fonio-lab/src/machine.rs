@@ -140,7 +140,7 @@ pub(crate) fn add_disk(machine: &mut Command, name: &str, format: &str, file: &P
     machine.args(["-device", &format!("virtio-blk-pci,drive={name},serial={name}")]);
 }
 
-/// Inserts a memory card into the guest. QEMU does not flush its file, so use it only for cards that are
+/// Inserts a memory card into the guest. QEMU does not flush the card's file, so use only cards that are
 /// discarded if the guest fails.
 pub(crate) fn add_card(machine: &mut Command, file: &Path) {
     let description = serde_json::json!({

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::error::LabError;
 use crate::machine::POLL;
 
-/// First byte of the agent's answer to `guest-sync-delimited`; it never occurs in JSON.
+/// First byte of the agent's answer to `guest-sync-delimited`; this byte never occurs in JSON.
 const DELIMITER: u8 = 0xff;
 
 /// Number of checks whether QEMU has ended after it closed the connection.

@@ -30,7 +30,7 @@ pub struct Document {
     pub next: Vec<String>,
 }
 
-/// The severity of a statement. It determines the colour and the symbol, but never the text.
+/// The severity of a statement. The severity determines the colour and the symbol, but never the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
     /// Good: there is nothing to do.

@@ -71,7 +71,7 @@ impl Rate {
     }
 }
 
-/// Returns the network of a client address. For IPv6, it is the /64 network, because a host usually has its
+/// Returns the network of a client address. For IPv6, this is the /64 network, because a host usually has its
 /// own.
 pub fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {

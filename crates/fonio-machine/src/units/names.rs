@@ -88,7 +88,7 @@ fn of_kubernetes(name: &str) -> Option<String> {
     (parts.count() >= 3).then(|| format!("pod {pod}/{container}"))
 }
 
-/// The packages of an Android device by app user id, from `packages.list`. Packages can share an id.
+/// The packages of an Android device by app user id, from `packages.list`. Several packages can share an id.
 #[derive(Debug, Default)]
 pub(super) struct Packages(FxHashMap<u32, Vec<String>>);
 

@@ -283,7 +283,8 @@ impl RowSink for WithFiles<'_> {
     }
 }
 
-/// Returns the owner of most bytes; if several owners have equally many bytes, the first of these.
+/// Returns the owner of most bytes; if several owners have the same number of bytes, the first of these
+/// owners.
 fn most(shares: &[(Owner, u64)]) -> Owner {
     let mut best: Option<(Owner, u64)> = None;
     for &(owner, bytes) in shares {

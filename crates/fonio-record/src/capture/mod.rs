@@ -133,7 +133,6 @@ fn own_tid() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get() as u32
 }
 
-/// A capture whose events are enabled.
 struct Running<'a> {
     capture: &'a Capture<'a>,
     block: Feed<'a>,

@@ -32,7 +32,6 @@ pub(super) struct Shown {
     pub is_kernel: bool,
 }
 
-/// A known thread and its party.
 #[derive(Clone, Debug)]
 pub(super) struct Known {
     pub pid: u32,

@@ -1,10 +1,10 @@
 //! Derives waits from looks (samples of procfs). This module only decides: it uses no clock and does not read
 //! procfs.
 //!
-//! A thread that is blocked at two looks and did not run between them was blocked throughout. Its wait has a
-//! row, from half an interval before the first look until half an interval after the last one. On average,
-//! the row has the same length as the wait. A thread that is blocked at a single look is counted for one
-//! interval. So each sighting of a blocked thread counts for one interval, which makes the estimated time
+//! A thread that is blocked at two looks and did not run between them was blocked throughout. The thread's
+//! wait has a row, from half an interval before the first look until half an interval after the last one. On
+//! average, the row has the same length as the wait. A thread that is blocked at a single look is counted for
+//! one interval. So each sighting of a blocked thread counts for one interval, which makes the estimated time
 //! unbiased.
 
 use fonio_core::{BlockedIn, Nanos, Timestamp, Wait, WaitReason};
@@ -37,7 +37,6 @@ struct Open {
     file: Option<u32>,
 }
 
-/// The waits seen so far.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     open: FxHashMap<u32, Open>,

@@ -54,7 +54,6 @@ const NEEDED_EVENTS: [&str; 2] = ["block_rq_issue", "block_rq_complete"];
 /// Filter for threads that leave their processor blocked uninterruptibly.
 const LEFT_BLOCKED: &str = "prev_state & 2";
 
-/// A mounted tracefs.
 #[derive(Debug)]
 pub(crate) struct Tracefs {
     root: PathBuf,

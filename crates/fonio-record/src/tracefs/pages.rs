@@ -87,7 +87,7 @@ pub(crate) struct LeftOut {
 pub(crate) struct LeftOnCpu {
     pub cpu: u32,
     pub events: u64,
-    /// Number of these events that the kernel had overwritten, if it counted them.
+    /// Number of these events that the kernel had overwritten, if the kernel counted them.
     pub overwritten: u64,
     /// Whether a page could not be read, which makes the number of events a lower bound.
     pub uncounted: bool,

@@ -28,8 +28,8 @@ pub struct WriterOptions {
     /// Directory for the unlinked files that hold rows beyond `memory_bytes`. `None` for the recording's own
     /// directory, whose file system needs room for the rows anyway.
     pub spill_dir: Option<PathBuf>,
-    /// If the file system becomes full, keep a recording of the rows that fit. Without this option, nothing
-    /// remains.
+    /// If the file system becomes full, keep a recording of the rows that fit. Without this option, no part
+    /// of the recording remains.
     pub keep_what_fits: bool,
     /// If the recording's name is in use when the recording is finished, use `NAME-2`, or the next free
     /// number. If this option is not set, a name in use is an error, and nothing remains.

@@ -21,11 +21,11 @@ pub(super) struct Room {
 /// Kinds of rows that still fit into the file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Takes {
-    /// No more rows.
+    /// No more rows fit.
     Nothing,
-    /// Only threads, files, marks and samples.
+    /// Only threads, files, marks and samples fit.
     NoEvents,
-    /// All kinds of rows.
+    /// All kinds of rows fit.
     All,
 }
 

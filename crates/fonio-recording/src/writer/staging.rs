@@ -31,8 +31,8 @@ pub(super) struct Staging {
     _lock: Option<File>,
 }
 
-/// Held between creating and locking a directory, so that another writer in this process does not remove it
-/// as a leftover.
+/// A lock held between creating and locking a directory, so that another writer in this process does not
+/// remove it as a leftover.
 static CREATION: Mutex<()> = Mutex::new(());
 
 impl Staging {

@@ -2,8 +2,8 @@
 
 use std::fmt::{self, Write};
 
-/// Text or an attribute value that is escaped when it is written. It is safe in elements and in double-quoted
-/// attributes.
+/// Text or an attribute value that is escaped when it is written. The escaped text is safe in elements and in
+/// double-quoted attributes.
 ///
 /// Control characters are replaced as in [`printable`](crate::text::printable), because HTML cannot represent
 /// some of them.

@@ -1,5 +1,5 @@
 //! Seeds databases, and generates load for a results service on this machine. `cargo xtask bench results` and
-//! `cargo xtask demo results` run this program. It connects only to 127.0.0.1.
+//! `cargo xtask demo results` run this program. The program connects only to 127.0.0.1.
 //!
 //! - `load seed DIR RESULTS [--check]`: fills an empty SQLite database with generated results; `--check`
 //!   compares the tables with the tables that submissions create

@@ -1,4 +1,4 @@
-//! Serves version 1 of the API, in JSON. `openapi.rs` describes it.
+//! Serves version 1 of the API, in JSON. `openapi.rs` describes the API.
 
 mod answers;
 pub mod openapi;

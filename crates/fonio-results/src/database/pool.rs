@@ -47,7 +47,7 @@ impl Pool {
     ) -> Result<T, DatabaseError> {
         let (reply, answer) = oneshot::channel();
         let job: Job = Box::new(move |connection| {
-            // Sending the reply fails if the client has closed its connection. This error is ignored.
+            // Ignore the error: sending the reply fails if the client has closed its connection.
             let _ = reply.send(connection.and_then(query));
         });
         match self.jobs.try_send(job) {

@@ -89,7 +89,7 @@ pub(crate) struct Files {
     names: Option<Names>,
     /// Opened files whose name is not known yet.
     opened: Vec<Opened>,
-    /// Deletions of files of which no use has been read yet: the deletions since the last wake-up, and those
+    /// Deletions for which no event has shown a use of the file yet: those since the last wake-up, and those
     /// in the interval before it.
     freed_unseen: [Vec<(Inode, Timestamp)>; 2],
 }

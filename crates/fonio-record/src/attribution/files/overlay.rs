@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use fonio_core::DeviceId;
 use fonio_machine::Machine;
 
-/// A mounted overlayfs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Overlay {
     /// The upper folder of the overlay.

@@ -3,9 +3,9 @@
 //! I/O.
 //!
 //! Without BPF, the module [`traced`] records only the uninterruptible waits. A BPF program
-//! (`bpf/blocked.bpf.c`) notes when a thread leaves the processor blocked, and when the thread is woken. It
-//! passes each wait above a threshold to this module, and counts shorter waits in the kernel. The life cycle
-//! of a probe:
+//! (`bpf/blocked.bpf.c`) notes when a thread leaves the processor blocked, and when the thread is woken. The
+//! program passes each wait above a threshold to this module, and counts shorter waits in the kernel. The
+//! life cycle of a probe:
 //!
 //! 1. [`BlockedProbe::load`] creates the maps and lets the kernel verify the programs.
 //! 2. [`BlockedProbe::attach`] begins to record. Waits of threads that are already blocked start
@@ -309,8 +309,8 @@ impl BlockedProbe {
                 lost.end_missed += 1;
             }
         }
-        // A thread that was blocked during the whole recording was never seen. If waits are missing, this is
-        // uncertain.
+        // A thread that was blocked during the whole recording was never seen. If waits are missing, an
+        // unseen thread may have run.
         let mut never_seen: Vec<(u32, Judgement)> =
             judged.into_iter().filter(|(tid, _)| !noted_before.contains_key(tid)).collect();
         never_seen.retain(|(tid, _)| !noted.contains_key(tid) && !is_own(machine, *tid));

@@ -1,8 +1,8 @@
 //! Chooses the minimum length of a wait with its own row, so that recording stays cheap on a busy machine.
 //!
-//! The threshold doubles if there are more than [`LONG_WAITS_PER_S`] long waits per second. It is halved if
-//! the number of long waits would still be well below this limit after doubling. Waits below the threshold
-//! are counted, so no waiting time is lost.
+//! The threshold doubles if there are more than [`LONG_WAITS_PER_S`] long waits per second. The threshold is
+//! halved if the number of long waits would still be well below this limit after doubling. Waits below the
+//! threshold are counted, so no waiting time is lost.
 
 /// The minimum and maximum length from which a wait has its own row.
 pub(super) const THRESHOLD_MIN_NS: u64 = 1_000_000;

@@ -149,8 +149,8 @@ fn play_locks(_: &str) {
 
 /// Blocks this thread uninterruptibly while a copy of the process performs `activity`.
 fn block_while(activity: impl FnOnce()) -> bool {
-    // SAFETY: without CLONE_VM the child has its own memory, as after fork. It only calls async-signal-safe
-    // functions.
+    // SAFETY: without CLONE_VM the child has its own memory, as after fork. The child only calls
+    // async-signal-safe functions.
     let pid = unsafe {
         libc::syscall(libc::SYS_clone, libc::CLONE_VFORK | libc::SIGCHLD, 0_usize, 0_usize, 0_usize, 0_usize)
     };

@@ -23,7 +23,7 @@ pub(crate) type Program = (&'static str, &'static str);
 /// A map and its number of entries, or a ring buffer and its size in bytes.
 pub(crate) type Size = (&'static str, u32);
 
-/// Loads a BPF object with the given constants into the kernel. Its programs do not run yet.
+/// Loads a BPF object with the given constants into the kernel. The object's programs do not run yet.
 pub(crate) fn load(
     object: &[u8],
     programs: &[Program],

@@ -96,7 +96,7 @@ unsafe impl aya::Pod for RawPathCall {}
 /// The path that a program passed to a system call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RawPath {
-    /// The path without the final zero byte. It may be truncated.
+    /// The path without the final zero byte, possibly truncated.
     pub bytes: Vec<u8>,
     /// The inode number of an opened file's folder; 0 for other calls.
     pub folder: u64,

@@ -44,7 +44,6 @@ const PROGRAMS: [bpf::Program; 4] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RecordedCall {
     pub tid: u32,
-    /// The number of the system call.
     pub number: i32,
     pub inode: Option<Inode>,
     pub offset: Option<u64>,

@@ -36,7 +36,6 @@ pub(crate) struct CallsCapture {
     statements: Option<Result<StatementsCapture, Unavailable>>,
 }
 
-/// The calls recorded so far.
 #[derive(Debug, Default)]
 struct Kept {
     calls: Vec<RecordedCall>,

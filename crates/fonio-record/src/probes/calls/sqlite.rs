@@ -56,7 +56,8 @@ fn of_wal(offset: u64, bytes: u64, head: &[u8]) -> Option<SqliteWrite> {
     if page != 0 && !(page.is_power_of_two() && (512..=65_536).contains(&page)) {
         return None;
     }
-    // A frame header has a page number. In the last frame of a transaction, it also has the database size.
+    // A frame header has a page number. In the last frame of a transaction, the header also has the database
+    // size.
     if word(0)? == 0 {
         return None;
     }

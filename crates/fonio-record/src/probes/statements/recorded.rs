@@ -34,7 +34,6 @@ struct Row {
     hash: u64,
 }
 
-/// The statements recorded so far.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     rows: Vec<Row>,

@@ -1,8 +1,8 @@
 //! Records the threads that wait for storage without BPF, from scheduler events in tracefs.
 //!
 //! The kernel records `sched_switch`, with the kernel stack, only for threads that leave their processor
-//! blocked. It records every `sched_waking` and `sched_wakeup`, because these events do not show the kind of
-//! the thread's sleep. The events are decoded during the recording, and only the waits are kept
+//! blocked. The kernel records every `sched_waking` and `sched_wakeup`, because these events do not show the
+//! kind of the thread's sleep. The events are decoded during the recording, and only the waits are kept
 //! ([`BlockedThreads`]). The life cycle is the same as for [`BlockedProbe`](super::BlockedProbe). The BPF
 //! probe sees more: threads that wait for another thread sleep interruptibly, so this probe does not see
 //! them, and its events do not show the file of a call.

@@ -1,7 +1,7 @@
 //! Boots a guest, runs one command in the guest, and retrieves files.
 //!
-//! The guest has no disk and no network. It sends the command's output, progress events and an archive of
-//! files through virtio serial ports, each connected to a socket of this process.
+//! The guest has no disk and no network. The guest sends the command's output, progress events and an archive
+//! of files through virtio serial ports, each connected to a socket of this process.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -25,20 +25,20 @@ use crate::modules::Modules;
 use crate::programs;
 
 const INIT: &str = include_str!("init.sh");
-/// The drivers of the virtio serial ports, which are modules in some kernels.
+/// Kernel modules of the drivers for the virtio ports; in some kernels, the drivers are built in.
 const PORT_MODULES: &[&str] = &["virtio_pci", "virtio_console"];
 const DISK_MODULES: &[&str] = &["virtio_pci", "virtio_blk", "ext4"];
 const CARD_MODULES: &[&str] = &["sdhci_pci", "mmc_block"];
 
-/// The purpose of a guest, which determines its processors and clock.
+/// What a guest is used for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Shape {
-    /// For measurements: one processor, on which each instruction takes a nanosecond of guest time. Idle time
-    /// of the guest is skipped. Measured times hardly depend on this machine's load.
+    /// A guest for measurements: one processor, on which each instruction takes a nanosecond of guest time.
+    /// Idle guest time is skipped. Times hardly depend on this machine's load.
     #[default]
     Bench,
-    /// For functional tests: two processors that run at full speed.
+    /// A guest for functional tests: two processors at full speed.
     Test,
 }
 
@@ -59,25 +59,25 @@ const BENCH_OPTIONS: [&str; 12] = [
     "base=2026-01-01T00:00:00,clock=vm",
 ];
 
-/// A guest that can be started.
+/// A guest that has not been started yet.
 #[derive(Debug)]
 pub struct Guest {
-    /// The kernel of the guest.
+    /// The guest's kernel.
     pub kernel: KernelFiles,
-    /// The purpose of the guest.
+    /// What the guest is used for.
     pub shape: Shape,
     /// The guest's memory in MiB, which also holds all its files.
     pub memory_mib: u64,
-    /// The names of the kernel modules to load.
+    /// Names of kernel modules to load.
     pub modules: Vec<&'static str>,
-    /// The names of the kernel modules to load if the kernel has them.
+    /// Names of kernel modules to load if the kernel has them.
     pub wishes: Vec<&'static str>,
-    /// The files in the guest.
+    /// The files in the guest's memory.
     pub files: Initramfs,
     /// The raw images of writable disks; the first disk is `/dev/vda`.
     pub disks: Vec<PathBuf>,
-    /// The raw image of a writable memory card, attached through a host controller and the kernel's MMC
-    /// driver as `/dev/mmcblk0`. The size of the image in bytes is a power of two.
+    /// Raw image of a writable memory card, attached through a host controller and the kernel's MMC driver:
+    /// `/dev/mmcblk0`. The image's size in bytes is a power of two.
     pub card: Option<PathBuf>,
 }
 
@@ -100,9 +100,9 @@ pub struct Ended {
 
 /// The destinations of the output of a guest's command.
 pub struct Streams {
-    /// The destination of the command's standard output.
+    /// Receives the command's standard output.
     pub out: Box<dyn Write + Send>,
-    /// The destination of the command's standard error.
+    /// Receives the command's standard error.
     pub err: Box<dyn Write + Send>,
 }
 
@@ -116,7 +116,7 @@ enum Event {
         code: u8,
         uptime: f64,
     },
-    /// The guest has sent the files.
+    /// All result files have been sent.
     End {
         /// The number of requested paths that exist in the guest.
         paths: usize,
@@ -138,9 +138,9 @@ impl Event {
 }
 
 impl Guest {
-    /// Boots the guest and runs a task in this guest. Copies the command's output to standard output and
-    /// standard error while it runs. Afterwards, unpacks the files and folders in [`Task::bring`] below
-    /// [`Task::to`]: `/a/b` becomes `TO/a/b`.
+    /// Boots the guest and runs a task in it. Copies the command's output to standard output and standard
+    /// error while it runs. Afterwards, unpacks the files and folders in [`Task::bring`] below [`Task::to`]:
+    /// `/a/b` becomes `TO/a/b`.
     ///
     /// # Errors
     /// If the guest cannot be started, if it ends before the command does, or if `stop` becomes true.
@@ -155,7 +155,7 @@ impl Guest {
         self.run_to(archive, command, streams, stop, announce)
     }
 
-    /// Like [`Guest::run`], but writes the command's output to `streams`.
+    /// Runs a task like [`Guest::run`], but writes the command's output to `streams`.
     ///
     /// # Errors
     /// The errors of [`Guest::run`].
@@ -241,7 +241,7 @@ impl Guest {
             return Err(place.ended_early(archive, &self.kernel, when));
         };
         machine.wait(stop)?;
-        // The sockets are now closed, so the threads that copy the output end.
+        // The sockets are closed now, so the threads that copy the output end.
         copies.into_iter().for_each(|copy| drop(copy.join()));
         io::stdout().flush().map_err(LabError::system("write to", "standard output"))?;
         let unpacked = unpacking.wait_with_output().map_err(LabError::system("wait for", "tar"))?;
@@ -307,16 +307,16 @@ impl Guest {
     }
 }
 
-/// A task for a guest.
+/// A command for a guest, with its folder and its result files.
 #[derive(Clone, Copy, Debug)]
 pub struct Task<'a> {
-    /// The command to run, as words.
+    /// The command and its arguments.
     pub words: &'a [String],
-    /// The working directory of the command, with the same path as on this machine.
+    /// The command's working directory, which has the same path as on this machine.
     pub folder: &'a Path,
-    /// The files and folders to retrieve after the command, if they exist.
+    /// Files and folders to copy from the guest afterwards, if they exist.
     pub bring: &'a [PathBuf],
-    /// The folder in which to unpack the retrieved files.
+    /// The folder on this machine in which these files are unpacked.
     pub to: &'a Path,
 }
 
@@ -332,7 +332,7 @@ pub fn shell(mut guest: Guest, archive: &Archive, announce: &dyn Fn(&str)) -> Re
     if status.success() { Ok(()) } else { Err(place.ended_early(archive, &guest.kernel, "with an error")) }
 }
 
-/// Copies the output of a guest. If the output of this process is no longer read (`| head`), drops the rest,
+/// Copies the output of a guest to `to`. If our own output is no longer read (`| head`), drops the rest,
 /// because a guest with unread output would wait forever.
 fn pass_on(mut from: &UnixStream, to: &mut impl Write) {
     if io::copy(&mut from, to).is_err() {

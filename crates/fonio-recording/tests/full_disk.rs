@@ -14,7 +14,7 @@ use fonio_testing::{Need, has};
 use generated::Generated;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 
-/// A small tmpfs.
+/// A tmpfs of limited size.
 struct Disk {
     dir: tempfile::TempDir,
 }
@@ -59,7 +59,7 @@ const GENERATED: Generated = Generated { seed: 3, requests: 200_000, depth: 32, 
 fn write(dir: &Path, keep_what_fits: bool) -> Result<FinishedRecording, RecordingError> {
     let mut writer = Writer::create(dir, WriterOptions { keep_what_fits, ..WriterOptions::default() })?;
     let fed = GENERATED.feed(&mut writer);
-    // Thread rows may also come late.
+    // Thread rows may also arrive after the events.
     let late = Thread { tid: 77, comm: Some("late".to_owned()), ..Thread::default() };
     fed.and_then(|()| writer.thread(&late)).map_err(|error| error.downcast::<RecordingError>().unwrap())?;
     writer.install(Meta { ended: Some(Timestamp(u64::MAX / 2)), ..Meta::default() })
@@ -92,7 +92,7 @@ fn the_rows_that_fit_are_kept_and_the_others_counted() {
         let full: Vec<&Diagnostic> = kept.diagnostics.iter().filter(|one| one.code == "disk-full").collect();
         assert_eq!(full.len(), finished.incomplete.len());
         assert!(full[0].message.contains(&missing.to_string()), "{}", full[0].message);
-        // The recording shows from what time events are missing.
+        // The recording shows the time from which events are missing.
         let gap = finished.meta.lost.gaps.first().unwrap();
         let last = |time: Option<Timestamp>| time.is_none_or(|time| time <= gap.after);
         assert!(

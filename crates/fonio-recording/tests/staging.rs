@@ -115,7 +115,7 @@ fn the_directory_above_must_be_there() {
     assert!(matches!(&error, RecordingError::Io { action: "create", .. }), "{error:?}");
 }
 
-/// An unused process id, above the kernel's maximum.
+/// A process id that is never used, because it is above the kernel's maximum.
 const DEAD: u32 = 1 << 30;
 
 #[test]
@@ -218,7 +218,7 @@ fn two_writers_of_one_name_never_share_a_directory() {
         assert_eq!(path, &place.path().join(name));
         assert_eq!(rows(path), *requests, "{name}");
     }
-    // The same for a writer that begins when the name is already in use.
+    // A writer that begins when the name is already in use also chooses another name.
     let writer = Writer::create(&dir, options).unwrap();
     assert_eq!(writer.install(Meta::default()).unwrap().path, place.path().join("run-6"));
 }

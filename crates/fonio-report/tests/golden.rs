@@ -38,7 +38,7 @@ fn the_first_screen() {
     let mut document = Document { next: next.into(), ..document() };
     let style = TerminalStyle { width: 80, first_screen: true, ..TerminalStyle::PLAIN };
     expect_file!["golden/first-screen.txt"].assert_eq(&terminal(&document, style));
-    // For any number of findings, and on narrow terminals.
+    // The screen fits for any number of findings, and on narrow terminals.
     document.findings.extend(document.findings.clone());
     for width in 60..=200 {
         let text = terminal(&document, TerminalStyle { width, ..style });

@@ -1,4 +1,4 @@
-//! Who waited, for what, behind whom?
+//! Section on blocked threads: which threads waited, for what, and for which other threads.
 
 use fonio_analysis::Analysis;
 use fonio_analysis::waits::blocked::doing;
@@ -8,15 +8,15 @@ use super::{About, maybe, seconds};
 use crate::document::{Axis, Cell, Chart, Fact, Plot, Role, Section, Series, Table};
 use fonio_core::Unit;
 
-/// Number of programs in the timeline, and in the table.
+/// Maximum number of programs in the timeline, and in the table.
 const DRAWN: usize = 12;
 const LISTED: usize = 100;
-/// Number of files in the table.
+/// Maximum number of files in the table.
 const FILES: usize = 40;
-/// Smaller shares are not listed.
+/// Minimum share for a process to be named as one that others waited for.
 const SHARE_LEAST: f64 = 0.05;
 
-/// The operations, with their names in tables.
+/// The operations in which threads are blocked, with their names in tables.
 const OPERATIONS: [(&str, &str); 13] = [
     ("fsync", "fsync"),
     ("read", "read"),
@@ -52,7 +52,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     })
 }
 
-/// The most important numbers.
+/// Returns the most important numbers about blocked threads.
 pub fn facts(analysis: &Analysis) -> Vec<Fact> {
     let Some(blocked) = &analysis.blocked else { return Vec::new() };
     let worst = blocked.programs.iter().find(|program| program.role == Kind::OfInterest);
@@ -90,7 +90,7 @@ fn answer(about: &About<'_>, blocked: &Blocked) -> String {
     )
 }
 
-/// A program and the file of its requests: `cp (backup.service) for /export.bin`.
+/// Names a program and the file of its requests: `cp (backup.service) for /export.bin`.
 fn whose(row: &Behind) -> String {
     match &row.file {
         Some(file) => format!("{} for {file}", row.full_name()),
@@ -120,7 +120,7 @@ fn behind(rows: &[Behind]) -> Cell {
     if words.is_empty() { Cell::Unknown } else { Cell::Name(words.join(", ")) }
 }
 
-/// The file for which a thread waited, or the other thread with its operation and file.
+/// Names the file for which a thread waited, or the other thread with its operation and file.
 fn file(path: Option<&String>, through: Option<&Through>) -> Cell {
     let through = through.map(|through| {
         let of = through.file.as_ref().map(|file| format!(" of {file}")).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Which files are read and written, and for whom?
+//! Section on files: which files are read and written, and for which programs.
 
 use fonio_analysis::causes::files::{FileUse, Files};
 
@@ -6,10 +6,10 @@ use super::{About, listed};
 use crate::document::{Cell, Section, Table};
 use fonio_core::Unit;
 
-/// Number of files in the table.
+/// Maximum number of files in the table.
 const LISTED: usize = 40;
 
-/// The report's name for each kind of data.
+/// The name of each kind of data in the report.
 const CONTENTS: [(&str, &str); 8] = [
     ("data", "data"),
     ("fs_metadata", "metadata"),
@@ -49,7 +49,6 @@ fn answer(files: &Files) -> String {
     format!("Most bytes belong to {path}: {}{by}.", listed(&did))
 }
 
-/// The process, and its unit.
 fn who(file: &FileUse) -> Option<String> {
     let cause = file.cause.as_ref()?;
     Some(match &file.cause_unit {

@@ -1,4 +1,4 @@
-//! Do reads wait for writes?
+//! Section on interference: whether reads wait for writes.
 
 use fonio_analysis::device::interference::{EqualDepth, Slowdown, SlowdownSide};
 

@@ -1,4 +1,4 @@
-//! What did the rest of the machine do?
+//! Section on the machine: what the rest of the machine did.
 
 use fonio_analysis::machine::MetricSeries;
 
@@ -48,7 +48,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     })
 }
 
-/// A table of named values of different kinds.
+/// Returns a table of metrics of different kinds.
 fn table(about: &About<'_>) -> Table {
     let machine = &about.analysis.machine;
     let mut facts: Vec<Fact> = Vec::new();

@@ -1,4 +1,4 @@
-//! What does a transaction of an SQLite database cost?
+//! Section on SQLite: what a transaction costs in each database.
 
 use fonio_analysis::sqlite::{Database, MeanCost, Receipt, Sqlite, UsualCost};
 use fonio_core::Unit;
@@ -8,12 +8,12 @@ use crate::document::{Cell, Section, Table};
 
 const MOST_FREQUENT: &str = "The most frequent number of syncs, writes and flushes, and how many transactions had \
     exactly these.";
-/// Number of databases in a table.
+/// Maximum number of databases in a table.
 const LISTED: usize = 20;
 
 pub fn section(about: &About<'_>) -> Option<Section> {
     let sqlite = about.analysis.sqlite.as_ref()?;
-    // Recordings without calls of SQLite programs omit this section.
+    // If no calls of SQLite programs were recorded, the report has no such section.
     sqlite.databases.first()?;
     Some(Section {
         id: "sqlite".into(),

@@ -1,4 +1,4 @@
-//! Can this be trusted?
+//! Section on validity: whether the recording can be trusted.
 
 use fonio_analysis::verdict::validity::Validity;
 
@@ -85,7 +85,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
     })
 }
 
-/// Shows known and unknown loss separately.
+/// Returns the number of lost events; if only a part of the loss was counted, as a lower bound.
 fn lost_events(validity: &Validity) -> Cell {
     match (validity.lost_events, validity.lost_uncounted) {
         (events, 0) => Cell::count(events, Unit::Count),

@@ -1,4 +1,4 @@
-//! The page of a result.
+//! The page that shows a single result.
 
 use askama::Template;
 use axum::extract::{Path, State};
@@ -41,7 +41,7 @@ struct ResultPage {
     missing: Vec<(String, String)>,
 }
 
-/// `GET /results/{id}`.
+/// Handles `GET /results/{id}`.
 pub(super) async fn show(State(service): State<Service>, Path(id): Path<String>) -> Page {
     if !token::is_id(&id) {
         return Err(Problem::no_result().into());

@@ -62,7 +62,7 @@ impl Parameters {
         }
     }
 
-    /// The parameter `page`: the `next` position of an earlier page.
+    /// Returns the position in the parameter `page`, copied from `next` of an earlier page.
     pub fn page(&self) -> Result<Option<Position>, Problem> {
         let Some(text) = self.get("page") else { return Ok(None) };
         parse_position(text)

@@ -31,8 +31,8 @@ pub fn is_id(text: &str) -> bool {
     text.len() == ID_DIGITS && text.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
-/// The hash of a token. Only the hash is stored. A token has 256 random bits, so even a hash without salt
-/// cannot be reversed.
+/// Returns the hash of a token. The database stores only this hash. A token has 256 random bits, so even a
+/// hash without salt cannot be reversed.
 pub fn hash(token: &str) -> Vec<u8> {
     Sha256::digest(token.as_bytes()).to_vec()
 }

@@ -152,11 +152,11 @@ pub struct Protocol {
     pub order: Order,
     /// The size of a request.
     pub request: ByteCount,
-    /// The range of each process.
+    /// The length of each process's range on the device.
     pub range: ByteCount,
-    /// The requests of each process.
+    /// Number of requests of each process.
     pub count: u64,
-    /// Requests in flight per process.
+    /// Number of requests in flight per process.
     pub depth: u32,
     /// Number of bytes that are written before the experiment, from the beginning of the device on, in
     /// requests of 512 KiB.
@@ -181,7 +181,7 @@ pub enum Gives {
     Speedup(u32),
 }
 
-/// The seed of every experiment that does not state another.
+/// The seed of every experiment that does not state its own seed.
 pub const SEED: u64 = 1;
 
 impl Protocol {

@@ -1,4 +1,4 @@
-//! Published numbers, by name. Profiles are fitted to them or compared with them.
+//! Published numbers, by name. Profiles are fitted to these numbers or compared with them.
 
 use fonio_core::{Access, ByteCount};
 
@@ -19,7 +19,7 @@ pub struct Card {
     pub desktop: Four,
     /// Throughput on the phone.
     pub phone: Four,
-    /// The dependence of random-write throughput on the range.
+    /// How random-write throughput depends on the size of the range.
     pub shape: Shape,
 }
 
@@ -125,7 +125,7 @@ pub fn samsung_s5() -> Vec<Target> {
 pub struct FourByFour {
     /// The device's name.
     pub name: &'static str,
-    /// The factors, in the order of [`Access::ALL`].
+    /// The slowdown factors, in the order of [`Access::ALL`].
     pub slowdowns: [f64; 4],
 }
 
@@ -149,8 +149,8 @@ pub struct DeviceClass {
     pub seq_mb_s: (Option<f64>, f64),
     /// Random reads and writes per second; `None` if the source states no random rates.
     pub rand_iops: Option<(f64, f64)>,
-    /// Commands in flight in the random test. The sources do not state this number; we assume the maximum
-    /// of the class, but at most 32.
+    /// Number of commands in flight in the random test. The sources do not state this number; we assume the
+    /// maximum of the class, but at most 32.
     pub depth: u32,
 }
 
@@ -190,8 +190,8 @@ impl DeviceClass {
             request: ByteCount(512 << 10),
             range,
             count: 512,
-            // Two commands in flight, so that neither the host nor the device waits. Only one if the device
-            // has no queue.
+            // Two commands in flight, so that neither the host nor the device waits. Only one command if the
+            // device has no queue.
             depth: self.depth.min(2),
             prepare: range,
             gives: Gives::Throughput,

@@ -28,7 +28,7 @@ pub struct Api {
 /// SQLite 3.8.7, the first version that provides `auto_extension` to extensions.
 const OLDEST: c_int = 3_008_007;
 
-/// Indices in `sqlite3_api_routines` of `sqlite3ext.h`. SQLite only appends to this structure.
+/// Indices in `sqlite3_api_routines` of `sqlite3ext.h`. New SQLite versions only append to this structure.
 mod place {
     pub const EXEC: usize = 55;
     pub const LIBVERSION_NUMBER: usize = 67;
@@ -39,7 +39,7 @@ mod place {
 }
 
 impl Api {
-    /// Takes the functions that SQLite passes to extensions.
+    /// Copies the functions that SQLite passes to extensions.
     ///
     /// # Safety
     ///

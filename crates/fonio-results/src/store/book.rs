@@ -22,7 +22,7 @@ pub struct Stored {
     pub delete_token: String,
 }
 
-/// Changes to bins within a transaction.
+/// Changes to the counts of bins within a transaction.
 pub(super) type Changes = BTreeMap<(Scope, i64), i64>;
 
 /// The writer thread's state and transactions.

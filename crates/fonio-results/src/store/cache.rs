@@ -14,7 +14,7 @@ use super::summary::Summary;
 /// device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Scope {
-    /// 0: all devices; otherwise the device's id.
+    /// The device's id, or 0 for all devices.
     pub device_id: i64,
     /// The comparison key.
     pub key_id: i64,
@@ -28,7 +28,7 @@ const SUMMARIES_MAX: usize = 4096;
 
 #[derive(Debug, Default)]
 struct Inside {
-    /// Odd while the writer commits.
+    /// Incremented before and after each commit, so it is odd during a commit.
     generation: u64,
     summaries: HashMap<Scope, Arc<Summary>>,
 }
@@ -42,12 +42,12 @@ impl Summaries {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The summary, if it is in memory.
+    /// Returns the summary of a scope if it is in the cache.
     pub fn get(&self, scope: Scope) -> Option<Arc<Summary>> {
         self.inside().summaries.get(&scope).cloned()
     }
 
-    /// Returns the current generation. Call this before a summary is read from the database.
+    /// Returns the current generation. Callers need it before they read a summary from the database.
     pub fn generation(&self) -> u64 {
         self.inside().generation
     }

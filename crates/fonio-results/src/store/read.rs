@@ -36,7 +36,7 @@ impl Deref for StoredKey {
 pub struct StoredDevice {
     /// The number.
     pub device_id: i64,
-    /// The model and its revision.
+    /// The device's model and revision.
     pub of: DeviceRevision,
     /// The number of received results.
     pub results: i64,
@@ -51,7 +51,7 @@ impl Deref for StoredDevice {
 }
 
 impl StoredDevice {
-    /// The display name, without the revision.
+    /// Returns the device's display name, without the revision.
     pub fn name(&self) -> String {
         match self.maker.as_str() {
             UNKNOWN_MAKER => format!("{} ({})", self.model, self.kind),
@@ -86,7 +86,7 @@ pub struct Place {
     pub rank: i64,
     /// The value.
     pub value: f64,
-    /// The order of arrival; it orders equal values.
+    /// Sequence number in the order of arrival; among equal values, it determines the order.
     pub seq: i64,
     /// The result's id.
     pub id: String,
@@ -99,7 +99,7 @@ pub struct Place {
 pub struct Page {
     /// The rows.
     pub places: Vec<Place>,
-    /// The position of the next page, if there is one.
+    /// The start of the next page of the ranking, if there is one.
     pub next: Option<Position>,
 }
 
@@ -112,7 +112,7 @@ pub struct Position {
     pub seq: i64,
 }
 
-/// The entries of a ranking.
+/// The results that a ranking contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
     /// Every result.
@@ -143,7 +143,7 @@ fn key(row: &Row) -> StoredKey {
     StoredKey { key_id: row.int(0), of, results: row.int(6) }
 }
 
-/// At most `limit` keys, those with the most results first.
+/// Reads at most `limit` comparison keys, in descending order of their numbers of results.
 pub fn keys(connection: &mut dyn Connection, limit: i64) -> Result<Vec<StoredKey>, DatabaseError> {
     let rows = connection.query(
         "SELECT key_id, name, test_version, file_system, mode, size_class, results FROM keys \
@@ -153,7 +153,7 @@ pub fn keys(connection: &mut dyn Connection, limit: i64) -> Result<Vec<StoredKey
     Ok(rows.iter().map(key).collect())
 }
 
-/// The key with a name.
+/// Reads the comparison key with this name.
 pub fn key_by_name(connection: &mut dyn Connection, name: &str) -> Result<Option<StoredKey>, DatabaseError> {
     let rows = connection.query(
         "SELECT key_id, name, test_version, file_system, mode, size_class, results FROM keys WHERE name = $1",
@@ -162,7 +162,7 @@ pub fn key_by_name(connection: &mut dyn Connection, name: &str) -> Result<Option
     Ok(rows.first().map(key))
 }
 
-/// The key with an id. The id must exist.
+/// Reads the comparison key with this id, which must exist.
 pub fn key_by_id(connection: &mut dyn Connection, key_id: i64) -> Result<StoredKey, DatabaseError> {
     let rows = connection.query(
         "SELECT key_id, name, test_version, file_system, mode, size_class, results FROM keys WHERE key_id = $1",
@@ -171,7 +171,7 @@ pub fn key_by_id(connection: &mut dyn Connection, key_id: i64) -> Result<StoredK
     Ok(key(&rows[0]))
 }
 
-/// Reads a device from the columns from `at` on.
+/// Reads a device from a row's columns, starting with column `at`.
 fn device(row: &Row, at: usize) -> StoredDevice {
     let text = |column: usize| row.text(at + column).to_owned();
     let of = DeviceRevision {
@@ -185,7 +185,7 @@ fn device(row: &Row, at: usize) -> StoredDevice {
     StoredDevice { device_id: row.int(at), of, results: row.int(at + 7) }
 }
 
-/// The device with an id. The id must exist.
+/// Reads the device with this id, which must exist.
 pub fn device_by_id(connection: &mut dyn Connection, device_id: i64) -> Result<StoredDevice, DatabaseError> {
     let rows = connection.query(
         "SELECT device_id, slug, revision_slug, kind, maker, model, revision, results FROM devices \
@@ -195,7 +195,7 @@ pub fn device_by_id(connection: &mut dyn Connection, device_id: i64) -> Result<S
     Ok(device(&rows[0], 0))
 }
 
-/// The revisions of a model.
+/// Reads all revisions of a device model.
 pub fn revisions(connection: &mut dyn Connection, slug: &str) -> Result<Vec<StoredDevice>, DatabaseError> {
     let rows = connection.query(
         "SELECT device_id, slug, revision_slug, kind, maker, model, revision, results FROM devices \
@@ -205,7 +205,7 @@ pub fn revisions(connection: &mut dyn Connection, slug: &str) -> Result<Vec<Stor
     Ok(rows.iter().map(|row| device(row, 0)).collect())
 }
 
-/// Devices in the order of their names, after a position.
+/// Reads at most `limit` devices in the order of their names, starting after the position `behind`.
 pub fn devices(
     connection: &mut dyn Connection,
     behind: (&str, &str),
@@ -235,7 +235,7 @@ pub fn keys_of_device(
     Ok(rows.iter().map(key).collect())
 }
 
-/// The latest results of a device, including hidden ones.
+/// Reads the latest results of a device, including hidden results.
 pub fn latest_of_device(
     connection: &mut dyn Connection,
     device_id: i64,
@@ -249,7 +249,7 @@ pub fn latest_of_device(
     Ok(rows.iter().map(|row| (row.text(0).to_owned(), row.int(1), row.text(2).to_owned())).collect())
 }
 
-/// The result with an id.
+/// Reads the result with this id.
 pub fn result(connection: &mut dyn Connection, id: &str) -> Result<Option<Stored>, DatabaseError> {
     let rows = connection.query(
         "SELECT r.seq, r.id, r.received_at, r.hidden_reason, r.key_id, r.device_id, d.document \
@@ -282,7 +282,7 @@ pub fn received(connection: &mut dyn Connection, seq: i64, limit: i64) -> Result
     Ok(rows.iter().map(stored).collect())
 }
 
-/// The distribution of a figure.
+/// Reads the distribution of a figure's values.
 pub fn summary(
     connection: &mut dyn Connection,
     summaries: &Summaries,

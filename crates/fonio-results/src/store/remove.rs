@@ -25,7 +25,7 @@ pub enum Deletion {
 ///
 /// # Errors
 ///
-/// If the database fails; then nothing is deleted.
+/// If the database fails, in which case nothing is deleted.
 pub(super) fn delete(
     book: &mut Book,
     connection: &mut dyn Connection,
@@ -101,7 +101,7 @@ impl Gone<'_> {
         Ok([0, self.device_id].into_iter().map(change).collect())
     }
 
-    /// Removes the value's bins if they are empty now.
+    /// Removes the bins that are empty after the value was deleted.
     fn empty_bins(&mut self, figure: usize, value: f64) -> Outcome<()> {
         let (bin, figure_id) = (figures::ranked()[figure].better.bin(value), self.book.figure_id(figure));
         for scope in [0, self.device_id] {

@@ -29,7 +29,7 @@ pub const TABLES: [&str; 8] = [
 /// Maximum number of rows per statement, to keep arrays small.
 const ROWS: usize = 100_000;
 
-/// A row of the table `ranks`, in memory. It needs 16 bytes for each figure of each result.
+/// A row of the table `ranks` in memory: 16 bytes for each figure of each result.
 #[derive(Clone, Copy)]
 struct Rank {
     score: f64,
@@ -49,7 +49,7 @@ impl Seed {
     ///
     /// # Panics
     ///
-    /// If the database has results.
+    /// If the database already contains results.
     pub fn begin(connection: &mut dyn Connection, summaries: Summaries) -> Result<Seed, DatabaseError> {
         let book = Book::open(connection, summaries)?;
         let found = connection.query("SELECT COUNT(*) FROM results", &[])?;

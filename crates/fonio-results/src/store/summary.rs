@@ -10,10 +10,10 @@ use fonio_core::Better;
 use super::bins::Scored;
 use super::order;
 
-/// The shares of the quantiles on pages.
+/// The quantiles on web pages, as shares of the results.
 pub const SHARES: [f64; 5] = [0.05, 0.25, 0.5, 0.75, 0.95];
 
-/// A distribution, ordered from best to worst.
+/// The distribution of a figure's values, ordered from best to worst.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     better: Better,
@@ -22,7 +22,7 @@ pub struct Summary {
     count: i64,
 }
 
-/// A quantile with its interval.
+/// A quantile with its confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Quantile {
     /// The share of results with a smaller or equal value.
@@ -45,7 +45,7 @@ pub struct Point {
 }
 
 impl Summary {
-    /// Creates a distribution from bins in their order.
+    /// Creates a distribution from bins, which must be sorted by bin number.
     pub fn new(better: Better, bins: Vec<(i64, i64)>) -> Summary {
         assert!(bins.windows(2).all(|pair| pair[0].0 < pair[1].0), "bins are in order");
         let count = bins.iter().map(|(_, count)| count).sum();
@@ -81,7 +81,7 @@ impl Summary {
         self.bins.iter().take_while(|(at, _)| *at < bin).map(|(_, count)| count).sum()
     }
 
-    /// The quantiles of [`SHARES`]; empty if there are no results.
+    /// Returns the quantiles of [`SHARES`], or none if there are no results.
     pub fn quantiles(&self) -> Vec<Quantile> {
         SHARES.iter().filter_map(|share| self.quantile(*share)).collect()
     }
@@ -113,7 +113,7 @@ impl Summary {
         panic!("rank {rank} of {} results", self.count);
     }
 
-    /// The bins in the order of values.
+    /// Returns the bins in ascending order of their values.
     fn by_value(&self) -> Box<dyn Iterator<Item = (i64, i64)> + '_> {
         match self.better {
             Better::Lower => Box::new(self.bins.iter().copied()),

@@ -18,7 +18,8 @@ use crate::entry::Entry;
 /// few MiB.
 const BATCH_MAX: usize = 512;
 
-/// The maximum number of waiting submissions. They need a few MiB of memory, and are written within a second.
+/// The maximum number of waiting submissions. The submissions need a few MiB, and are written within a
+/// second.
 const QUEUE: usize = 1024;
 
 /// The reason why a submission or deletion was not written.
@@ -39,7 +40,7 @@ enum Command {
     Delete { id: String, token: String, reply: oneshot::Sender<Result<Deletion, Refusal>> },
 }
 
-/// The queue of the writer thread.
+/// The queue of requests to the writer thread.
 #[derive(Clone)]
 pub struct Writer {
     commands: SyncSender<Command>,

@@ -18,7 +18,7 @@ use fonio_results::service::{Service, Settings};
 use fonio_testing::Need;
 use tokio::sync::oneshot;
 
-/// A PostgreSQL server with a private folder and port. Dropping it stops it.
+/// A PostgreSQL server with a private folder and port; stopped on drop.
 pub struct Postgres {
     server: Child,
     port: u16,
@@ -147,7 +147,6 @@ impl Running {
         Running { address: address.recv().unwrap(), stop: Some(stop), thread: Some(thread) }
     }
 
-    /// Sends a request, and returns the response.
     pub fn ask(&self, method: &str, path: &str, headers: &[&str], body: &[u8]) -> Answer {
         ask(self.address, &head(method, path, headers, body.len()), body)
     }
@@ -160,7 +159,6 @@ impl Running {
         self.ask("POST", "/api/v1/results", &["Content-Type: application/json"], body)
     }
 
-    /// Stops the service, and waits until it has ended.
     pub fn stop(mut self) {
         self.end();
     }
@@ -199,7 +197,7 @@ pub fn ask(address: SocketAddr, head: &str, body: &[u8]) -> Answer {
 /// A response.
 #[derive(Debug)]
 pub struct Answer {
-    /// The status; 0 if the connection ended without a response.
+    /// HTTP status, or 0 if the connection ended without a response.
     pub status: u16,
     /// In lower-case letters.
     pub head: String,
@@ -207,7 +205,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Reads until the end of the connection.
+    /// Reads an HTTP response until the connection ends.
     pub fn read(stream: &mut TcpStream) -> Answer {
         let mut bytes = Vec::new();
         // A connection reset after the response also counts as the end of the response.

@@ -63,7 +63,7 @@ struct CachedMap {
 struct Finish {
     /// The time at which the command's slot and all other resources are free.
     at: u64,
-    /// The delay until the host sees the completion.
+    /// Delay from a command's completion until the host sees it.
     latency: u64,
 }
 
@@ -213,7 +213,7 @@ impl<F: Ftl> FlashDevice<F> {
             && let Some(stream) = self.readers.newest()
         {
             ahead.end = ahead.end.max(units_end);
-            // There is no read-ahead for a new stream.
+            // A new stream gets no read-ahead.
             if follows.is_some() {
                 self.read_ahead(&mut ahead, units_end, ready);
             }
@@ -234,7 +234,7 @@ impl<F: Ftl> FlashDevice<F> {
     }
 
     /// Returns the time at which the unit's data have arrived in the controller. The page that was read
-    /// last is there already.
+    /// last is already in the controller.
     fn fetch(&mut self, unit: LogicalUnit, at: u64, page_read: &mut Option<PhysicalPage>) -> u64 {
         if self.gather.holds(unit) {
             return at;

@@ -9,11 +9,11 @@ use super::{Command, Counters, Device, Limits};
 pub struct Memory {
     /// Bytes in a line.
     pub line_bytes: u64,
-    /// Time to read a line.
+    /// Time to read one line of the memory.
     pub read_line: Nanos,
-    /// Time to write a line.
+    /// Time to write one line of the memory.
     pub write_line: Nanos,
-    /// Fixed time per command, without its data.
+    /// Fixed time per command, without the time to transfer its data.
     pub command: Nanos,
 }
 

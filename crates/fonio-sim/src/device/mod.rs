@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 /// A command from the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// The operation; an unknown one completes at once.
+    /// The operation; an unknown operation completes at once.
     pub op: Op,
     /// The first sector. Zero for a flush.
     pub sector: Sector,
@@ -58,7 +58,7 @@ pub trait Device: Send {
 /// The limits that a device reports to its host: the queue limits of the kernel's block layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
-    /// The size that the host sees.
+    /// The capacity that the host sees.
     pub capacity: ByteCount,
     /// The queue depth; 1 for SD cards without a command queue.
     pub depth: u32,
@@ -66,7 +66,7 @@ pub struct Limits {
     pub command_max: ByteCount,
     /// The unit of a discard; `None` if the device does not support discard.
     pub discard_granularity: Option<ByteCount>,
-    /// Whether the device supports writes with forced unit access. If not, the host adds a flush.
+    /// Whether the device supports writes with forced unit access. Otherwise, the host adds a flush.
     pub fua: bool,
     /// Whether acknowledged writes stay in volatile memory until a flush; a power cut then loses them.
     pub volatile_cache: bool,
@@ -86,13 +86,13 @@ pub struct Counters {
     pub programmed: ByteCount,
     /// Erase blocks erased.
     pub erases: u64,
-    /// Log blocks that became data blocks without a copy.
+    /// Number of log blocks that became data blocks without a copy.
     pub switch_merges: u64,
     /// Merges that kept the beginning of a block in its log block and copied the rest of the block there.
     pub partial_merges: u64,
-    /// Merges that copied the complete block.
+    /// Number of merges that copied a complete block.
     pub full_merges: u64,
-    /// Pages copied by garbage collection and merges.
+    /// Number of pages copied by garbage collection and merges.
     pub pages_copied: u64,
     /// Time in which at least one command was in flight.
     pub busy: Nanos,

@@ -5,9 +5,9 @@ use fonio_core::Nanos;
 /// Times, rates and sizes of a flash device, all from a profile (`crate::profile`).
 #[derive(Clone, Debug)]
 pub struct Flash {
-    /// The mapping unit of the translation layer.
+    /// Size of the translation layer's mapping unit.
     pub unit_bytes: u64,
-    /// A page of all planes; they are programmed together.
+    /// Size of a page of all planes, which are programmed together.
     pub page_bytes: u64,
     /// Total number of dies on all channels.
     pub dies: u32,
@@ -23,13 +23,13 @@ pub struct Flash {
     pub t_erase: Nanos,
     /// The operations that a read waits for if its die is busy.
     pub reads_wait_for: ReadsWaitFor,
-    /// The interface and the controller.
+    /// Parameters of the interface and the controller.
     pub interface: Interface,
     /// A write-back buffer in the controller's RAM.
     pub buffer: Option<Buffer>,
     /// A part of the flash that stores one bit per cell, for fast writes.
     pub slc: Option<Slc>,
-    /// Data read ahead for a sequential reader.
+    /// Amount of data read ahead for a sequential reader.
     pub read_ahead_bytes: u64,
     /// Map caches in RAM, nearest first.
     pub map_levels: Vec<MapReach>,
@@ -42,7 +42,7 @@ pub struct Interface {
     pub read: Direction,
     /// Transfers from the host.
     pub write: Direction,
-    /// Whether it sends and receives at the same time.
+    /// Whether the interface sends and receives at the same time.
     pub full_duplex: bool,
     /// The controller's time for a flush, without the time to program buffered data.
     pub flush_command: Nanos,
@@ -58,15 +58,15 @@ pub struct Interface {
 pub struct Direction {
     /// Bytes per second.
     pub rate: u64,
-    /// The controller's time for a command.
+    /// The controller's time for a command that continues a stream.
     pub command: Nanos,
     /// The controller's additional time for a command that does not continue a stream.
     pub random: Nanos,
-    /// The delay of a command that keeps no resource busy.
+    /// The part of a command's delay that keeps no resource busy.
     pub latency: Nanos,
     /// The additional delay of a command that does not continue a stream.
     pub random_latency: Nanos,
-    /// Sequential readers or writers that the controller can tell apart.
+    /// Number of sequential readers or writers that the controller can tell apart.
     pub streams: u32,
 }
 
@@ -80,34 +80,34 @@ pub struct Buffer {
     pub gathered_units: u32,
 }
 
-/// A cache in SLC mode.
+/// Parameters of an SLC cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Slc {
-    /// The number of pages that it holds.
+    /// The number of pages that the cache holds.
     pub pages: u64,
-    /// Time to program one of them.
+    /// Time to program a page in SLC mode.
     pub t_program: Nanos,
 }
 
 /// The amounts of data that the part of the map in RAM covers.
 #[derive(Clone, Copy, Debug)]
 pub struct MapReach {
-    /// Data covered by one segment of the map.
+    /// Amount of data that one segment of the map covers.
     pub piece_bytes: u64,
-    /// Data covered by all segments in RAM.
+    /// Amount of data that all map segments in RAM cover.
     pub reach_bytes: u64,
-    /// The time to fetch a missing segment.
+    /// The time to fetch a map segment that is not in RAM.
     pub miss: Nanos,
 }
 
 /// The operations that a read waits for while its die programs or erases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadsWaitFor {
-    /// All operations queued at the die.
+    /// A read waits for all operations queued at the die.
     Queue,
     /// The operation in progress; the read overtakes operations that have not begun.
     Operation,
-    /// The suspension of the operation in progress, with its duration.
+    /// A read waits until the operation in progress is suspended, which takes this time.
     Suspension(Nanos),
 }
 

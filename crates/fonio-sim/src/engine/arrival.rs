@@ -11,7 +11,7 @@ pub struct Arrival {
     pub at: Timestamp,
     /// The operation.
     pub op: Op,
-    /// Whether a program waits for it.
+    /// Whether a program waits for the request.
     pub is_sync: bool,
     /// Whether it must be durable when it completes (forced unit access).
     pub fua: bool,
@@ -19,7 +19,7 @@ pub struct Arrival {
     pub sector: Sector,
     /// The length. Zero for a flush.
     pub bytes: ByteCount,
-    /// The process that queued it.
+    /// The process that queued the request.
     pub process: ProcessId,
     /// Its priority.
     pub priority: Priority,

@@ -59,7 +59,7 @@ pub enum EngineError {
     /// A recorded request lacks a value that a replay needs.
     #[error("request {request_id} of the recording has no {what}, so it cannot be replayed")]
     Unknown {
-        /// Its number in the recording.
+        /// The request's number in the recording.
         request_id: u64,
         /// The missing value.
         what: &'static str,
@@ -77,7 +77,7 @@ pub enum EngineError {
 /// The host: the queue depth of its driver, and the random seed of its processes.
 #[derive(Clone, Copy, Debug)]
 pub struct Host {
-    /// Maximum requests in flight at the driver. The device's own depth applies too.
+    /// Maximum number of requests in flight at the driver. The device's own queue depth applies too.
     pub depth: u32,
     /// Seed of random addresses and think times.
     pub seed: u64,
@@ -281,7 +281,7 @@ impl Engine<'_, '_> {
 struct Waiting {
     request: Request,
     queued: Timestamp,
-    /// The time at which it was issued to the device.
+    /// The time at which the request was issued to the device.
     issued: Option<Timestamp>,
     source: u32,
     /// The index of this request in its source, if the source is a thread of steps.

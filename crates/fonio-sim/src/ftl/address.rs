@@ -82,7 +82,7 @@ impl Offset {
 }
 
 impl Die {
-    /// Returns its index in a list of all dies.
+    /// Returns the die's index in a list of all dies.
     pub(crate) fn index(self) -> usize {
         self.0 as usize
     }
@@ -106,7 +106,7 @@ pub(crate) struct Table<K, V> {
 }
 
 impl<K: Number, V: Number> Table<K, V> {
-    /// Makes a table of zeros. Its memory is not touched before first use.
+    /// Makes a table of zeros, whose memory is not touched before first use.
     pub(crate) fn zeroed(length: u32) -> Table<K, V> {
         Table { raw: vec![0; length as usize], types: PhantomData }
     }

@@ -24,14 +24,14 @@ pub use address::{Die, EraseBlock, LogicalBlock, LogicalUnit, Offset, PhysicalPa
 /// The geometry of the flash below a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Geometry {
-    /// Units that the host sees.
+    /// Number of units that the host sees.
     pub logical_units: u32,
     /// Number of units in an erase block. For a page map, number of units in a superblock (the erase blocks
     /// with the same number on all dies).
     pub units_per_block: u32,
-    /// Units that are programmed together: one page of all planes.
+    /// Number of units that are programmed together: one page of all planes.
     pub units_per_page: u32,
-    /// Dies that work at the same time.
+    /// Number of dies that work at the same time.
     pub dies: u32,
 }
 
@@ -89,7 +89,7 @@ fn shuffled_blocks(blocks: u32, seed: u64) -> VecDeque<EraseBlock> {
 /// The flash operations of a host write: steps in the order of execution.
 #[derive(Clone, Debug, Default)]
 pub struct Work {
-    /// Steps not yet turned into time.
+    /// Steps whose duration has not yet been computed.
     pub steps: Vec<Step>,
     /// The number of steps until the host's data are in flash. Later steps are the layer's own housekeeping.
     pub durable_after: usize,
@@ -102,11 +102,11 @@ pub struct Work {
 pub struct Step {
     /// The die.
     pub die: Die,
-    /// Pages read for a copy.
+    /// Number of pages read for copies.
     pub reads: u32,
-    /// Pages programmed with data from the host.
+    /// Number of pages programmed with data from the host.
     pub host_programs: u32,
-    /// Pages programmed with data copied from flash.
+    /// Number of pages programmed with data copied from flash.
     pub copy_programs: u32,
     /// Erase blocks erased.
     pub erases: u32,
@@ -117,9 +117,9 @@ pub struct Step {
 pub struct Totals {
     /// Pages programmed with data from the host.
     pub host_programs: u64,
-    /// Pages programmed with data from flash.
+    /// Number of pages programmed with data copied from flash.
     pub copy_programs: u64,
-    /// Erase blocks erased, counted per die.
+    /// Number of erased blocks, counted per die.
     pub erases: u64,
     /// Log blocks that became data blocks without a copy.
     pub switch_merges: u64,
@@ -135,7 +135,7 @@ impl Work {
         self.totals.host_programs += u64::from(step.host_programs);
         self.totals.copy_programs += u64::from(step.copy_programs);
         self.totals.erases += u64::from(step.erases);
-        // Steps after the host's data must not delay them.
+        // Later steps must not delay the host's data.
         let may_join = self.durable_after < self.steps.len();
         match self.steps.last_mut() {
             Some(last) if may_join && last.die == step.die => {

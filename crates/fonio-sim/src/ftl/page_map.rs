@@ -1,9 +1,9 @@
 //! Page mapping: every unit can be at any address, and garbage collection gathers the valid units.
 //!
-//! The erase blocks with the same number on all dies form a superblock. It is filled page by page across the
-//! dies. Host data and the collector's copies go to different superblocks, which separates old data from new
-//! data. Collection is paced: while few superblocks are free, each page that the host writes is followed by
-//! as many copies as are needed to empty the victim before the space that its collection gains is used up.
+//! The erase blocks with the same number on all dies form a superblock, which is filled page by page across
+//! the dies. Host data and the collector's copies go to different superblocks, which separates old data from
+//! new data. Collection is paced: while few superblocks are free, each page that the host writes is followed
+//! by as many copies as are needed to empty the victim before the space that its collection gains is used up.
 //!
 //! Two rules can choose the victim. *Greedy* takes the superblock with the fewest valid units. *Cost-benefit*
 //! (Rosenblum, Ousterhout 1992) takes the one with the largest `(1 - u) × age / 2u`, where `u` is the share
@@ -23,7 +23,7 @@ use super::{
 pub enum Collection {
     /// Fewest valid units first.
     Greedy,
-    /// Largest space gained × age / cost first.
+    /// Takes the superblock with the largest value of space gained × age / cost.
     CostBenefit,
 }
 
@@ -76,7 +76,7 @@ impl Number for ValidUnits {
 }
 
 impl ValidUnits {
-    /// A bit above the bits of the number of units. It is set while a superblock is free, open or being
+    /// A bit above all bits of a number of units. It is set while a superblock is free, open or being
     /// collected.
     const IN_USE: u32 = 1 << 31;
 
@@ -122,7 +122,7 @@ struct Collecting {
     /// The offset at which the search for the next valid unit continues.
     next: Offset,
     copies_per_page: u32,
-    /// The pages before this one have been read where necessary.
+    /// Pages with lower numbers have been read, if their units were needed.
     pages_read: u32,
 }
 
@@ -243,7 +243,7 @@ impl<W: Watch> PageMap<W> {
         best
     }
 
-    /// Returns space gained × age / cost.
+    /// Returns the space gained × age / cost of collecting a superblock.
     fn benefit(&self, block: EraseBlock, valid: u32) -> f64 {
         let used = f64::from(valid) / f64::from(self.geometry.units_per_block);
         let age = (self.writes - self.closed_at[block.0 as usize] + 1) as f64;

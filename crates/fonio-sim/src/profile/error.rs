@@ -26,7 +26,7 @@ pub enum ProfileError {
         location: Location,
         /// The key as written.
         key: String,
-        /// The result of [`fonio_core::nearest`] for all keys.
+        /// A suggestion of the most similar key, from [`fonio_core::nearest`].
         nearest: String,
     },
     /// A missing key that this kind of device needs.
@@ -50,7 +50,7 @@ pub enum ProfileError {
         key: String,
         /// The problem.
         problem: String,
-        /// The right form, with an example.
+        /// The expected form of the value, with an example.
         wanted: String,
     },
     /// A value outside its range.

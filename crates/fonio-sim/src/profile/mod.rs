@@ -26,7 +26,7 @@ use crate::device::{Device, Limits};
 use fonio_core::ByteCount;
 use schema::{Key, Quantity};
 
-/// The origin of a number.
+/// Where a profile's number comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// Stated by the publication, specification or data sheet that `to` names.
@@ -46,7 +46,7 @@ impl Source {
     pub const ALL: [Source; 5] =
         [Source::Published, Source::Fitted, Source::Chosen, Source::Measured, Source::Assumed];
 
-    /// Returns its name in profiles.
+    /// Returns the source's name in profiles.
     pub fn name(self) -> &'static str {
         match self {
             Source::Published => "published",
@@ -94,7 +94,7 @@ pub struct Provenance {
 }
 
 impl Profile {
-    /// Parses a profile. `name` is the profile name or file name for errors.
+    /// Parses a profile. `name` is the profile name or file name for error messages.
     ///
     /// # Errors
     ///

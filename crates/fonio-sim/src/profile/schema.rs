@@ -3,7 +3,7 @@
 use fonio_core::quantity::{Quantity as Amount, Unit};
 use fonio_core::{ByteCount, Nanos};
 
-/// The kind of a value. It determines the syntax, see [`fonio_core::quantity`].
+/// The kind of a value, which determines its syntax; see [`fonio_core::quantity`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     /// A duration, such as `"5 us"`. Stored in nanoseconds.
@@ -25,7 +25,7 @@ pub enum Quantity {
 pub struct Key {
     /// The key, as `table.name`.
     pub path: &'static str,
-    /// The kind of its value.
+    /// The kind of the key's value.
     pub quantity: Quantity,
     /// The minimum value, in the storage unit of [`Quantity`].
     pub min: u64,
@@ -142,7 +142,7 @@ pub fn find(path: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.path == path)
 }
 
-/// Returns the result of [`fonio_core::nearest`] for all keys.
+/// Returns a suggestion of the key most similar to `path`, from [`fonio_core::nearest`].
 pub(super) fn nearest(path: &str) -> String {
     fonio_core::nearest(path, KEYS.iter().map(|key| key.path))
 }

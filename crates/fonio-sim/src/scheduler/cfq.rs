@@ -34,9 +34,9 @@ use super::{Class, Priority, ProcessId, Request, Scheduler};
 /// The tunables, under the kernel's names, and two properties of the device.
 #[derive(Clone, Copy, Debug)]
 pub struct Tunables {
-    /// The slice of a synchronous queue at level 4.
+    /// The time slice of a synchronous queue at priority level 4.
     pub slice_sync: Nanos,
-    /// The slice of an asynchronous queue at level 4.
+    /// The time slice of an asynchronous queue at priority level 4.
     pub slice_async: Nanos,
     /// The time for which the device idles to wait for the next request of a process. 0 disables idling.
     pub slice_idle: Nanos,
@@ -44,7 +44,7 @@ pub struct Tunables {
     pub quantum: u32,
     /// The maximum number of in-flight asynchronous requests of a queue while another queue waits.
     pub slice_async_rq: u32,
-    /// On flash, smaller requests count as random. Zero for disks, where only the distance counts.
+    /// On flash, requests below this size count as random. Zero for disks, where only the distance counts.
     pub random_below: ByteCount,
     /// A request counts as random if it begins farther than this from the end of the process's last request.
     pub seek_min: ByteCount,
@@ -102,7 +102,7 @@ enum Group {
 
 const GROUPS: [Group; 3] = [Group::Sequential, Group::Random, Group::Asynchronous];
 
-/// A group that has the device.
+/// The turn of a group, during which the group has the device.
 #[derive(Clone, Copy, Debug)]
 struct GroupTurn {
     class: Class,
@@ -167,7 +167,7 @@ impl Queue {
     }
 
     /// Returns the length of the slice. Each level with a higher priority than 4 adds a fifth of the base;
-    /// each level with a lower priority subtracts a fifth. A base of 100 ms gives 180 to 40 ms.
+    /// each level with a lower priority subtracts a fifth. A base of 100 ms gives slices of 180 to 40 ms.
     fn slice(&self, settings: &Tunables) -> Nanos {
         let base = if self.is_sync() { settings.slice_sync } else { settings.slice_async };
         Nanos(base.0 / 5 * (9 - u64::from(self.priority().level.min(Priority::LEVEL_MAX))))

@@ -156,7 +156,7 @@ pub(super) struct Batches {
     settings: Tunables,
     /// The direction of the batch in progress, and the number of its dispatched requests.
     batch: Option<(Direction, u32)>,
-    /// Read batches since writes began to wait.
+    /// Number of read batches since writes began to wait.
     starved: u32,
 }
 

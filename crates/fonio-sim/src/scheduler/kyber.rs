@@ -19,13 +19,13 @@ use super::{Request, Scheduler};
 /// The tunables, and numbers that are fixed in the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Tunables {
-    /// The target for reads, `read_lat_nsec`.
+    /// The latency target for reads (`read_lat_nsec`).
     pub read_latency: Nanos,
-    /// The target for writes, `write_lat_nsec`.
+    /// The latency target for writes (`write_lat_nsec`).
     pub write_latency: Nanos,
-    /// The maximum number of tokens, by [`Kind`].
+    /// The maximum number of tokens of each [`Kind`].
     pub tokens_max: [u32; 4],
-    /// Maximum requests per batch, by [`Kind`].
+    /// The maximum number of requests per batch of each [`Kind`].
     pub batch: [u32; 4],
     /// The time between token adjustments.
     pub period: Nanos,
@@ -105,7 +105,7 @@ impl Kyber {
         Kyber { settings, kinds, current: 0, gone: 0, period_ends: Timestamp(0) }
     }
 
-    /// Returns the tokens of a kind.
+    /// Returns the current number of tokens of a kind.
     pub fn tokens(&self, kind: Kind) -> u32 {
         self.kinds[kind as usize].tokens
     }

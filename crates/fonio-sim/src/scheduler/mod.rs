@@ -20,11 +20,12 @@ pub mod vectors;
 
 use fonio_core::{ByteCount, Op, Sector, Timestamp};
 
-/// The insertion number of a request; unique within a scheduler. Ties go to the smaller number.
+/// The insertion number of a request; unique within a scheduler. Among equal candidates, the smaller number
+/// wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
 
-/// The process that owns a request. Schedulers only compare it.
+/// The process that owns a request. Schedulers only compare process ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessId(pub u32);
 
@@ -36,7 +37,7 @@ type Position = (u64, RequestId);
 pub struct Request {
     /// Its ID.
     pub id: RequestId,
-    /// The operation; not a flush.
+    /// The operation, which is never a flush.
     pub op: Op,
     /// Whether it is synchronous. Every read counts as synchronous, regardless of this value.
     pub is_sync: bool,
@@ -86,7 +87,7 @@ impl Class {
     /// All classes, highest first.
     pub const ALL: [Class; 3] = [Class::RealTime, Class::BestEffort, Class::Idle];
 
-    /// Returns the name in vectors.
+    /// Returns the class's name in test vectors.
     pub fn name(self) -> &'static str {
         match self {
             Class::RealTime => "rt",
@@ -104,7 +105,7 @@ impl Priority {
     pub const DEFAULT: Priority = Priority { class: Class::BestEffort, level: 4 };
 
     /// Decodes a recorded `ioprio`: the class is in the top 3 of 16 bits, the level in the lowest 3. Without
-    /// a class, it is the default priority.
+    /// a class, the result is the default priority.
     pub fn from_ioprio(ioprio: u16) -> Priority {
         let level = (ioprio & 7) as u8;
         match ioprio >> 13 {
@@ -133,7 +134,7 @@ pub trait Scheduler: Send {
     fn complete(&mut self, _request: &Request, _issued: Timestamp, _now: Timestamp) {}
 
     /// Returns the next time after `now` at which held requests may be dispatched without another insertion
-    /// or completion. The default is for schedulers that hold no requests back.
+    /// or completion. The default suits schedulers that hold no requests back.
     fn next_timer(&self, _now: Timestamp) -> Option<Timestamp> {
         None
     }

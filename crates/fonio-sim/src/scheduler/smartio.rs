@@ -9,7 +9,8 @@
 //!
 //! Where the study leaves choices open, this model
 //!
-//! - moves requests until Algorithm 6.2 forbids it, because a dispatch queue of one request cannot be ordered;
+//! - moves requests until Algorithm 6.2 forbids it, because a dispatch queue of one request cannot be
+//!   ordered;
 //! - dispatches writes when no read waits or is in flight ("delay writes as long as there are reads");
 //! - dispatches a write before reads after it has been in the dispatch queue for a slice ("write starvation
 //!   is avoided by applying a time slice");
@@ -31,7 +32,7 @@ use fonio_core::{Nanos, Op, Sector, Timestamp};
 use super::cfq::may_dispatch;
 use super::{Class, Priority, ProcessId, Request, RequestId, Scheduler};
 
-/// The numbers of the study.
+/// The parameters given in the study.
 #[derive(Clone, Copy, Debug)]
 pub struct Tunables {
     /// The time for which a queue is served.
@@ -39,9 +40,9 @@ pub struct Tunables {
     /// The maximum number of a queue's requests in the dispatch queue and in the device while another queue
     /// waits.
     pub quantum: u32,
-    /// The maximum number of requests in flight, by [`Kind`]. None is 0.
+    /// The maximum number of requests in flight, by [`Kind`]. No limit is 0.
     pub limits: [u32; 4],
-    /// The time for which writes are held back after the last read. Our addition, not in the study.
+    /// The time for which writes are held back after the last read. The study has no such parameter.
     pub hold: Nanos,
 }
 
@@ -102,7 +103,7 @@ pub struct SmartIo {
     in_flight: [u32; 4],
     /// The kinds of the requests in flight.
     kinds: BTreeMap<RequestId, Kind>,
-    /// The end of each process's last request, by direction.
+    /// The first sector after each process's last request, by direction.
     ends: BTreeMap<(ProcessId, bool), Sector>,
     last_read: Option<Timestamp>,
     waiting: usize,
@@ -111,7 +112,7 @@ pub struct SmartIo {
 #[derive(Debug, Default)]
 struct Queue {
     requests: VecDeque<(Request, Kind)>,
-    /// Requests in the dispatch queue and in flight.
+    /// Number of requests in the dispatch queue and in flight.
     dispatched: u32,
 }
 

@@ -20,8 +20,8 @@ impl ThinkTime {
         self.completed = Some(now);
     }
 
-    /// Records a new request of a process that had none. Think times above `sample_max` count as
-    /// `sample_max`.
+    /// Records a new request of a process that had no request in flight. Think times above `sample_max` count
+    /// as `sample_max`.
     pub(super) fn continued(&mut self, now: Timestamp, sample_max: Nanos) {
         if let Some(thought) = self.completed.and_then(|completed| now.since(completed)) {
             let sample = thought.0.min(sample_max.0);

@@ -39,7 +39,7 @@ const MILLIS_MAX: u64 = 86_400_000;
 pub struct VectorError {
     /// The line, from 1.
     pub line: usize,
-    /// The error and the right form.
+    /// The error and the expected form.
     pub what: String,
 }
 

@@ -1,4 +1,4 @@
-//! The origin of a check's number. It determines whether agreement is evidence for the model.
+//! The origin of a check's number, which determines whether agreement is evidence for the model.
 
 use crate::profile::{Profile, Source};
 
@@ -27,7 +27,7 @@ pub enum Derivation {
     /// It is the point from which the speedup no longer rises, because a fitted or assumed latency is then
     /// completely hidden.
     Plateau,
-    /// It restates another published number in another unit.
+    /// The number is another published number in another unit.
     Restated,
     /// The author knew it when choosing plausible numbers for the profile.
     ChosenInView,
@@ -36,7 +36,7 @@ pub enum Derivation {
 }
 
 impl Derivation {
-    /// Returns its name in JSON, and its description for people.
+    /// Returns the derivation's name in JSON and its description for people.
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Derivation::TableRatio => {
@@ -92,7 +92,7 @@ impl Class {
 }
 
 impl Origin {
-    /// Returns the class for counting.
+    /// Returns the class in which the origin is counted.
     pub fn class(self) -> Class {
         match self {
             Origin::Predicted => Class::Predicted,
@@ -101,7 +101,7 @@ impl Origin {
         }
     }
 
-    /// Returns the derivation, as in JSON. `None` if the class is the complete reason.
+    /// Returns the derivation's name in JSON; `None` if the number is not derived.
     pub fn reason(self) -> Option<&'static str> {
         match self {
             Origin::Predicted | Origin::Fitted => None,
@@ -109,7 +109,7 @@ impl Origin {
         }
     }
 
-    /// Returns the reason, for people.
+    /// Explains for people why the number is not a prediction; empty if it is one.
     pub fn explained(self) -> &'static str {
         match self {
             Origin::Predicted => "",

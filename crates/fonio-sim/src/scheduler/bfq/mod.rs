@@ -61,7 +61,7 @@ impl Tunables {
 }
 
 /// The kernel's maximum budget in sectors before it has measured the device. Observed: first budgets are
-/// two thirds of it.
+/// two thirds of this value.
 const BUDGET_DEFAULT: u64 = 16 * 1024;
 /// The number of turns with the default maximum budget before [`Tunables::max_budget`] applies. Observed: 9
 /// to 20 fit.
@@ -90,7 +90,7 @@ pub struct Bfq {
     /// The queue that has the device, and the end of its turn.
     turn: Option<(usize, Timestamp)>,
     turns: u64,
-    /// The end of the last dispatched request.
+    /// The first sector after the last dispatched request.
     head: Sector,
     waiting: usize,
     in_flight: u32,
@@ -131,7 +131,7 @@ impl Bfq {
         }
     }
 
-    /// Returns the base for first and minimum budgets.
+    /// Returns the value from which first and minimum budgets are computed.
     fn budget_base(&self) -> u64 {
         if self.turns < TURNS_BEFORE_MAX_BUDGET { BUDGET_DEFAULT } else { self.settings.max_budget }
     }
@@ -227,8 +227,8 @@ impl Bfq {
         queue.is_sync() && priority.class != Class::Idle && !thinks_long && is_wanted
     }
 
-    /// Returns the time until which the device idles for the empty queue that has it. `None` if the device
-    /// does not idle.
+    /// Returns the time until which the device idles for the empty queue that has it. Returns `None` if the
+    /// device does not idle.
     fn idles_until(&self, index: usize, ends: Timestamp, now: Timestamp) -> Option<Timestamp> {
         if !self.may_idle(index) {
             return None;

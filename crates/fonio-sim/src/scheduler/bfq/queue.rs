@@ -38,7 +38,7 @@ impl Key {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Has no waiting requests and does not have the device.
+    /// The queue has no waiting requests and does not have the device.
     Empty,
     /// Waits for its turn.
     Busy,
@@ -53,7 +53,7 @@ pub(super) struct Queue {
     pub(super) state: State,
     pub(super) in_flight: u32,
     pub(super) think: ThinkTime,
-    /// Virtual start and finish of the turn.
+    /// Virtual start and finish times of the queue's turn.
     pub(super) start: u64,
     pub(super) finish: u64,
     /// The budget in sectors that the queue has earned, and the budget in sectors of its turn, which is
@@ -179,7 +179,7 @@ mod tests {
             (1000, 1100, 1200, 1100),
             (1000, 1100, 960, 960),
             (1000, 1100, 940, 1100),
-            // Positions that are too far behind come after all positions ahead. The lowest of them is
+            // Positions that are too far behind come after all positions ahead. Among them, the lowest is
             // first.
             (100_000, 900_000, 10, 900_000),
             (100_000, 20, 10, 10),

@@ -89,7 +89,7 @@ impl Api {
         })
     }
 
-    /// Returns whether both belong to the same SQLite library.
+    /// Returns whether both sets of functions belong to the same SQLite library.
     pub fn is_of_same_sqlite(&self, other: &Api) -> bool {
         ptr::fn_addr_eq(self.exec, other.exec)
     }
@@ -100,7 +100,7 @@ impl Api {
         unsafe { (self.vfs_find)(ptr::null()) }
     }
 
-    /// Makes SQLite call `called` after each opening of a connection. A second registration has no effect.
+    /// Makes SQLite call `called` each time it has opened a connection. A second registration has no effect.
     pub fn call_when_opened(&self, called: Opened) -> c_int {
         // SAFETY: SQLite calls `called` as the entry point of an extension, and `called` has the type of one.
         unsafe { (self.auto_extension)(transmute::<Opened, unsafe extern "C" fn()>(called)) }
@@ -134,8 +134,8 @@ impl Api {
         (code, said)
     }
 
-    /// Returns a file of a connection's `main` database, or null if it is not open. `which` is SQLite's code
-    /// for the file.
+    /// Returns a file of a connection's `main` database, or null if this file is not open. `which` is
+    /// SQLite's code for the file.
     ///
     /// # Safety
     ///
@@ -152,7 +152,7 @@ impl Api {
         }
     }
 
-    /// The path of the database `main`.
+    /// Returns the path of a connection's `main` database.
     ///
     /// # Safety
     ///

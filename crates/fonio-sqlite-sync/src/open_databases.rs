@@ -10,14 +10,14 @@ use std::time::Duration;
 
 use crate::seen::Seen;
 
-/// The treatment of a database.
+/// How this library treats a database.
 #[derive(Clone)]
 pub enum Treatment {
-    /// Commits in its write-ahead log are synced in groups.
+    /// This library syncs the commits in the database's write-ahead log in groups.
     Ordered {
-        /// Maximum time span of lost transactions.
+        /// Maximum time span of the transactions that a power cut loses.
         window: Duration,
-        /// Whether to change it to write-ahead mode.
+        /// Whether to change the database to write-ahead mode.
         to_wal: bool,
     },
     /// It is never synced.
@@ -35,8 +35,8 @@ impl OpenDatabases {
         self.0.lock().ok()?.get(database).map(|(treatment, _)| treatment.clone())
     }
 
-    /// Counts one more open file of a database, and returns its treatment. If it was already open, the
-    /// treatment stays the same.
+    /// Counts one more open file of a database, and returns its treatment. If the database was already
+    /// open, its treatment stays the same.
     pub fn opened(&self, database: &Path, treatment: Treatment) -> Option<Treatment> {
         let mut open = self.0.lock().ok()?;
         let entry = open.entry(database.to_owned()).or_insert((treatment, 0));

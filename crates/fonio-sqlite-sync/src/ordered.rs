@@ -1,4 +1,5 @@
-//! The class `ordered`: SQLite's own `synchronous=NORMAL`, and syncs of the write-ahead log by [`crate::wal`].
+//! The class `ordered`: SQLite's own `synchronous=NORMAL`, and syncs of the write-ahead log by
+//! [`crate::wal`].
 //!
 //! With NORMAL, SQLite does not sync the log at each commit. It syncs the log before it copies pages to the
 //! database, and the database before it reuses the log. So after a power cut, the database has the state of
@@ -67,7 +68,7 @@ pub unsafe fn relax(api: &Api, db: *mut sqlite3) {
 ///
 /// # Safety
 ///
-/// `file` is its open main file.
+/// `file` is the database's open main file.
 pub unsafe fn is_in_wal_mode(file: *mut sqlite3_file) -> bool {
     // SAFETY: the caller guarantees this.
     unsafe { mode(&*(*file).methods, file) == Some(Mode::WriteAhead) }
@@ -79,9 +80,9 @@ enum Mode {
     WriteAhead,
 }
 
-/// Reads the journal mode from the header (<https://www.sqlite.org/fileformat.html>, 1.3). `None` for a new
-/// or encrypted database. The program may still set a page size or a key. Nothing may be read or written
-/// through SQLite before that.
+/// Reads the journal mode from the header (<https://www.sqlite.org/fileformat.html>, 1.3). Returns `None`
+/// for a new or encrypted database: the program may still have to set a page size or a key, and nothing may
+/// be read or written through SQLite before that.
 unsafe fn mode(methods: &sqlite3_io_methods, file: *mut sqlite3_file) -> Option<Mode> {
     let mut header = [0u8; 20];
     let read = methods.read?;
@@ -110,7 +111,7 @@ pub unsafe extern "C" fn file_control(file: *mut sqlite3_file, code: c_int, argu
 
 /// Corrects the value of a PRAGMA that would change the mode or the level. SQLite then executes the corrected
 /// PRAGMA and returns its usual result; if we returned the result, it would be a row, and programs expect no
-/// row. Returns false if the value does not fit.
+/// row. Returns false if the corrected value does not fit into the memory of the given value.
 unsafe fn correct(arguments: *mut *mut c_char) -> bool {
     // SAFETY: the caller guarantees that the three strings are valid; the value can be null.
     let (name, value) = unsafe {
@@ -129,8 +130,8 @@ unsafe fn correct(arguments: *mut *mut c_char) -> bool {
     };
     let keeps = keeps.to_bytes_with_nul();
     if value.len() + 1 < keeps.len() {
-        // No journal mode has such a short name, so SQLite keeps the current mode. An empty level would mean
-        // OFF.
+        // No journal mode has such a short name, so SQLite keeps the current mode. An empty synchronous level
+        // would mean OFF.
         return keeps.len() > 2;
     }
     // SAFETY: this is SQLite's own copy of the value, with the same length.

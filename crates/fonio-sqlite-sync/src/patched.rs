@@ -13,7 +13,7 @@ pub struct Patched {
     pub open: Open,
     /// Its own function.
     pub delete: Delete,
-    /// The functions of its SQLite library.
+    /// The functions of the SQLite library that the VFS belongs to.
     pub api: Api,
 }
 

@@ -48,23 +48,23 @@ macro_rules! exported {
         #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
-            // SAFETY: the caller's own arguments.
+            // SAFETY: the arguments come from the caller unchanged.
             unsafe { $to($($argument,)* ptr::null()) }
         }
     };
 }
 
 exported!(
-    /// `sqlite3_open_v2` of the caller's SQLite.
+    /// Calls `sqlite3_open_v2` of the caller's SQLite.
     sqlite3_open_v2(name: *const c_char, db: *mut *mut sqlite3, flags: c_int, vfs: *const c_char)
         => open_v2, "mov r8, [rsp]", "mov x4, x30"
 );
 exported!(
-    /// `sqlite3_open` of the caller's SQLite.
+    /// Calls `sqlite3_open` of the caller's SQLite.
     sqlite3_open(name: *const c_void, db: *mut *mut sqlite3) => open_utf8, "mov rdx, [rsp]", "mov x2, x30"
 );
 exported!(
-    /// `sqlite3_open16` of the caller's SQLite.
+    /// Calls `sqlite3_open16` of the caller's SQLite.
     sqlite3_open16(name: *const c_void, db: *mut *mut sqlite3) => open_utf16, "mov rdx, [rsp]", "mov x2, x30"
 );
 
@@ -101,7 +101,7 @@ unsafe fn open_plain(
     unsafe { transmute::<*mut c_void, OpenPlain>(theirs)(name, db) }
 }
 
-/// Attaches to the caller's SQLite, and returns its function.
+/// Attaches to the caller's SQLite library, and returns the library's own `function`.
 fn found(function: &CStr, caller: *const c_void) -> Option<*mut c_void> {
     let theirs = guarded(|| library::function(function, caller), ptr::null_mut);
     if theirs.is_null() {

@@ -70,7 +70,7 @@ pub type Open =
     unsafe extern "C" fn(*mut sqlite3_vfs, *const c_char, *mut sqlite3_file, c_int, *mut c_int) -> c_int;
 pub type Delete = unsafe extern "C" fn(*mut sqlite3_vfs, *const c_char, c_int) -> c_int;
 
-/// A VFS, up to `xDelete`.
+/// The fields of SQLite's VFS structure up to `xDelete`.
 #[repr(C)]
 pub struct sqlite3_vfs {
     pub version: c_int,

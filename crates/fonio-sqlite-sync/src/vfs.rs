@@ -55,13 +55,13 @@ pub fn attach(api: &Api) {
 ///
 /// # Safety
 ///
-/// `name` is a string.
+/// `name` is a valid C string.
 pub unsafe fn path(name: *const c_char) -> PathBuf {
     // SAFETY: the caller guarantees this.
     Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes())).to_owned()
 }
 
-/// Returns the database of a file.
+/// Returns the path of the database that a file belongs to.
 fn database_of(path: &Path) -> PathBuf {
     let bytes = path.as_os_str().as_bytes();
     let database = [&b"-wal"[..], b"-journal"].iter().find_map(|end| bytes.strip_suffix(*end));
@@ -90,7 +90,7 @@ unsafe extern "C" fn open(
     if name.is_null() || flags & (SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_WAL) == 0 {
         return theirs();
     }
-    // SAFETY: SQLite passes a string.
+    // SAFETY: SQLite passes a valid C string.
     let path = unsafe { path(name) };
     let is_main = flags & SQLITE_OPEN_MAIN_DB != 0;
     let decided =
@@ -188,8 +188,8 @@ unsafe fn hook_other(file: *mut sqlite3_file, path: &Path, is_log: bool, treatme
 ///
 /// # Safety
 ///
-/// `file` is its main file, and `log` is its write-ahead log or null. Both are open, and no other thread uses
-/// them.
+/// `file` is the database's main file, and `log` its write-ahead log or null. Both files are open, and no
+/// other thread uses them.
 pub unsafe fn adopt(api: &Api, path: &Path, file: *mut sqlite3_file, log: *mut sqlite3_file) {
     let treatment = match class::decide_on_open(path) {
         Decision::Treated(treatment) => treatment,

@@ -25,7 +25,7 @@ pub struct World {
 static WORLD: AtomicPtr<World> = AtomicPtr::new(ptr::null_mut());
 
 impl World {
-    /// The world of this process.
+    /// Returns the state of this library in the current process.
     pub fn get() -> &'static World {
         static FIRST: Once = Once::new();
         FIRST.call_once(|| {

@@ -25,7 +25,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// Creates a problem of a field.
+    /// Creates the description of a problem with one field.
     pub fn new(path: impl Into<String>, sentence: impl Into<String>) -> Problem {
         Problem { path: path.into(), sentence: sentence.into() }
     }
@@ -56,7 +56,7 @@ const OPTIONS_MAX: usize = 32;
 const NOTES_MAX: usize = 40;
 
 impl Document {
-    /// Checks ranges, units and lengths. Returns no problems for a valid document. Serde has already refused
+    /// Checks ranges, units and lengths. The result is empty for a valid document. Serde has already refused
     /// unknown keys.
     pub fn check(&self) -> Vec<Problem> {
         let mut checker = Checker { problems: Vec::new() };
@@ -319,7 +319,7 @@ impl Checker {
         }
     }
 
-    /// A name or a number.
+    /// Checks a text that must be a name or a number.
     fn text(&mut self, path: &str, text: &str) {
         if text.trim().is_empty() {
             self.refuse(path, "the text is empty; omit the key");
@@ -327,7 +327,7 @@ impl Checker {
         self.sentence(path, text, TEXT_MAX);
     }
 
-    /// Checks a text for publication.
+    /// Checks whether a text may be published.
     fn sentence(&mut self, path: &str, text: &str, chars_max: usize) {
         self.length(path, text, chars_max);
         if let Some(found) = private(text) {

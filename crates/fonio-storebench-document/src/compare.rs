@@ -108,7 +108,7 @@ pub fn compare(first: &Document, second: &Document) -> Comparison {
     let figures: Vec<Compared> = of_both
         .into_iter()
         .map(|(figure, left, right)| {
-            // Figures without repetitions in both results have no level.
+            // Only figures that were repeated in both results have a significance level.
             let level = repeated(left, right).and_then(|_| levels.next());
             of_figure(figure, left, right, level)
         })
@@ -268,7 +268,7 @@ mod tests {
                 wrong += u64::from(claims(&same).contains(&true));
                 found += claims(&faster)[..FASTER].iter().filter(|claim| **claim).count() as u64;
             }
-            // 5 % plus twice the standard deviation of this share.
+            // 7 % is 5 % plus twice the standard deviation of the share of wrong claims.
             assert!(wrong * 1000 <= COMPARISONS * 70, "{runs} runs: {wrong} of {COMPARISONS} wrong");
             let all = COMPARISONS * FASTER as u64;
             assert!(found * 100 >= all * of_100_found, "{runs} runs: {found} of {all} found");

@@ -1,4 +1,4 @@
-//! The JSON document of a StoreBench result. The results service stores and ranks it.
+//! The JSON document of a StoreBench result, which the results service stores and ranks.
 //!
 //! The schema is published as `docs/storebench.schema.json`. Within a version of [`SCHEMA`], keys can be
 //! added, but never removed or redefined. Unknown keys are refused. No field is for serial numbers, host
@@ -231,7 +231,7 @@ impl Measure {
         }
     }
 
-    /// The value if it was measured.
+    /// Returns the figure's value if it was measured.
     pub fn value(&self) -> Option<&Value> {
         match self {
             Measure::Measured(value) => Some(value),
@@ -315,13 +315,13 @@ pub struct Health {
 }
 
 impl Document {
-    /// The value of a figure if it was measured.
+    /// Returns the value of a figure if it was measured.
     pub fn value(&self, figure: &str) -> Option<&Value> {
         self.figures.get(figure)?.value()
     }
 }
 
-/// The schema of [`Document`] (JSON Schema 2020-12).
+/// Returns the schema of [`Document`] (JSON Schema 2020-12).
 pub fn schema() -> Schema {
     SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Document>()
 }

@@ -1,5 +1,5 @@
 //! The catalogue of a result's figures. Each figure has a name, a label, a unit, a direction and a range of
-//! possible values. Runs, the terminal, comparisons and the results service use it.
+//! possible values. Runs, the terminal, comparisons and the results service use this catalogue.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -87,7 +87,7 @@ impl Part {
 /// A figure of the catalogue.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CatalogueFigure {
-    /// Its name, label, unit and direction.
+    /// The figure's name, label, unit and direction.
     #[serde(flatten)]
     pub figure: Figure,
     /// The smallest possible value.
@@ -136,7 +136,7 @@ pub fn by_name() -> &'static BTreeMap<String, CatalogueFigure> {
     &BY_NAME
 }
 
-/// The figure with this name.
+/// Returns the figure with this name.
 pub fn find(name: &str) -> Option<CatalogueFigure> {
     by_name().get(name).cloned()
 }

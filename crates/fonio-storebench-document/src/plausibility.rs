@@ -55,8 +55,8 @@ fn virtual_device(document: &Document, _: u64) -> Option<String> {
         .then(|| "the device is virtual, so the figures are those of the machine behind it".to_owned())
 }
 
-/// The fastest interface of each kind in 10⁶ bytes per second: HS400; SD Express with PCIe 4.0 x2; UFS 5.0; PCIe 6.0 x4; USB4
-/// version 2; SATA revision 3.
+/// The fastest interface of each kind in 10⁶ bytes per second: HS400; SD Express with PCIe 4.0 x2; UFS 5.0;
+/// PCIe 6.0 x4; USB4 version 2; SATA revision 3.
 fn interface_mb_s(kind: DeviceKind) -> Option<f64> {
     match kind {
         DeviceKind::Emmc => Some(400.0),
@@ -172,7 +172,7 @@ fn median_above_p99(document: &Document, _: u64) -> Option<String> {
                 document.value(&format!("response.{access}.{}.{statistic}", size_name(bytes)))
             };
             let (Some(median), Some(p99)) = (of("p50"), of("p99")) else { continue };
-            // Both are means over runs.
+            // Both values are means over several runs.
             if median.value > p99.value * 1.01 {
                 return Some(format!(
                     "the median response of {access} of {} KiB is {:.3} ms, above its 99th percentile of {:.3} ms",

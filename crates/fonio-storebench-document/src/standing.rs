@@ -8,7 +8,7 @@ use crate::document::{Document, Origin};
 use crate::figures;
 use crate::models;
 
-/// The standing of a value among others.
+/// The rank of a value among the values of other results.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Standing {
     /// Percentage of the other values that are worse; each equal value counts as half a worse value.

@@ -35,7 +35,7 @@ pub fn differ(first: &Value, second: &Value, level: f64) -> bool {
     known(first).differs(&known(second), level)
 }
 
-/// The mean of `values`; not measured if there are none.
+/// Returns the mean of `values`; without values, the figure counts as not measured, for the reason `or`.
 pub fn mean(values: &[f64], unit: Unit, or: &str) -> Measure {
     let Some(spread) = Spread::of(values) else { return Measure::NotMeasured(or.to_owned()) };
     let half = match values.len() {
@@ -53,7 +53,7 @@ pub fn mean(values: &[f64], unit: Unit, or: &str) -> Measure {
     })
 }
 
-/// The mean of `above` divided by the mean of `below`. Their runs are independent.
+/// Returns the mean of `above` divided by the mean of `below`, assuming independent runs.
 pub fn ratio(above: &[f64], below: &[f64], or: &str) -> Measure {
     let not_measured = || Measure::NotMeasured(or.to_owned());
     let (Some(up), Some(down)) = (Spread::of(above), Spread::of(below)) else {

@@ -62,7 +62,7 @@ impl Rule {
         }
     }
 
-    /// A folder that contains all matching databases.
+    /// Returns a folder that contains all databases matched by this rule.
     pub fn root(&self) -> PathBuf {
         if let Some(folder) = &self.folder {
             return folder.clone();
@@ -148,7 +148,7 @@ impl Policy {
         self.rules.iter().find(|rule| rule.matches(database)).map_or(Class::Durable, |rule| rule.class)
     }
 
-    /// All rules, in their order.
+    /// Returns all rules, in the order of the policy file.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
@@ -159,7 +159,7 @@ impl Policy {
     }
 }
 
-/// Checks a rule; the error is the reason.
+/// Checks a rule; the error says why the rule is invalid.
 fn rule_of(written: Written) -> Result<Rule, String> {
     let Written { path, class, window_ms, to_wal, drop_fsync } = written;
     if !path.starts_with('/') {

@@ -10,7 +10,7 @@ use crate::policy::Policy;
 
 /// The default policy file.
 pub const DEFAULT: &str = "/etc/fonio/sync-policy.toml";
-/// The environment variable for another policy file.
+/// The environment variable that names another policy file.
 pub const VARIABLE: &str = "FONIO_SYNC_POLICY";
 
 /// A policy file, with the policy from its last reading.

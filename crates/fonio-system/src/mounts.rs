@@ -24,7 +24,7 @@ pub struct MountPoint {
     pub filesystem: String,
     /// The mounted device path, or a name chosen by the file system.
     pub source: String,
-    /// Options of this mount: `rw`, `noatime`.
+    /// Options of this mount, such as `rw` and `noatime`.
     pub options: Vec<String>,
     /// Options of the file system, which are the same at all its mount points: `rw`, `commit=30`.
     pub filesystem_options: Vec<String>,
@@ -61,7 +61,7 @@ impl MountTable {
     /// Reads the table from a procfs mounted elsewhere.
     ///
     /// # Errors
-    /// [`SystemError`] if it cannot be read.
+    /// [`SystemError`] if the table cannot be read.
     pub fn read_below(proc: &Path) -> Result<MountTable, SystemError> {
         let path = proc.join("self/mountinfo");
         Ok(MountTable::parse(&fs::read(&path).map_err(SystemError::on("read", path))?))
@@ -83,8 +83,8 @@ impl MountTable {
     }
 
     /// Returns the mount that contains `path`, which must be absolute and without symbolic links. This is the
-    /// deepest mount whose folder contains the path. If several mounts have the same depth, it is the newest
-    /// of them.
+    /// deepest mount whose folder contains the path. If several mounts have the same depth, returns the
+    /// newest of them.
     pub fn holding(&self, path: &Path) -> Option<&MountPoint> {
         let holding = self.iter().filter(|mount| path.starts_with(&mount.dir));
         holding.max_by_key(|mount| mount.dir.components().count())

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-/// Two counters with an arbitrary start; use differences.
+/// Two counters that start at arbitrary values, so only their differences have a meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pressure {
     /// Time in which at least one task was stalled; `None` if the kernel does not report it.
@@ -20,7 +20,8 @@ impl Pressure {
         Some(Pressure::parse(&std::fs::read_to_string(path).ok()?))
     }
 
-    /// Parses lines such as `some avg10=0.00 avg60=0.11 avg300=0.26 total=9066175`; the total is in microseconds.
+    /// Parses lines such as `some avg10=0.00 avg60=0.11 avg300=0.26 total=9066175`; the total is in
+    /// microseconds.
     pub fn parse(text: &str) -> Pressure {
         let mut pressure = Pressure::default();
         for line in text.lines() {

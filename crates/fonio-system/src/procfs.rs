@@ -18,7 +18,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// Returns the process or thread that now has this id. It may not exist.
+    /// Returns the process or thread that now has this id, whether or not one exists.
     pub fn of(number: u32) -> Task {
         Task::below(Path::new("/proc"), number)
     }
@@ -34,12 +34,12 @@ impl Task {
         entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
     }
 
-    /// Returns whether it exists, also as a zombie.
+    /// Returns whether the process or thread exists, possibly as a zombie.
     pub fn exists(&self) -> bool {
         self.dir.exists()
     }
 
-    /// Returns the path of one of its files.
+    /// Returns the path of the procfs file `name` of the process or thread.
     pub fn file(&self, name: &str) -> PathBuf {
         self.dir.join(name)
     }
@@ -49,7 +49,7 @@ impl Task {
         Some(self.read("comm")?.trim_end().to_owned())
     }
 
-    /// Returns its state, processor time and start time.
+    /// Returns the state, processor time and start time of the process or thread.
     pub fn stat(&self) -> Option<Stat> {
         Stat::parse(&self.read("stat")?)
     }
@@ -60,7 +60,7 @@ impl Task {
         Schedule::parse(&self.read("schedstat")?)
     }
 
-    /// Returns its process and its user.
+    /// Returns the process that the task belongs to, and its user.
     pub fn owner(&self) -> Option<Owner> {
         Owner::parse(&self.read("status")?)
     }

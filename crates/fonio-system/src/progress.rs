@@ -16,7 +16,7 @@ use fonio_core::Unit;
 const SILENCE: Duration = Duration::from_secs(2);
 /// Time between two updates of the line on a terminal.
 const REDRAW: Duration = Duration::from_millis(500);
-/// Time between two lines in other outputs.
+/// Time between two progress lines if the output is not a terminal.
 const EVERY: Duration = Duration::from_secs(10);
 /// Erases the progress line on a terminal.
 const CLEAR: &str = "\r\x1b[K";
@@ -39,7 +39,7 @@ pub fn say(text: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr().lock(), "{clear}{text}");
 }
 
-/// Draws the progress line on the terminal. An empty line removes it.
+/// Draws the progress line on the terminal. An empty `line` removes the old one.
 fn draw(line: &str) {
     let mut is_drawn = lock(&IS_DRAWN);
     if line.is_empty() && !*is_drawn {
@@ -80,7 +80,7 @@ struct Work {
     ends_by: Option<Instant>,
 }
 
-/// Completed part of the work.
+/// The completed part of the work.
 #[derive(Clone, Debug)]
 pub enum Done {
     /// Only the elapsed time is known.
@@ -89,7 +89,7 @@ pub enum Done {
     Steps(u64, u64),
     /// Bytes, counted by other code, and their total.
     Bytes(Arc<AtomicU64>, Option<u64>),
-    /// The work takes this time.
+    /// The work takes this time in total.
     Lasting(Duration),
 }
 

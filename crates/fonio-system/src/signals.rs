@@ -118,7 +118,7 @@ impl Listener {
                 Ok(0) => break,
                 Ok(read) => new += read,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // No more bytes are waiting.
+                // All pending bytes have been read.
                 Err(_) => break,
             }
         }
@@ -130,7 +130,7 @@ impl Drop for Listener {
     fn drop(&mut self) {
         let mut fallbacks = Fallbacks::lock();
         for heard in &self.heard {
-            // In this order, no signal is lost in between.
+            // The fallback applies before the handler is removed, so that no signal is lost in between.
             fallbacks.release(heard.signal);
             low_level::unregister(heard.handler);
         }
@@ -161,7 +161,7 @@ impl Fallbacks {
         self.0.iter_mut().find(|fallback| fallback.signal == signal)
     }
 
-    /// Adds a listener. `ends_process` matters only for the first one.
+    /// Adds a listener. `ends_process` matters only for the first listener of a signal.
     fn hold(&mut self, signal: Signal, ends_process: bool) -> io::Result<()> {
         if let Some(fallback) = self.find(signal) {
             fallback.listeners += 1;

@@ -58,7 +58,7 @@ impl TextServer {
         Ok(TextServer { server, thread: Some(thread) })
     }
 
-    /// Returns the address at which it listens.
+    /// Returns the address at which the server listens.
     pub fn address(&self) -> Option<SocketAddr> {
         self.server.server_addr().to_ip()
     }

@@ -32,12 +32,12 @@ macro_rules! needs {
             /// All needs.
             pub const ALL: &[Need] = &[$(Need::$need),*];
 
-            /// Returns the name in [`REQUIRE`].
+            /// Returns the need's name in [`REQUIRE`].
             pub fn name(self) -> &'static str {
                 match self { $(Need::$need => $name),* }
             }
 
-            /// Returns a sentence about a machine that has it.
+            /// Returns a sentence that is true on a machine that meets the need.
             pub fn sentence(self) -> &'static str {
                 match self { $(Need::$need => $sentence),* }
             }
@@ -93,9 +93,9 @@ needs! {
     Long "long" "FONIO_LONG_TESTS enables tests that take minutes." Variable("FONIO_LONG_TESTS")
 }
 
-/// The way to check a need.
+/// How to check whether the machine meets a need.
 enum Presence {
-    /// Only an attempt shows it; the tests then call [`skip`].
+    /// Only an attempt shows whether the need is met; if it is not, the tests call [`skip`].
     Attempt,
     Root,
     File(&'static str),

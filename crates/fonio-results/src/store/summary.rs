@@ -22,7 +22,7 @@ pub struct Summary {
     count: i64,
 }
 
-/// A quantile with its confidence interval.
+/// A quantile with its interval.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Quantile {
     /// The share of results with a smaller or equal value.

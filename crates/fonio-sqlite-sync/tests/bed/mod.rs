@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use fonio_testing::Need;
 
-/// The way in which a program loads the library.
+/// How a program loads the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loaded {
     ByPreload,

@@ -143,7 +143,7 @@ impl Assembler {
         self.give_bio_row(entry, request_id, completed, sink)
     }
 
-    /// Emits a bio that need not be open.
+    /// Emits the row of a bio, which need not be open.
     #[inline]
     pub(super) fn give_bio_row(
         &self,

@@ -17,17 +17,17 @@
 //! A request that was issued again without a recorded requeue is *held* between its completion and the
 //! emission of its row.
 //!
-//! When a bio is issued, its entry becomes its request's entry. The other bios of a request are not merged at M or F,
-//! but when the request is issued: the request then takes all waiting bios that tile its range. This gives the same
-//! result for back, front and request merges, does not depend on the meaning of blktrace's M, and works if merges are
-//! not recorded. A discard can have several separate ranges, and their merges are never recorded. A discard
-//! takes the waiting discard bios that were queued after it began, that have no request of their own, and
-//! whose sizes add up exactly to its size.
+//! When a bio is issued, its entry becomes its request's entry. The other bios of a request are not merged at
+//! M or F, but when the request is issued: the request then takes all waiting bios that tile its range. This
+//! gives the same result for back, front and request merges, does not depend on the meaning of blktrace's M,
+//! and works if merges are not recorded. A discard can have several separate ranges, and their merges are
+//! never recorded. A discard takes the waiting discard bios that were queued after it began, that have no
+//! request of their own, and whose sizes add up exactly to its size.
 //!
 //! # Pairing
 //!
-//! Events are never paired by device and sector alone. A candidate is on the same device, begins at the same sector,
-//! has the same op, and has no event later than the event to pair. The order of preference is:
+//! Events are never paired by device and sector alone. A candidate is on the same device, begins at the same
+//! sector, has the same op, and has no event later than the event to pair. The order of preference is:
 //!
 //! - *Completion*: a request in flight whose remaining size equals the completed size; else a request in
 //!   flight with a larger remaining size (a partial completion: the request continues at a higher sector with
@@ -128,8 +128,8 @@ use give::Cut;
 use open::{FLUSH_SECTOR, Key, NEVER, NIL, Open};
 use tally::{Counter, Tally};
 
-/// Maximum number of stored completions without an issue. Their issue can be earlier in time but later in the
-/// input.
+/// Maximum number of stored completions without an issue. The issue can follow later in the input, with an
+/// earlier time.
 const ORPHANS_MAX: usize = 64;
 
 /// The options of the assembler.
@@ -257,7 +257,7 @@ fn canonical(event: &BlockEvent) -> (Sector, Op) {
 }
 
 impl Assembler {
-    /// An assembler at the start of a trace.
+    /// Creates an assembler for a new trace.
     pub fn new(options: AssemblerOptions) -> Assembler {
         Assembler {
             options,

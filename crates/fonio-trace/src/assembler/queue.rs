@@ -52,7 +52,7 @@ impl Upper {
     }
 }
 
-/// Adds the properties that every event has.
+/// Adds to an entry the properties that every event has.
 pub(super) fn absorb(entry: &mut Entry, step: &Step<'_>) {
     entry.flags |= step.event.flags;
     entry.flags_known |= step.event.flags_known;
@@ -338,8 +338,8 @@ impl Assembler {
         self.link(LinkKind::Remap, (LinkEnd::Bio, above.bio_id), child, sink)
     }
 
-    /// Handles a remap from a partition. Its bios have no Q and move on immediately, so the remap creates
-    /// their row.
+    /// Handles a remap from a partition. Bios of a partition have no Q and move on immediately, so the
+    /// remap creates their rows.
     fn pass_through(
         &mut self,
         from: &Step<'_>,
@@ -356,7 +356,7 @@ impl Assembler {
         Ok(Upper::of(&entry))
     }
 
-    /// Finds and marks the bio that moves on. Returns its id, its topmost thread and its flags.
+    /// Finds and marks the bio that moves on. Returns the bio's id, topmost thread and flags.
     fn pass_on(&mut self, from: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<Option<Upper>> {
         let bio = |entry: &Entry, state| entry.has(seen::BIO) && entry.state == state;
         let found = self

@@ -87,8 +87,8 @@ impl Assembler {
         self.held.push_back((step.time, index, entry.serial));
     }
 
-    /// Handles a completion that is equal to the completion of a held request. It shows that the first repeat
-    /// was a separate request.
+    /// Handles a completion that is equal to the completion of a held request. The completion shows that the
+    /// first repeat was a separate request.
     #[cold]
     pub(super) fn end_repeat(
         &mut self,

@@ -155,7 +155,7 @@ impl Assembler {
         self.open.reorder(index, step.time);
     }
 
-    /// Handles D after R: the same request.
+    /// Handles D after R, which issues the same request again.
     fn reissue(&mut self, index: u32, step: &Step<'_>) -> io::Result<()> {
         let serial = self.open.next_serial();
         let entry = self.open.at_mut(index);
@@ -164,7 +164,7 @@ impl Assembler {
         entry.state = State::Flying;
         entry.serial = serial;
         entry.reissued = step.time;
-        // Merges in the scheduler may have enlarged it since.
+        // Merges in the scheduler may have enlarged the request since its first issue.
         entry.issued_bytes += step.bytes - entry.bytes;
         entry.bytes = step.bytes;
         Ok(())
@@ -571,7 +571,8 @@ impl Assembler {
         self.tally.note(Counter::BioCompletionsWithoutBio, step.event, sink)
     }
 
-    /// Handles `block_io_done`, which is a completion only if the source shows no completions. It has no size.
+    /// Handles `block_io_done`, which is a completion only if the source shows no completions. It has no
+    /// size.
     pub(super) fn io_done(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         let device = &mut self.devices[step.key.device as usize];
         device.shows_done = true;

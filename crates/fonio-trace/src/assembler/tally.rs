@@ -20,7 +20,7 @@ macro_rules! counters {
         impl Counter {
             const ALL: &[Counter] = &[$(Counter::$variant,)*];
 
-            /// The stable name in `meta.json`.
+            /// Returns the counter's stable name in `meta.json`.
             pub fn name(self) -> &'static str {
                 match self { $(Counter::$variant => $name,)* }
             }

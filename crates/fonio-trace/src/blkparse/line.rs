@@ -27,7 +27,7 @@ pub(super) enum Parsed<'a> {
     Event {
         /// The event.
         event: BlockEvent,
-        /// Its number on its processor.
+        /// The event's sequence number on its processor.
         sequence: u32,
         /// Its thread's name.
         comm: Option<&'a [u8]>,
@@ -56,7 +56,7 @@ pub(super) fn parse(line: &[u8]) -> Option<Parsed<'_>> {
     let mut rest = Rest(line);
     let device = rest.device()?;
     let cpu = u32::try_from(rest.column()?).ok()?;
-    // It is printed as a signed number.
+    // blkparse prints the sequence number as a signed number.
     let sequence = rest.signed_column()? as u32;
     let time = rest.time()?;
     let tid = u32::try_from(rest.column()?).ok()?;
@@ -108,7 +108,7 @@ pub(super) fn parse(line: &[u8]) -> Option<Parsed<'_>> {
             rest.literal(b"/")?;
             let new = rest.column()?;
             tail.comm = rest.comm()?;
-            // blkparse prints the lower 32 bits.
+            // blkparse prints only the lower 32 bits of the new sector.
             let mut new_sector = sector & !0xffff_ffff | new & 0xffff_ffff;
             if new_sector < sector {
                 new_sector = new_sector.saturating_add(1 << 32);
@@ -166,7 +166,7 @@ struct Tail<'a> {
     is_command: bool,
 }
 
-/// The rest of a line.
+/// The part of a line that is not yet parsed.
 struct Rest<'a>(&'a [u8]);
 
 impl<'a> Rest<'a> {
@@ -291,8 +291,8 @@ impl<'a> Rest<'a> {
         self.parenthesis();
         self.literal(b"[")?;
         let inner = self.0.trim_ascii_end().strip_suffix(b"]")?;
-        // The kernel stores the negative errno in 16 bits, and blkparse prints it without a sign. Very old versions
-        // print the name after a requeue.
+        // The kernel stores the negative errno in 16 bits, and blkparse prints it without a sign. Very old
+        // versions print the name after a requeue.
         tail.error = Rest(inner).signed_column().and_then(|error| {
             let error = i32::try_from(error).ok()?;
             Some(if error > 0x7fff { error - 0x1_0000 } else { error })

@@ -51,12 +51,12 @@ struct State {
     complaints: Complaints,
     names: SeenThreads,
     sequences: Sequences,
-    /// By processor, the device of its last event except remaps.
+    /// For each processor, the device of its last event that was not a remap.
     traced: FxHashMap<u32, u32>,
     categories: Categories,
     events: u64,
     lines: u64,
-    /// Whether the summary has begun; then unknown lines are expected.
+    /// Whether the final summary has begun, in which unknown lines are expected.
     in_summary: bool,
 }
 

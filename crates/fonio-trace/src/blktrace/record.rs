@@ -21,7 +21,7 @@
 
 use fonio_core::{BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, Sector, Timestamp};
 
-/// The upper 24 bits of the first word.
+/// The upper 24 bits of a record's first word.
 pub(super) const MAGIC: u32 = 0x6561_7400;
 /// Maximum payload size: the length field has 16 bits.
 pub(super) const PDU_MAX: usize = u16::MAX as usize;
@@ -50,7 +50,7 @@ const TC_META: u64 = category(12);
 const TC_DISCARD: u64 = category(13);
 const TC_FUA: u64 = category(15);
 const TC_ZONE_APPEND: u64 = category(16);
-/// Reset, reset all, finish, open, close.
+/// The categories of zone reset, reset all, finish, open and close.
 const TC_ZONE_MANAGEMENT: u64 = category(17) | category(18) | category(19) | category(20) | category(21);
 const TC_WRITE_ZEROES: u64 = category(22);
 
@@ -86,7 +86,7 @@ const PLAIN: [EventKind; 16] = {
     kinds[14] = EventKind::Bounce;
     kinds
 };
-/// The numbers of those actions, one bit each.
+/// The actions of [`PLAIN`], one bit per action number.
 const PLAIN_ACTIONS: u32 = 0b0101_0011_1111_1110;
 /// Actions with an error field: requeue and complete.
 const WITH_ERROR: u32 = 1 << 6 | 1 << 8;
@@ -213,14 +213,14 @@ impl Header {
         if self.action & TA_CGROUP != 0 { pdu.get(CGROUP_ID..).unwrap_or_default() } else { pdu }
     }
 
-    /// Returns whether [`plain_event`](Header::plain_event) can make the complete event.
+    /// Returns whether [`plain_event`](Header::plain_event) returns the complete event.
     #[inline]
     pub fn is_plain(&self) -> bool {
         let action = (self.action & 0xff) as u32;
         action < 16 && PLAIN_ACTIONS >> action & 1 != 0
     }
 
-    /// Returns the event of a record that [`is_plain`](Header::is_plain).
+    /// Returns the event of a record for which [`is_plain`](Header::is_plain) is true.
     #[inline(always)]
     pub fn plain_event(&self) -> BlockEvent {
         let action = (self.action & 15) as u32;
@@ -229,7 +229,7 @@ impl Header {
         self.event_of_kind(PLAIN[action as usize], DeviceId(self.device), error)
     }
 
-    /// Returns the event if the record is one.
+    /// Returns the event that the record contains.
     pub fn event(&self, pdu: &[u8]) -> Result<BlockEvent, NoEvent> {
         if self.is_plain() {
             return Ok(self.plain_event());
@@ -317,7 +317,7 @@ struct Common {
     flags: u8,
 }
 
-/// Indexed by whether there is data, and by [`Common::of`].
+/// Common properties, indexed by whether the request has data, and by [`Common::of`].
 static COMMON: [[Common; 256]; 2] = {
     let mut table = [[Common { op: Op::Other, flags: 0 }; 256]; 2];
     let mut at = 0;

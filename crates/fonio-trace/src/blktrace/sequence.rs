@@ -36,7 +36,7 @@ struct Key {
     filtered: bool,
 }
 
-/// The result of checking a record's number.
+/// The result of checking a record's sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// Nothing is missing.

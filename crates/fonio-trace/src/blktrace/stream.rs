@@ -135,7 +135,7 @@ impl Stream {
         }
     }
 
-    /// [`advance`](Stream::advance) for a previous record with this layout.
+    /// Does the work of [`advance`](Stream::advance) if the previous record has this layout.
     #[inline(always)]
     fn advance_as<const WIDE: bool, const BIG: bool>(&mut self, others: &mut OtherOutput) -> io::Result<u64> {
         let bytes = &self.buf[self.pos..self.end];
@@ -178,7 +178,7 @@ impl Stream {
         Ok(key)
     }
 
-    /// [`take`](Stream::take) while the records' layout stays the same.
+    /// Does the work of [`take`](Stream::take) while the records' layout stays the same.
     fn take_as<const WIDE: bool, const BIG: bool>(
         &mut self,
         until: u64,
@@ -273,7 +273,7 @@ impl Stream {
         self.head = None;
         loop {
             if others.is_full() {
-                // Keeps this position for the next batch.
+                // The next batch continues at this position.
                 return Ok(0);
             }
             self.fill(WHOLE)?;

@@ -73,7 +73,7 @@ pub fn assemble(
 /// Compares the assembler with its oracle.
 ///
 /// # Panics
-/// Panics if they differ in a row or a count.
+/// Panics if the assembler and its oracle differ in a row or a count.
 pub fn assert_same(batches: &[Batch], options: &AssemblerOptions, no_bios: bool) {
     let (mut fast, mut slow) = (Rows { no_bios, ..Rows::default() }, Rows { no_bios, ..Rows::default() });
     let fast_counts = assemble(batches, options.clone(), &mut fast).expect("the sink does not fail");

@@ -32,7 +32,7 @@ enum Stage {
 
 #[derive(Clone, Debug)]
 struct Item {
-    /// Set when the item is created or issued.
+    /// The item's number, set when it is created and when it is issued.
     number: u64,
     /// At the end of the trace, and when a limit is exceeded, items are emitted in the order of (`order`,
     /// `aged`).
@@ -401,7 +401,7 @@ impl Naive<'_> {
         }
     }
 
-    /// Makes room and adds an item; returns its number.
+    /// Adds an item, after making room for it, and returns its number.
     fn add(&mut self, item: Item) -> io::Result<u64> {
         while self.items.len() >= self.options.open_max.max(1) {
             let oldest = self.oldest().expect("something is open");

@@ -1,4 +1,4 @@
-//! Defines a reader's input: its bytes and its name.
+//! Defines the input of a reader: a stream of bytes and its name.
 
 use std::io::{Cursor, Read};
 

@@ -43,12 +43,12 @@ impl FromStr for Format {
     }
 }
 
-/// The user's statements about the input.
+/// What the user has stated about the input.
 #[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
-    /// The columns of a CSV file. A value here implies [`Format::Csv`], unless another format is given.
+    /// The columns of a CSV file. If set, the format is [`Format::Csv`] unless another format is given.
     pub csv: Option<Mapping>,
-    /// The format, instead of recognising it by the content.
+    /// The format of the input; `None` to recognise it by the content.
     pub format: Option<Format>,
 }
 
@@ -178,7 +178,7 @@ fn peek(mut input: Input) -> io::Result<(Vec<u8>, Input)> {
 /// The code and message of the diagnostic; set when decompression has failed.
 type Damage = Arc<Mutex<Option<(&'static str, String)>>>;
 
-/// A gzip stream that ends at the first damage. The data before the damage is read.
+/// A gzip stream that ends at the first damage. The data before the damage is returned.
 struct Gunzip<R> {
     decoder: MultiGzDecoder<Counted<R>>,
     unpacked: u64,

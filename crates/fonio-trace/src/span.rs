@@ -15,7 +15,7 @@ const FEW: u64 = 8;
 /// Minimum number of other events per distant event, so that the majority decides which times are correct.
 const OTHERS: u64 = 3;
 
-/// The span so far, and the times left out.
+/// The span of the times so far, and the times that were left out.
 #[derive(Debug, Default)]
 pub(crate) struct TraceSpan {
     accepted: Option<Run>,
@@ -24,7 +24,7 @@ pub(crate) struct TraceSpan {
 }
 
 impl TraceSpan {
-    /// First and last time; `None` before the first event.
+    /// Returns the first and last time of the trace; `None` before the first event.
     pub(crate) fn ends(&self) -> Option<(Timestamp, Timestamp)> {
         self.accepted.map(|run| (run.first, run.last))
     }
@@ -132,7 +132,7 @@ mod tests {
         let (before, after) = (busy(0), busy(400 * DAY));
         assert_eq!(span(&[&before, &after]), ((0, after[19]), 40, 0));
         assert_eq!(span(&[&[before, after.clone()].concat()]), ((0, after[19]), 40, 0));
-        // With two times, either can be wrong.
+        // If there are only two times, either of them can be wrong.
         assert_eq!(span(&[&[0, 400 * DAY]]), ((0, 400 * DAY), 2, 0));
         // Each step is short.
         let steps: Vec<u64> = (0..20).map(|at| at * 29 * DAY).collect();

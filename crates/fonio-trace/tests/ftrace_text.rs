@@ -5,7 +5,7 @@ use fonio_core::{Batch, BlockEvent, CollectedRows, EventKind, Op, TraceReader};
 use fonio_trace::ftrace_text::{FtraceReader, recognise};
 use fonio_trace::input::Input;
 
-/// All output of a reader.
+/// Returns all output of a reader.
 fn read_all(bytes: &[u8]) -> (Batch, FtraceReader) {
     let mut reader = FtraceReader::new(Input::of("trace.txt", bytes));
     (reader.read_all().expect("memory reads"), reader)
@@ -119,7 +119,7 @@ fn damage_is_told_with_its_place_and_the_rest_is_read() {
     );
 }
 
-/// The complete trace; the golden test above uses its start.
+/// Tests the complete trace, whose start the golden test above uses.
 #[test]
 fn every_line_of_a_real_trace_is_understood() {
     let path =
@@ -149,7 +149,7 @@ mod properties {
 
     use super::*;
 
-    /// Writes an event like kernel 6.11 and later.
+    /// Formats an event as Linux 6.11 and later do.
     fn write(event: &BlockEvent, comm: &str, rwbs: &str) -> String {
         let (seconds, micros) = (event.time.0 / 1_000_000_000, event.time.0 / 1000 % 1_000_000);
         let (tid, cpu) = (event.tid.unwrap_or(0), event.cpu.unwrap_or(0));

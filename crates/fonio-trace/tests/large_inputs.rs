@@ -41,7 +41,7 @@ fn read(bytes: Vec<u8>, format: Format) -> (usize, Vec<String>) {
     (count, codes)
 }
 
-/// The starts of the sample's records.
+/// Returns the offsets of the sample's records.
 fn records() -> Vec<usize> {
     let mut begins = Vec::new();
     let mut at = 0;
@@ -144,7 +144,7 @@ fn hundreds_of_millions_of_empty_lines() {
     }
 }
 
-/// Returns `size` packed bytes of line ends.
+/// Compresses `size` bytes of line ends.
 fn pack<W: Write>(mut encoder: W, mut size: usize) -> W {
     encoder.write_all(FTRACE).expect("memory writes");
     let ends = vec![b'\n'; 1 << 20];

@@ -96,7 +96,7 @@ impl Splitter {
 }
 
 impl<'a> Fields<'a> {
-    /// Returns the field at index `place`.
+    /// Returns the field at index `place`, if the line has it.
     pub fn get(&self, place: usize) -> Option<&'a [u8]> {
         let (begin, end) = *self.ranges.get(place)?;
         Some(self.text[begin..end].trim_ascii())

@@ -49,7 +49,7 @@ const KEYS: [&str; 15] = [
 /// A column by its name in the header or by its number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Column {
-    /// The name in the header; ASCII case does not matter.
+    /// The column's name in the header; ASCII case does not matter.
     Name(String),
     /// The number of the column, counted from 1.
     Number(usize),
@@ -67,7 +67,7 @@ impl fmt::Display for Column {
 /// The unit of a time or a duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeUnit {
-    /// `s`; like all units, with or without a fraction.
+    /// `s`: seconds. In every unit, a value may have a fraction.
     Seconds,
     /// `ms`.
     Milliseconds,
@@ -172,24 +172,24 @@ pub enum Delimiter {
 
 /// The columns of a table of requests.
 ///
-/// Its text form is `time=ts:ms,op=rw,offset=off:bytes,size=len:bytes,latency=lat:us,device=dev`, see the
+/// The text form is `time=ts:ms,op=rw,offset=off:bytes,size=len:bytes,latency=lat:us,device=dev`, see the
 /// [module](crate::csv).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
     /// The time when the bio or request was queued.
     pub queued: Option<(Column, TimeUnit)>,
-    /// The time when it entered the scheduler.
+    /// The time when the request entered the scheduler.
     pub inserted: Option<(Column, TimeUnit)>,
-    /// The time when it was issued to the device.
+    /// The time when the request was issued to the device.
     pub issued: Option<(Column, TimeUnit)>,
-    /// The time when it completed.
+    /// The time when the request completed.
     pub completed: Option<(Column, TimeUnit)>,
     /// The time from issue to completion, or from queue to completion if there is no issue. If the table has
     /// only the completion time, the issue time is computed from both.
     pub latency: Option<(Column, TimeUnit)>,
     /// The operation: read, write, …
     pub op: (Column, OpWords),
-    /// The start of the request on the device.
+    /// The first byte or sector of the request on the device.
     pub offset: (Column, SizeUnit),
     /// The size of the request.
     pub size: (Column, SizeUnit),
@@ -208,8 +208,9 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// The traces of Microsoft Research Cambridge (SNIA IOTTA): `Timestamp,Hostname,DiskNumber,Type,Offset,Size,
-    /// ResponseTime`, without a header, with times as Windows file times. `Timestamp` is the issue time.
+    /// Returns the mapping of the traces of Microsoft Research Cambridge (SNIA IOTTA):
+    /// `Timestamp,Hostname,DiskNumber,Type,Offset,Size, ResponseTime`, without a header, with times as
+    /// Windows file times. `Timestamp` is the issue time.
     pub fn msr_cambridge() -> Mapping {
         Mapping::known(
             "issued=1:filetime,latency=7:100ns,op=4,offset=5:bytes,size=6:bytes,device=3,header=no",

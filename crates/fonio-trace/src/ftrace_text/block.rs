@@ -220,7 +220,7 @@ fn errno(status: i32) -> i32 {
     if status > 0 { -EIO } else { status }
 }
 
-/// The rest of an event's text.
+/// The part of an event's text that is not yet parsed.
 struct Text<'a>(&'a [u8]);
 
 impl<'a> Text<'a> {
@@ -248,7 +248,7 @@ impl<'a> Text<'a> {
         word
     }
 
-    /// Reads up to the next `end` and skips it.
+    /// Reads up to the next byte `end`, and skips this byte.
     fn until(&mut self, end: u8) -> Option<&'a [u8]> {
         let at = memchr(end, self.0)?;
         let found = &self.0[..at];

@@ -32,7 +32,7 @@ pub(super) fn is_keyed(text: &[u8]) -> bool {
     name > 0 && text.get(name) == Some(&b'=')
 }
 
-/// Reads the fields; thread names may contain blanks.
+/// Parses the fields of an event, whose thread names may contain blanks.
 pub(super) fn parse(text: &[u8]) -> Fields<'_> {
     let mut fields = Fields::default();
     let mut rest = text;

@@ -14,17 +14,17 @@ use super::line::number;
 /// Maximum number of processors; no kernel supports more.
 const CPUS_MAX: u64 = 8192;
 
-/// A gap without a known end.
+/// A gap whose end is not yet known.
 #[derive(Clone, Copy)]
 struct Open {
     count: Option<u64>,
     after: Timestamp,
 }
 
-/// Converts those lines into [`LostEvents`].
+/// Converts the lines about missing events into [`LostEvents`].
 #[derive(Default)]
 pub(super) struct Gaps {
-    /// The time of the first event.
+    /// The time of the trace's first event.
     first: Option<Timestamp>,
     /// The time of each processor's last event.
     last: Vec<Option<Timestamp>>,

@@ -10,7 +10,7 @@ use fonio_core::DeviceId;
 use super::block::Number;
 use super::{Btrfs, ByteOrder, EventFormat, Field};
 
-/// The supported tracepoints: system and event.
+/// The supported tracepoints, each as system and event name.
 pub const FILE_EVENTS: [(&str, &str); 26] = [
     ("writeback", "writeback_dirty_folio"),
     // The name before Linux 5.18.
@@ -38,7 +38,7 @@ pub const FILE_EVENTS: [(&str, &str); 26] = [
     // Linux 5.15 and later.
     ("xfs", "xfs_inode_inactivating"),
     ("btrfs", "extent_writepage"),
-    // Its name in older kernels.
+    // Older kernels use this name for `extent_writepage`.
     ("btrfs", "__extent_writepage"),
     ("btrfs", "btrfs_sync_file"),
     ("task", "task_rename"),
@@ -64,7 +64,7 @@ pub struct FileRecord<'r> {
     pub event: FileEvent<'r>,
 }
 
-/// A file by inode number. A later file can have the same number.
+/// A file, identified by its inode number, which a later file can have too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Inode {
     /// The device number of the file system, as in `st_dev` of its files.
@@ -76,9 +76,9 @@ pub struct Inode {
 /// The write-back unit (`struct backing_dev_info`): a disk, with all file systems on its partitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum WritebackUnit {
-    /// `8:0`.
+    /// A disk, such as `8:0`.
     Disk(DeviceId),
-    /// `btrfs-1`: a btrfs, possibly on several disks.
+    /// A btrfs, possibly on several disks, such as `btrfs-1`.
     Btrfs(u32),
 }
 
@@ -105,19 +105,19 @@ pub enum FileEvent<'r> {
     WriteEnded {
         inode: Inode,
     },
-    /// The thread writes dirty pages of this file until it begins to write pages of another file. xfs and
-    /// btrfs do not show the end.
+    /// The thread writes dirty pages of this file until it begins to write pages of another file. The
+    /// events of xfs and btrfs do not show the end.
     Writes {
         inode: Inode,
     },
-    /// The thread is in fsync or a similar call. xfs and btrfs do not show the end.
+    /// The thread has entered fsync or a similar call. The events of xfs and btrfs do not show its end.
     SyncBegan {
         inode: Inode,
     },
     SyncEnded {
         inode: Inode,
     },
-    /// The thread does direct I/O on this file.
+    /// The thread begins direct I/O on this file.
     DirectBegan {
         inode: Inode,
     },
@@ -132,7 +132,7 @@ pub enum FileEvent<'r> {
     CommitEnded {
         fs: DeviceId,
     },
-    /// The thread's next write is for xfs's log.
+    /// The thread's next write goes to xfs's log.
     WritesLog {
         fs: DeviceId,
     },
@@ -207,7 +207,7 @@ impl Layout {
             "ext4_sync_file_enter" | "xfs_file_fsync" => of_inode(OfInode::SyncBegan),
             "ext4_sync_file_exit" => of_inode(OfInode::SyncEnded),
             // xfs also emits this event when it evicts the inode of a file that has blocks beyond its end.
-            // The next look-up finds that file again.
+            // The next look-up finds such a file again.
             "ext4_free_inode" | "xfs_inode_inactivating" => of_inode(OfInode::Freed),
             "ext4_direct_IO_enter" | "iomap_dio_rw_begin" => of_inode(OfInode::DirectBegan),
             "ext4_direct_IO_exit" | "iomap_dio_rw_queued" | "iomap_dio_complete" => {
@@ -265,13 +265,14 @@ pub struct FileDecoder {
     id: Number,
     flags: Number,
     pid: Number,
-    /// The names of the decoded events.
+    /// The names of the events that this decoder supports.
     names: Vec<String>,
     btrfs: Vec<Btrfs>,
 }
 
 impl FileDecoder {
-    /// Creates a decoder for the supported `formats`; others are skipped. `None` if there are none.
+    /// Creates a decoder for the supported `formats`; others are skipped. Returns `None` if none is
+    /// supported.
     pub fn new<'f>(
         formats: impl IntoIterator<Item = &'f EventFormat>,
         order: ByteOrder,
@@ -311,7 +312,7 @@ impl FileDecoder {
         FileDecoder { btrfs, ..self }
     }
 
-    /// Returns whether it decodes the named event.
+    /// Returns whether this decoder decodes the event `name`.
     pub fn decodes(&self, name: &str) -> bool {
         self.names.iter().any(|known| known == name)
     }
@@ -478,7 +479,7 @@ mod tests {
         let inode = Inode { fs: volume.fs, number: 257 };
         for (id, subvolume, expected) in [
             (b"0123456789abcdef", 5, Some(FileEvent::Writes { inode })),
-            // Another subvolume may have a file with the same number.
+            // Another subvolume may have a file with the same inode number.
             (b"0123456789abcdef", 256, None),
             (b"another one     ", 5, None),
         ] {

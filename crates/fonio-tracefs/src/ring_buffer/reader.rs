@@ -15,7 +15,7 @@ const BATCH_EVENTS: usize = 4096;
 /// Maximum number of records examined for one batch, in case most of them are not block events.
 const BATCH_RECORDS: usize = 64 * 1024;
 
-/// Reads a complete trace from the pages of each processor. Keeps one page per processor.
+/// Reads a complete trace from the pages of each processor. Keeps one page per processor in memory.
 pub struct RingBufferReader<S> {
     records: MergedRecords<S>,
     decoder: BlockDecoder,
@@ -25,8 +25,8 @@ pub struct RingBufferReader<S> {
 }
 
 impl<S: PageSource> RingBufferReader<S> {
-    /// Creates a reader of `streams`. Each consists of the processor's number, the stream's name in
-    /// diagnostics, and its pages. `began` is the time from which the trace is complete. If a processor's
+    /// Creates a reader of `streams`. Each stream consists of the processor's number, a name
+    /// for diagnostics, and the pages. `began` is the time from which the trace is complete. If a processor's
     /// first events were lost, the gap begins at this time.
     pub fn new(
         layout: PageLayout,

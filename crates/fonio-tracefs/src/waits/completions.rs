@@ -3,9 +3,9 @@
 use fonio_core::{BlockEvent, EventKind, Request, Timestamp};
 use rustc_hash::{FxHashMap, FxHashSet};
 
-/// Maximum time from a completion to its wake-up. In between, the kernel ends the bio page by page.
+/// Maximum time from a completion to its wake-up, during which the kernel ends the bio page by page.
 const WAKES_WITHIN_NS: u64 = 2_000_000;
-/// Maximum number of stored completions. Later waits have no request.
+/// Maximum number of stored completions. Waits after this number have no request.
 const COMPLETIONS_MAX: usize = 4_000_000;
 
 /// The completions of a trace: the time, processor and request of each.
@@ -66,7 +66,7 @@ impl Completions {
         }
     }
 
-    /// Assigns the request to its completion.
+    /// Assigns a request to the completion event that ended it.
     pub fn request(&mut self, row: &Request) {
         if let Some(completed) = row.completed
             && self.requests.len() < COMPLETIONS_MAX

@@ -1,9 +1,9 @@
 //! Finds why a thread waits, from the functions on its kernel stack.
 //!
 //! There are two tables: functions in which threads block, and functions that wake threads. The innermost
-//! function that is in the table decides. The functions of a thread that an interrupt interrupted are
-//! further out, so they do not count. The names are from Linux 4.4 to 6.18. Names that a kernel lacks are
-//! ignored.
+//! function that is in the table determines the reason. The functions of a thread that an interrupt
+//! interrupted are further out, so they do not count. The names are from Linux 4.4 to 6.18. Names that a
+//! kernel lacks are ignored.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ macro_rules! functions {
 /// shows for which event they waited.
 const BLOCKED_IN: Table = functions!(WaitReason {
     Storage:
-        // The block layer and the page cache.
+        // Functions of the block layer and the page cache.
         io_schedule io_schedule_timeout blk_io_schedule bit_wait_io folio_wait_bit_common
         folio_put_wait_locked folio_wait_writeback wait_on_page_bit wait_on_page_bit_common
         wait_on_page_bit_killable wait_on_page_writeback __lock_page __lock_page_killable __wait_on_buffer
@@ -133,7 +133,7 @@ impl<T: Copy> Functions<T> {
         self.0.is_empty()
     }
 
-    /// Returns the meaning of the innermost known function on a stack. The innermost address comes first.
+    /// Returns the meaning of the innermost known function on a stack. The innermost address must come first.
     pub fn innermost(&self, mut stack: impl Iterator<Item = u64>) -> Option<T> {
         stack.find_map(|address| {
             // Subtract 1: a return address is the address after the call, and the call may be the last
@@ -146,7 +146,7 @@ impl<T: Copy> Functions<T> {
     }
 }
 
-/// The addresses of this kernel's functions from both tables.
+/// The addresses of the functions from both tables, in this kernel.
 #[derive(Clone, Debug, Default)]
 pub struct Reasons {
     blocked_in: Functions<WaitReason>,
@@ -159,7 +159,7 @@ impl Reasons {
         Reasons::from_symbols(&Symbols::from_kallsyms(text))
     }
 
-    /// Finds the functions among the symbols.
+    /// Finds the functions of both tables among a kernel's symbols.
     pub fn from_symbols(symbols: &Symbols<'_>) -> Reasons {
         Reasons {
             blocked_in: Functions::find(symbols, BLOCKED_IN),
@@ -218,7 +218,7 @@ mod tests {
             // A call at the end of a function returns to the beginning of the next function.
             (&[0xffff_0300], Some(WaitReason::Storage), None),
             (&[0xffff_0200], None, None),
-            // A data symbol with this name is not a function.
+            // A data symbol with the name of a known function is ignored.
             (&[0xffff_0610], None, None),
             (&[0, u64::MAX], None, None),
         ] {

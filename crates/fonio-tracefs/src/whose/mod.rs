@@ -45,7 +45,7 @@ use above::{Above, PassedOn};
 use journal::Journal;
 use recent::Recent;
 
-/// Maximum number of files with dirty pages per generation. At 60 bytes each, both generations take 4 MB.
+/// Maximum number of files with dirty pages per generation. At 60 bytes per file, both generations take 4 MB.
 const FILES_MAX: usize = 32 * 1024;
 /// Maximum number of dirty metadata pages per generation. ext4's largest journal has 262,144 blocks.
 const PLACES_MAX: usize = 128 * 1024;
@@ -66,7 +66,7 @@ const PAGE_SECTORS: u64 = 8;
 /// The key, instead of a sector, of flushes without data that wait for their row.
 const FLUSH: u64 = u64::MAX;
 
-/// A file: an inode number between two deletions.
+/// A file, identified by its inode number and the last earlier deletion of a file with this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileKey {
     /// The inode.
@@ -78,15 +78,15 @@ pub struct FileKey {
 /// The owner of the data in a bio.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BioOwner {
-    /// The file, if it belongs to one.
+    /// The file, if the data belong to one.
     pub file: Option<FileKey>,
-    /// The thread that caused it.
+    /// The thread that caused the bio.
     pub cause: Option<u32>,
     /// The kind of data: unknown, data, metadata, journal or swap.
     pub content: Content,
 }
 
-/// Threads, each with the amount that it contributed. The thread that was added last is last.
+/// Threads, each with the amount that it contributed. The most recently added thread is last.
 #[derive(Clone, Debug, Default)]
 struct Contributors(Vec<(u32, u64)>);
 
@@ -117,7 +117,7 @@ impl Contributors {
     /// Halves the amounts, so that later contributions count more.
     fn age(&mut self) {
         self.0.iter_mut().for_each(|(_, amount)| *amount /= 2);
-        // The last known contributor stays: pages may remain dirty.
+        // The last known contributor stays, because pages may still be dirty.
         if self.0.iter().any(|(_, amount)| *amount > 0) {
             self.0.retain(|(_, amount)| *amount > 0);
         }

@@ -43,7 +43,7 @@ struct Simulation {
     ready: BTreeSet<u32>,
     blocked: BTreeSet<u32>,
     made: u32,
-    /// Time, processor, current thread, whether in an interrupt, and event.
+    /// For each event: time, processor, current thread, whether in an interrupt, and the event.
     events: Vec<(u64, usize, u32, bool, SchedEvent<'static>)>,
     /// The open interval of each thread, and the ended intervals: thread, beginning, end, and whether the
     /// thread was ready.
@@ -185,7 +185,7 @@ fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
 }
 
 /// Returns whether the event is a switch from the idle thread of a processor other than the first. Some
-/// kernels do not trace these.
+/// kernels do not trace such switches.
 fn idle_untraced(cpu: usize, event: &SchedEvent<'_>) -> bool {
     cpu > 0 && matches!(event, SchedEvent::Switch { prev: 0, .. })
 }

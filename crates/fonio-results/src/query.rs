@@ -13,7 +13,7 @@ pub struct Parameters(Vec<(String, String)>);
 const VALUE_BYTES_MAX: usize = 256;
 
 impl Parameters {
-    /// Reads the parameters. Only `known` ones are allowed.
+    /// Reads the query parameters. Only the names in `known` are allowed.
     ///
     /// # Errors
     ///
@@ -42,7 +42,7 @@ impl Parameters {
         Ok(Parameters(pairs))
     }
 
-    /// The value of a parameter; `None` if it is missing, or empty like an unused form field.
+    /// Returns the value of a parameter; `None` if it is missing, or empty like an unused form field.
     pub fn get(&self, name: &str) -> Option<&str> {
         let pair = self.0.iter().find(|(known, _)| known == name)?;
         Some(pair.1.as_str()).filter(|value| !value.is_empty())

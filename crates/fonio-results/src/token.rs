@@ -10,12 +10,12 @@ pub const ID_DIGITS: usize = 32;
 /// The length of a delete token in digits.
 pub const TOKEN_DIGITS: usize = 64;
 
-/// A new id.
+/// Returns a new random id.
 pub fn new_id() -> String {
     random::<{ ID_DIGITS / 2 }>()
 }
 
-/// A new delete token.
+/// Returns a new random delete token.
 pub fn new_token() -> String {
     random::<{ TOKEN_DIGITS / 2 }>()
 }

@@ -16,7 +16,7 @@ pub struct Target {
     pub key: &'static str,
     /// The measurement protocol of the value.
     pub protocol: Protocol,
-    /// The number.
+    /// The number that the model must reproduce.
     pub wanted: f64,
     /// The name of the published number, for `to` in the profile.
     pub to: String,
@@ -27,9 +27,9 @@ pub struct Target {
 pub struct Met {
     /// The target's name.
     pub to: String,
-    /// The wanted value.
+    /// The value that the model must reproduce.
     pub wanted: f64,
-    /// The model's value.
+    /// The value that the model gives.
     pub given: f64,
 }
 

@@ -16,7 +16,7 @@ use crate::profile::{Profile, ProfileError};
 /// One process and its requests.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
-    /// Read or write.
+    /// The operation of all requests: read or write.
     pub op: Op,
     /// Whether requests are sequential or random.
     pub order: Order,
@@ -26,7 +26,7 @@ pub struct Job {
     pub range: ByteCount,
     /// The size of a request.
     pub request: ByteCount,
-    /// The number of requests.
+    /// The number of requests of the job.
     pub count: u64,
     /// The number of requests in flight.
     pub depth: u32,
@@ -50,9 +50,9 @@ impl From<Access> for Order {
 /// The result of a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
-    /// Number of requests.
+    /// Number of completed requests.
     pub requests: u64,
-    /// Bytes in them.
+    /// Number of bytes in the completed requests.
     pub bytes: ByteCount,
     /// Time from the first submission to the last completion.
     pub span: Nanos,
@@ -146,9 +146,9 @@ pub fn run(device: &mut dyn Device, jobs: &[Job], from: Timestamp, seed: u64) ->
 /// An experiment on a new device.
 #[derive(Clone, Copy, Debug)]
 pub struct Protocol {
-    /// Read or write.
+    /// The operation of all requests: read or write.
     pub op: Op,
-    /// Sequential or random.
+    /// Whether requests are sequential or random.
     pub order: Order,
     /// The size of a request.
     pub request: ByteCount,
@@ -170,7 +170,7 @@ pub struct Protocol {
 pub enum Gives {
     /// Throughput in 10⁶ bytes per second.
     Throughput,
-    /// Requests per second.
+    /// The number of requests per second.
     Iops,
     /// Response time in microseconds: total time divided by the number of requests.
     Response,

@@ -17,7 +17,7 @@ pub struct Card {
     pub name: &'static str,
     /// Throughput on a desktop computer with a card reader.
     pub desktop: Four,
-    /// Throughput on the phone.
+    /// Throughput of the card in a phone.
     pub phone: Four,
     /// How random-write throughput depends on the size of the range.
     pub shape: Shape,
@@ -26,22 +26,22 @@ pub struct Card {
 /// Sequential and random throughput in MB/s.
 #[derive(Clone, Copy, Debug)]
 pub struct Four {
-    /// Sequential writes.
+    /// Throughput of sequential writes.
     pub seq_write: f64,
-    /// Sequential reads.
+    /// Throughput of sequential reads.
     pub seq_read: f64,
-    /// 4 KB random writes.
+    /// Throughput of 4 KB random writes.
     pub rand_write: f64,
-    /// 4 KB random reads.
+    /// Throughput of 4 KB random reads.
     pub rand_read: f64,
 }
 
 /// The change of throughput as the range of random writes grows (section 5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Throughput does not fall.
+    /// Throughput does not fall as the range grows.
     Flat,
-    /// Throughput falls, but not sharply.
+    /// Throughput falls as the range grows, but not sharply.
     MildDrop,
     /// Throughput falls twice, at 32 MB and at 1024 MB.
     TwoDrops,
@@ -129,11 +129,11 @@ pub struct FourByFour {
     pub slowdowns: [f64; 4],
 }
 
-/// Samsung Galaxy S5.
+/// The slowdowns of the Samsung Galaxy S5.
 pub const S5_4X4: FourByFour =
     FourByFour { name: "smartio.s5_slowdown_4x4", slowdowns: [28.03, 4.21, 19.22, 8.01] };
 
-/// Motorola Razr.
+/// The slowdowns of the Motorola Razr.
 pub const RAZR_4X4: FourByFour =
     FourByFour { name: "smartio.razr_slowdown_4x4", slowdowns: [59.4, 7.92, 31.12, 8.01] };
 

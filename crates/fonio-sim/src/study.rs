@@ -37,9 +37,9 @@ pub const THINK: Think = Think { min: Nanos(0), max: Nanos(2_000) };
 
 /// A device with a scheduler.
 pub struct Setup<'a> {
-    /// The device.
+    /// The profile of the device.
     pub profile: &'a Profile,
-    /// Makes the scheduler.
+    /// A function that makes the scheduler.
     pub scheduler: &'a dyn Fn() -> Box<dyn Scheduler>,
     /// The seed of addresses and think times.
     pub seed: u64,
@@ -48,9 +48,9 @@ pub struct Setup<'a> {
 /// Response times of concurrent processes, relative to one process alone.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slowdown {
-    /// Slowdown of the readers.
+    /// The factor by which readers are slowed down.
     pub read: f64,
-    /// Slowdown of the writers.
+    /// The factor by which writers are slowed down.
     pub write: f64,
 }
 

@@ -94,9 +94,9 @@ impl Api {
         ptr::fn_addr_eq(self.exec, other.exec)
     }
 
-    /// Returns the first VFS of SQLite's list. Initializes SQLite.
+    /// Returns the first VFS of SQLite's list, and initializes SQLite.
     pub fn first_vfs(&self) -> *mut sqlite3_vfs {
-        // SAFETY: null asks for the default VFS, which is the first one.
+        // SAFETY: null asks for the default VFS, which is the first in the list.
         unsafe { (self.vfs_find)(ptr::null()) }
     }
 

@@ -10,7 +10,7 @@ use crate::seen::Seen;
 use crate::sqlite::*;
 use crate::world::World;
 
-/// A decision.
+/// How to treat a database.
 pub enum Decision {
     /// SQLite syncs the database as usual.
     Durable,
@@ -69,8 +69,8 @@ impl Decision {
     }
 }
 
-/// Decides by the policy. `not_stale` checks a database of the class `cache`, which can be from an earlier
-/// boot.
+/// Decides according to the policy. `not_stale` checks a database of the class `cache`, which can be from an
+/// earlier boot.
 fn decide_with(database: &Path, not_stale: impl FnOnce(&Boots) -> Result<(), c_int>) -> Decision {
     let world = World::get();
     if let Some(treatment) = world.databases.treatment(database) {

@@ -114,7 +114,7 @@ impl Hooked {
         bytes: c_int,
         at: i64,
     ) -> c_int {
-        // SAFETY: the caller guarantees this.
+        // SAFETY: the caller guarantees that `file` is this open file.
         self.original().write.map_or(SQLITE_ERROR, |write| unsafe { write(file, from, bytes, at) })
     }
 }

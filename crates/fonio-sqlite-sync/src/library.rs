@@ -53,7 +53,7 @@ fn in_module(module: Option<(usize, *const libc::c_char)>, name: &CStr) -> Optio
     }
 }
 
-/// Looks up the function if exactly one loaded module has it.
+/// Looks up the function if exactly one loaded module provides it.
 fn in_any_module(name: &CStr) -> *mut c_void {
     unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, into: *mut c_void) -> c_int {
         // SAFETY: the linker passes a valid structure, and `into` is the vector below.

@@ -20,9 +20,9 @@ pub enum Treatment {
         /// Whether to change the database to write-ahead mode.
         to_wal: bool,
     },
-    /// It is never synced.
+    /// The database is never synced.
     Unsynced,
-    /// Its syncs are counted.
+    /// The database's syncs are counted.
     Watched(Arc<Seen>),
 }
 

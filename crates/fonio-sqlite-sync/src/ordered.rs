@@ -70,7 +70,7 @@ pub unsafe fn relax(api: &Api, db: *mut sqlite3) {
 ///
 /// `file` is the database's open main file.
 pub unsafe fn is_in_wal_mode(file: *mut sqlite3_file) -> bool {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller guarantees that `file` is open.
     unsafe { mode(&*(*file).methods, file) == Some(Mode::WriteAhead) }
 }
 
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn file_control(file: *mut sqlite3_file, code: c_int, argu
     // SAFETY: SQLite calls this for a file that we hooked.
     let Some(hooked) = (unsafe { Hooked::of(file) }) else { return SQLITE_ERROR };
     let theirs = || {
-        // SAFETY: SQLite's own arguments.
+        // SAFETY: the arguments come from SQLite.
         hooked.original().file_control.map_or(SQLITE_ERROR, |call| unsafe { call(file, code, argument) })
     };
     if code != SQLITE_FCNTL_PRAGMA || !hooked.role.is_relaxed() {
@@ -150,13 +150,13 @@ unsafe fn wal_of<'a>(file: *mut sqlite3_file) -> (&'a Hooked, &'a crate::wal::Wa
 
 /// `xWrite` of a write-ahead log.
 pub unsafe extern "C" fn write(file: *mut sqlite3_file, from: *const c_void, bytes: c_int, at: i64) -> c_int {
-    // SAFETY: SQLite's own arguments.
+    // SAFETY: the arguments come from SQLite.
     let (hooked, wal) = unsafe { wal_of(file) };
     let may = guarded(|| wal.before_write(), || SQLITE_IOERR_FSYNC);
     if may != SQLITE_OK {
         return may;
     }
-    // SAFETY: SQLite's own arguments.
+    // SAFETY: the arguments come from SQLite.
     let code = unsafe { hooked.write_really(file, from, bytes, at) };
     guarded(
         || {
@@ -171,9 +171,9 @@ pub unsafe extern "C" fn write(file: *mut sqlite3_file, from: *const c_void, byt
 
 /// `xSync` of a write-ahead log.
 pub unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
-    // SAFETY: SQLite's own arguments.
+    // SAFETY: the arguments come from SQLite.
     let (hooked, wal) = unsafe { wal_of(file) };
-    // SAFETY: as above.
+    // SAFETY: the arguments come from SQLite.
     let code = unsafe { hooked.sync_really(file, flags) };
     if code == SQLITE_OK {
         guarded(|| wal.synced(), || ());

@@ -40,7 +40,7 @@ unsafe extern "C" fn count_write(
         return SQLITE_ERROR;
     };
     seen.count_write(*part);
-    // SAFETY: SQLite's own arguments.
+    // SAFETY: the arguments come from SQLite.
     unsafe { hooked.write_really(file, from, bytes, at) }
 }
 
@@ -51,6 +51,6 @@ unsafe extern "C" fn count_sync(file: *mut sqlite3_file, flags: c_int) -> c_int 
         return SQLITE_ERROR;
     };
     seen.count_sync(*part);
-    // SAFETY: SQLite's own arguments.
+    // SAFETY: the arguments come from SQLite.
     unsafe { hooked.sync_really(file, flags) }
 }

@@ -1,4 +1,5 @@
-//! The parts of SQLite's C interface that this crate uses, from `sqlite3.h`. Names are SQLite's.
+//! The parts of SQLite's C interface that this crate uses, from `sqlite3.h`. All names are those used by
+//! SQLite.
 
 use std::ffi::{c_char, c_int, c_void};
 

@@ -23,7 +23,7 @@ use crate::sqlite::*;
 use crate::wal::Wal;
 use crate::world::World;
 
-/// Replaces functions of this SQLite's VFSes, unless they are already replaced. Initializes SQLite.
+/// Replaces functions of this SQLite library's VFSes, unless already replaced. Initializes SQLite.
 pub fn attach(api: &Api) {
     static ONE_BY_ONE: Mutex<()> = Mutex::new(());
     let mut vfs = api.first_vfs();
@@ -57,7 +57,7 @@ pub fn attach(api: &Api) {
 ///
 /// `name` is a valid C string.
 pub unsafe fn path(name: *const c_char) -> PathBuf {
-    // SAFETY: the caller guarantees this.
+    // SAFETY: the caller guarantees a valid C string.
     Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(name) }.to_bytes())).to_owned()
 }
 
@@ -80,12 +80,12 @@ unsafe extern "C" fn open(
         // An application has copied a VFS together with our function. The patched VFSes open the same files,
         // so use the first one.
         return match PATCHED[0].get() {
-            // SAFETY: SQLite's own arguments.
+            // SAFETY: the arguments come from SQLite.
             Some(first) => unsafe { (first.open)(vfs, name, file, flags, out) },
             None => SQLITE_CANTOPEN,
         };
     };
-    // SAFETY: SQLite's own arguments.
+    // SAFETY: the arguments come from SQLite.
     let theirs = || unsafe { (patched.open)(vfs, name, file, flags, out) };
     if name.is_null() || flags & (SQLITE_OPEN_MAIN_DB | SQLITE_OPEN_MAIN_JOURNAL | SQLITE_OPEN_WAL) == 0 {
         return theirs();
@@ -214,11 +214,11 @@ pub unsafe fn adopt(api: &Api, path: &Path, file: *mut sqlite3_file, log: *mut s
 unsafe extern "C" fn delete(vfs: *mut sqlite3_vfs, name: *const c_char, sync_folder: c_int) -> c_int {
     let Some(patched) = patched(vfs).or_else(|| PATCHED[0].get()) else { return SQLITE_ERROR };
     let is_unsynced = || {
-        // SAFETY: SQLite passes a string.
+        // SAFETY: SQLite passes a valid C string.
         let database = database_of(&unsafe { path(name) });
         matches!(World::get().databases.treatment(&database), Some(Treatment::Unsynced))
     };
     let sync_folder = if sync_folder != 0 && guarded(is_unsynced, || false) { 0 } else { sync_folder };
-    // SAFETY: SQLite's own arguments.
+    // SAFETY: the arguments come from SQLite.
     unsafe { (patched.delete)(vfs, name, sync_folder) }
 }

@@ -85,7 +85,7 @@ impl Wal {
         }
     }
 
-    /// Records a write. Returns whether it is the first one since the last sync.
+    /// Records a write, and returns whether this write is the first since the last sync.
     pub fn wrote(&self) -> bool {
         let mut state = self.state();
         let is_first = state.dirty_since.is_none();

@@ -32,7 +32,7 @@ pub struct Comparison {
 /// The comparison of one figure.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Compared {
-    /// The figure.
+    /// The compared figure.
     #[serde(flatten)]
     pub figure: CatalogueFigure,
     /// The value in the first result, or the reason why it is missing.
@@ -41,7 +41,7 @@ pub struct Compared {
     pub second: Measure,
     /// The second value divided by the first; absent if one is missing or the first is 0.
     pub ratio: Option<f64>,
-    /// The outcome.
+    /// The outcome of the comparison.
     pub answer: Answer,
 }
 
@@ -55,7 +55,7 @@ pub enum Answer {
     Worse,
     /// The results differ, but the figure has no better direction.
     Differs,
-    /// No difference was shown.
+    /// The runs show no difference.
     NoDifference,
     /// A result has only one run, so its spread is unknown.
     OneRun,

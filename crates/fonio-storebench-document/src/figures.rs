@@ -70,7 +70,7 @@ impl Part {
         Part::Capacity,
     ];
 
-    /// The label for people.
+    /// Returns the part's label for people.
     pub fn label(self) -> &'static str {
         match self {
             Part::Sizes => "bandwidth and response times",
@@ -90,9 +90,9 @@ pub struct CatalogueFigure {
     /// The figure's name, label, unit and direction.
     #[serde(flatten)]
     pub figure: Figure,
-    /// The smallest possible value.
+    /// The smallest possible value of the figure.
     pub min: f64,
-    /// The largest plausible value.
+    /// The largest plausible value of the figure.
     pub max: f64,
     /// The part of the run that measures it.
     pub part: Part,
@@ -131,7 +131,7 @@ pub fn catalogue() -> Vec<CatalogueFigure> {
 static BY_NAME: LazyLock<BTreeMap<String, CatalogueFigure>> =
     LazyLock::new(|| catalogue().into_iter().map(|figure| (figure.name.clone(), figure)).collect());
 
-/// The catalogue by name.
+/// Returns all figures of the catalogue by their names.
 pub fn by_name() -> &'static BTreeMap<String, CatalogueFigure> {
     &BY_NAME
 }

@@ -108,7 +108,7 @@ fn is_host(word: &str) -> bool {
         && name.split('.').all(is_part)
 }
 
-/// `b8-27-eb-12-34-56`, and with colons.
+/// Returns whether a word is a hardware address such as `b8-27-eb-12-34-56`, with hyphens or colons.
 fn is_hardware_address(word: &str) -> bool {
     const CHARS: usize = 17;
     if word.len() != CHARS {
@@ -159,7 +159,7 @@ mod tests {
             texts += 1;
             let found = problems(&document.to_string());
             assert_eq!(found.len(), 1, "text {at}");
-            // Tests the same with an escape, so that the JSON is parsed.
+            // Repeats the test with an escape in the JSON, which makes the check parse the JSON.
             document["zzz"] = Value::from("a \"quotation\"");
             assert_eq!(problems(&document.to_string()), found);
         }

@@ -46,7 +46,7 @@ pub fn mean(values: &[f64], unit: Unit, or: &str) -> Measure {
         value: spread.mean,
         unit,
         runs: values.len() as u32,
-        // No figure is negative.
+        // The interval ends at 0, because no figure is negative.
         low: (spread.mean - half).max(0.0),
         high: spread.mean + half,
         stable: is_known(values, ERROR_MAX),

@@ -61,7 +61,7 @@ impl Cache {
         Some(Cache { database: database.into() })
     }
 
-    /// The database's path.
+    /// Returns the path of the database.
     pub fn path(&self) -> &Path {
         &self.database
     }

@@ -12,15 +12,15 @@ pub enum PolicyError {
     System {
         /// The failed action, as a verb.
         action: &'static str,
-        /// The file.
+        /// The file that the call accessed.
         path: PathBuf,
-        /// The cause.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// The policy is invalid.
     #[error("{}{}: {reason}", path.display(), at(*line))]
     Syntax {
-        /// The file.
+        /// The policy file.
         path: PathBuf,
         /// The line, counted from 1, if known.
         line: Option<usize>,
@@ -33,9 +33,9 @@ pub enum PolicyError {
         path.display()
     )]
     InUse {
-        /// The database.
+        /// The path of the database.
         path: PathBuf,
-        /// The process.
+        /// The id of the process that uses the database.
         pid: u32,
     },
 }

@@ -13,8 +13,8 @@ use crate::error::PolicyError;
 /// The default window of `ordered`: our choice, which is about the interval at which an idle app writes its
 /// state.
 const WINDOW_DEFAULT_MS: u64 = 1000;
-/// The longest window. After this time, the kernel writes the data back anyway (`dirty_expire_centisecs` is
-/// 30 s by default).
+/// The longest allowed window. After this time, the kernel writes the data back anyway
+/// (`dirty_expire_centisecs` is 30 s by default).
 const WINDOW_MAX_MS: u64 = 30_000;
 
 /// The sync class of a database.
@@ -50,7 +50,7 @@ pub struct Rule {
     /// The class of matching databases.
     pub class: Class,
     pattern: WildMatch,
-    /// The folder, if the path is a folder; the rule then applies to all databases below it.
+    /// The folder, if the rule's path is a folder: the rule applies to all databases below it.
     folder: Option<PathBuf>,
 }
 

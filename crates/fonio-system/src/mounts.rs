@@ -12,13 +12,13 @@ use fonio_core::DeviceId;
 use crate::device;
 use crate::error::SystemError;
 
-/// One mount.
+/// A mount of the mount table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountPoint {
-    /// The mount point.
+    /// The folder at which the file system is mounted.
     pub dir: PathBuf,
-    /// `st_dev` of its files. File systems without a single device, such as btrfs, have a virtual number with
-    /// major 0.
+    /// The device number of the files on this mount (`st_dev`). File systems without a single device, such as
+    /// btrfs, have a virtual number with major 0.
     pub device: DeviceId,
     /// Name of the file system driver in the kernel: `ext4`, `fuse.sshfs`.
     pub filesystem: String,
@@ -58,7 +58,7 @@ impl MountTable {
         MountTable::read_below(Path::new("/proc"))
     }
 
-    /// Reads the table from a procfs mounted elsewhere.
+    /// Reads the table from the procfs mounted at `proc`.
     ///
     /// # Errors
     /// [`SystemError`] if the table cannot be read.

@@ -23,7 +23,7 @@ impl Task {
         Task::below(Path::new("/proc"), number)
     }
 
-    /// Returns the process or thread in a procfs mounted elsewhere.
+    /// Returns the process or thread with this id in the procfs mounted at `proc`.
     pub fn below(proc: &Path, number: u32) -> Task {
         Task { dir: proc.join(number.to_string()) }
     }
@@ -65,7 +65,7 @@ impl Task {
         Owner::parse(&self.read("status")?)
     }
 
-    /// Returns its control groups.
+    /// Returns the control groups of the process.
     pub fn cgroups(&self) -> Option<Cgroups> {
         Some(Cgroups::parse(&self.read("cgroup")?))
     }
@@ -100,7 +100,8 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Parses the line. The command name is in parentheses, and may contain blanks and parentheses.
+    /// Parses the line of a `stat` file. The command name is in parentheses, and may contain blanks and
+    /// parentheses.
     pub fn parse(text: &str) -> Option<Stat> {
         let (_, rest) = text.rsplit_once(") ")?;
         let words: Vec<&str> = rest.split_whitespace().collect();
@@ -123,14 +124,14 @@ impl Stat {
 /// Facts about a thread from `/proc/PID/schedstat`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Schedule {
-    /// Run time.
+    /// Time for which the thread ran.
     pub ran: Duration,
     /// Time for which the process was runnable and waited for a processor.
     pub waited: Duration,
 }
 
 impl Schedule {
-    /// Parses the line.
+    /// Parses the line of a `schedstat` file.
     pub fn parse(text: &str) -> Option<Schedule> {
         let mut words = text.split_whitespace();
         let mut next = || words.next()?.parse().ok().map(Duration::from_nanos);
@@ -143,7 +144,7 @@ impl Schedule {
 pub struct Owner {
     /// The process id, even if the file is a thread's.
     pub pid: Option<u32>,
-    /// Its real user id.
+    /// The real user id of the process.
     pub user: Option<u32>,
     /// The id of the parent process, or of the process that adopted this process.
     pub parent: Option<u32>,

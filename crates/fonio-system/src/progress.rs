@@ -75,7 +75,7 @@ struct Shared {
 struct Work {
     phase: String,
     done: Done,
-    /// Start time of `done`.
+    /// The time at which the work measured by `done` began.
     began: Instant,
     ends_by: Option<Instant>,
 }

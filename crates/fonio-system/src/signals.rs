@@ -77,7 +77,7 @@ pub struct Listener {
     heard: Vec<Heard>,
 }
 
-/// One signal. Its handler only writes a byte to a socket pair, because it must be async-signal-safe.
+/// A counted signal, whose handler only writes a byte to a socket pair, because it must be async-signal-safe.
 #[derive(Debug)]
 struct Heard {
     signal: Signal,

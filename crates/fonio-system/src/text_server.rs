@@ -12,9 +12,9 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 /// A text and its media type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Text {
-    /// The media type.
+    /// The media type of the text.
     pub kind: &'static str,
-    /// The text.
+    /// The text itself.
     pub text: String,
 }
 
@@ -25,7 +25,7 @@ impl Text {
     }
 }
 
-/// A running server. Dropping it stops it.
+/// A running server, which stops when it is dropped.
 pub struct TextServer {
     server: Arc<Server>,
     thread: Option<JoinHandle<()>>,

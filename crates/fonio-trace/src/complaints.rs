@@ -15,7 +15,7 @@ pub(crate) struct InputPlace<'a> {
     pub file: &'a str,
     /// Record or line, from 1.
     pub record: Option<u64>,
-    /// Byte, from 0.
+    /// Offset of the byte, counted from 0.
     pub offset: Option<u64>,
 }
 

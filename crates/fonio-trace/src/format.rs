@@ -8,7 +8,7 @@ use std::fmt;
 pub enum Format {
     /// The binary format of blktrace, one file per processor or merged.
     Blktrace,
-    /// blkparse's default text.
+    /// The default text output of blkparse.
     Blkparse,
     /// Text from ftrace's `trace` or `trace_pipe` file.
     Ftrace,

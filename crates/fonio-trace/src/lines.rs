@@ -4,8 +4,8 @@ use std::io::{self, Read};
 
 use memchr::memchr;
 
-/// Longer lines are cut. The kernel's lines have at most the size of a page, and a table with thousands of
-/// columns is not a trace.
+/// Maximum length of a line; longer lines are cut. The kernel's lines have at most the size of a page, and a
+/// table with thousands of columns is not a trace.
 pub const LINE_BYTES_MAX: usize = 64 * 1024;
 
 /// The size is several times the length of the longest line, so that a line in the buffer is usually
@@ -33,7 +33,7 @@ pub struct Lines<R> {
     /// The index of the first buffered byte not yet returned.
     begin: usize,
     end: usize,
-    /// Stream offset of `begin`.
+    /// The offset in the stream of the byte at `begin`.
     offset: u64,
     number: u64,
     /// Whether the rest of a cut line must still be skipped.

@@ -25,7 +25,7 @@ pub const HEAD_BYTES: usize = 64 * 1024;
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("there is no format `{name}`; there are: {}", names())]
 pub struct UnknownFormat {
-    /// The name.
+    /// The unknown name.
     pub name: String,
 }
 

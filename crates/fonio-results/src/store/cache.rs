@@ -16,9 +16,9 @@ use super::summary::Summary;
 pub struct Scope {
     /// The device's id, or 0 for all devices.
     pub device_id: i64,
-    /// The comparison key.
+    /// The id of the comparison key.
     pub key_id: i64,
-    /// The figure.
+    /// The id of the figure.
     pub figure_id: i64,
 }
 
@@ -33,7 +33,7 @@ struct Inside {
     summaries: HashMap<Scope, Arc<Summary>>,
 }
 
-/// The summaries.
+/// The cache of summaries, by scope.
 #[derive(Clone, Debug, Default)]
 pub struct Summaries(Arc<Mutex<Inside>>);
 

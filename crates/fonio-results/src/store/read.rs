@@ -15,9 +15,9 @@ use crate::figures;
 /// A comparison key in the database.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredKey {
-    /// The number.
+    /// The key's id in the database.
     pub key_id: i64,
-    /// The key.
+    /// The comparison key itself.
     pub of: Key,
     /// The number of received results.
     pub results: i64,
@@ -34,7 +34,7 @@ impl Deref for StoredKey {
 /// A device in the database.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredDevice {
-    /// The number.
+    /// The device's id in the database.
     pub device_id: i64,
     /// The device's model and revision.
     pub of: DeviceRevision,
@@ -63,41 +63,41 @@ impl StoredDevice {
 /// A result in the database.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Stored {
-    /// The order of arrival.
+    /// Sequence number in the order of arrival.
     pub seq: i64,
-    /// The public id.
+    /// The result's public id.
     pub id: String,
     /// The time of receipt, in seconds since 1970.
     pub received_at: i64,
-    /// Why it is hidden.
+    /// Why the result is hidden, if it is.
     pub hidden_reason: Option<String>,
-    /// The key's number.
+    /// The id of the result's comparison key.
     pub key_id: i64,
-    /// The device's number.
+    /// The id of the measured device.
     pub device_id: i64,
-    /// The compressed document.
+    /// The result's document, compressed.
     pub document: Vec<u8>,
 }
 
 /// A row of a ranking.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Place {
-    /// The rank, from 1. Equal values have equal ranks.
+    /// The rank, counted from 1. Equal values have equal ranks.
     pub rank: i64,
-    /// The value.
+    /// The value of the ranked figure.
     pub value: f64,
     /// Sequence number in the order of arrival; among equal values, it determines the order.
     pub seq: i64,
     /// The result's id.
     pub id: String,
-    /// The device.
+    /// The measured device.
     pub device: StoredDevice,
 }
 
 /// A page of a ranking.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Page {
-    /// The rows.
+    /// The rows of the page.
     pub places: Vec<Place>,
     /// The start of the next page of the ranking, if there is one.
     pub next: Option<Position>,
@@ -106,18 +106,18 @@ pub struct Page {
 /// A position in a ranking: the position after the row with this score and order of arrival.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Position {
-    /// The score.
+    /// The score of the row before the position.
     pub score: f64,
-    /// The order of arrival.
+    /// The sequence number of the row before the position.
     pub seq: i64,
 }
 
-/// The results that a ranking contains.
+/// Selects the results that a ranking contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
-    /// Every result.
+    /// The ranking contains every result.
     Results,
-    /// The best result of each device.
+    /// The ranking contains only the best result of each device.
     Devices,
 }
 

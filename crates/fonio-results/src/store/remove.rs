@@ -13,7 +13,7 @@ use crate::{compression, entry, figures, token};
 /// The outcome of an attempt to delete a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deletion {
-    /// It is deleted.
+    /// The result is deleted.
     Deleted,
     /// The token does not belong to the result.
     WrongToken,

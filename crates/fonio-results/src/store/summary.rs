@@ -52,12 +52,12 @@ impl Summary {
         Summary { better, bins, count }
     }
 
-    /// Which values are better.
+    /// Returns which values of the figure are better.
     pub fn better(&self) -> Better {
         self.better
     }
 
-    /// The number of results.
+    /// Returns the number of results.
     pub fn count(&self) -> i64 {
         self.count
     }
@@ -86,7 +86,7 @@ impl Summary {
         SHARES.iter().filter_map(|share| self.quantile(*share)).collect()
     }
 
-    /// The quantile of a share between 0.05 and 0.95; `None` if there are no results.
+    /// Returns the quantile of a share between 0.05 and 0.95; `None` if there are no results.
     pub fn quantile(&self, share: f64) -> Option<Quantile> {
         let count = u64::try_from(self.count).ok().filter(|count| *count > 0)?;
         let ranks = order::interval(count, share);
@@ -129,7 +129,7 @@ impl Summary {
         let mut above_last = None;
         for (bin, results) in self.by_value() {
             let (low, above) = self.better.edges(bin);
-            // There is a gap before the bin, where the function is flat.
+            // Before this bin is a gap, where the distribution function is flat.
             if above_last != Some(low) {
                 all.push(Point { value: low, share: seen as f64 / total });
             }

@@ -25,7 +25,7 @@ const QUEUE: usize = 1024;
 /// The reason why a submission or deletion was not written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Too many submissions wait.
+    /// Too many submissions are waiting to be written.
     Busy,
     /// The disk is full.
     Full,
@@ -64,7 +64,7 @@ impl Writer {
         Ok((Writer { commands }, thread))
     }
 
-    /// Stores a submission.
+    /// Stores a submission, and returns after its commit.
     pub async fn store(&self, entry: Entry) -> Result<Stored, Refusal> {
         let (reply, answer) = oneshot::channel();
         self.send(Command::Store(Box::new(entry), reply))?;

@@ -95,7 +95,7 @@ impl Postgres {
 
 impl Drop for Postgres {
     fn drop(&mut self) {
-        // SIGINT: the fast shutdown.
+        // SIGINT makes PostgreSQL shut down without waiting for its clients.
         let _ = Command::new("kill").args(["-INT", &self.server.id().to_string()]).status();
         let _ = self.server.wait();
     }
@@ -194,12 +194,12 @@ pub fn ask(address: SocketAddr, head: &str, body: &[u8]) -> Answer {
     Answer::read(&mut stream)
 }
 
-/// A response.
+/// An HTTP response of the service.
 #[derive(Debug)]
 pub struct Answer {
     /// HTTP status, or 0 if the connection ended without a response.
     pub status: u16,
-    /// In lower-case letters.
+    /// The response head, in lower-case letters.
     pub head: String,
     pub body: Vec<u8>,
 }

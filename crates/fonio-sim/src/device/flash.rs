@@ -31,7 +31,7 @@ pub struct FlashDevice<F> {
     bus_to_host_free: u64,
     bus_from_host_free: u64,
     dies: Dies,
-    /// For each page in the write buffer, the time at which the page will be in flash. A ring buffer.
+    /// For each page in the write buffer, the time at which the page will be in flash, as a ring buffer.
     in_buffer: Vec<u64>,
     oldest_in_buffer: usize,
     gather: Gather,

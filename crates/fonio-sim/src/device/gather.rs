@@ -21,7 +21,7 @@ pub(super) struct Gather {
 #[derive(Debug)]
 struct Part {
     unit: LogicalUnit,
-    /// One bit per segment.
+    /// The written segments of the unit, one bit per segment.
     pieces: u64,
 }
 

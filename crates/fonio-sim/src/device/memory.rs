@@ -7,7 +7,7 @@ use super::{Command, Counters, Device, Limits};
 /// Times of a memory that is accessed line by line, one command at a time.
 #[derive(Clone, Copy, Debug)]
 pub struct Memory {
-    /// Bytes in a line.
+    /// Size of a memory line in bytes.
     pub line_bytes: u64,
     /// Time to read one line of the memory.
     pub read_line: Nanos,

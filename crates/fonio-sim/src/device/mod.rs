@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 pub struct Command {
     /// The operation; an unknown operation completes at once.
     pub op: Op,
-    /// The first sector. Zero for a flush.
+    /// The first sector of the command; zero for a flush.
     pub sector: Sector,
-    /// The length. Zero for a flush.
+    /// The length of the command; zero for a flush.
     pub bytes: ByteCount,
     /// Whether the write must be durable when it completes (forced unit access). Allowed only if
     /// [`Limits::fua`] is set.
@@ -68,7 +68,7 @@ pub struct Limits {
     pub discard_granularity: Option<ByteCount>,
     /// Whether the device supports writes with forced unit access. Otherwise, the host adds a flush.
     pub fua: bool,
-    /// Whether acknowledged writes stay in volatile memory until a flush; a power cut then loses them.
+    /// Whether acknowledged writes stay in volatile memory until a flush, where a power cut loses them.
     pub volatile_cache: bool,
     /// Whether a flush blocks all other commands.
     pub flush_blocks_all: bool,
@@ -84,11 +84,12 @@ pub struct Counters {
     /// Bytes programmed into flash, including copies. Divided by `host_written`, it gives the write
     /// amplification.
     pub programmed: ByteCount,
-    /// Erase blocks erased.
+    /// Number of erased blocks.
     pub erases: u64,
     /// Number of log blocks that became data blocks without a copy.
     pub switch_merges: u64,
-    /// Merges that kept the beginning of a block in its log block and copied the rest of the block there.
+    /// Number of merges that kept the beginning of a block in its log block and copied the rest of the block
+    /// there.
     pub partial_merges: u64,
     /// Number of merges that copied a complete block.
     pub full_merges: u64,

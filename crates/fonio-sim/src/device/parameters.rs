@@ -38,9 +38,9 @@ pub struct Flash {
 /// The interface and the controller.
 #[derive(Clone, Debug)]
 pub struct Interface {
-    /// Transfers to the host.
+    /// Transfers from the device to the host.
     pub read: Direction,
-    /// Transfers from the host.
+    /// Transfers from the host to the device.
     pub write: Direction,
     /// Whether the interface sends and receives at the same time.
     pub full_duplex: bool,
@@ -56,7 +56,7 @@ pub struct Interface {
 /// One direction of the interface, and the controller's work for commands in this direction.
 #[derive(Clone, Copy, Debug)]
 pub struct Direction {
-    /// Bytes per second.
+    /// Transfer rate in bytes per second.
     pub rate: u64,
     /// The controller's time for a command that continues a stream.
     pub command: Nanos,
@@ -70,7 +70,7 @@ pub struct Direction {
     pub streams: u32,
 }
 
-/// A write-back buffer.
+/// Parameters of a write-back buffer.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffer {
     /// The number of pages that the buffer can hold. A page leaves the buffer when it is in flash.

@@ -32,15 +32,15 @@ pub enum Begins {
 pub struct Step {
     /// The condition for queueing the request.
     pub begins: Begins,
-    /// The request. Its time is ignored.
+    /// The request, whose time is ignored.
     pub request: Arrival,
-    /// The signal that it sets when it completes.
+    /// The signal that the request sets when it completes.
     pub signal: Option<u32>,
 }
 
 pub(super) struct Thread {
     steps: Vec<Step>,
-    /// Number of requests queued.
+    /// Number of requests that the thread has queued.
     pub made: u32,
     /// Whether the next request is in the event queue.
     is_armed: bool,
@@ -57,7 +57,7 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Sets a signal and returns the sources that waited for it.
+    /// Sets a signal, and returns the sources that waited for this signal.
     pub(super) fn set(&mut self, signal: u32, now: Timestamp) -> Vec<u32> {
         self.set.insert(signal, now);
         self.waiting.remove(&signal).unwrap_or_default()

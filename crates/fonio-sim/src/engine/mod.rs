@@ -41,9 +41,9 @@ pub enum EngineError {
         "the request at sector {} with {} bytes ends beyond the device's {} bytes; simulate a larger device", .sector.0, .bytes.0, .capacity.0
     )]
     BeyondDevice {
-        /// Its first sector.
+        /// The request's first sector.
         sector: Sector,
-        /// Its length.
+        /// The request's length.
         bytes: ByteCount,
         /// The size of the device.
         capacity: ByteCount,
@@ -51,7 +51,7 @@ pub enum EngineError {
     /// The request arrives before its source's previous request.
     #[error("a request at {} ns came after one at {} ns; sort requests by queueing time", .at.0, .last.0)]
     OutOfOrder {
-        /// The arrival time.
+        /// The arrival time of the request.
         at: Timestamp,
         /// The arrival time of the previous request.
         last: Timestamp,
@@ -61,7 +61,7 @@ pub enum EngineError {
     Unknown {
         /// The request's number in the recording.
         request_id: u64,
-        /// The missing value.
+        /// The name of the missing value.
         what: &'static str,
     },
     /// Threads wait for requests that are never queued.

@@ -24,7 +24,7 @@ pub enum Source<'a> {
 /// waits for its think time and queues the next request.
 #[derive(Clone, Copy, Debug)]
 pub struct ClosedLoop {
-    /// Its ID; to the scheduler, loops with the same ID are one process.
+    /// The process's ID; to the scheduler, loops with the same ID are one process.
     pub process: ProcessId,
     /// The priority of the process's requests.
     pub priority: Priority,
@@ -40,7 +40,7 @@ pub struct ClosedLoop {
     pub range: ByteCount,
     /// The size of a request.
     pub request: ByteCount,
-    /// The number of requests.
+    /// The total number of requests.
     pub count: u64,
     /// The number of requests in flight.
     pub depth: u32,
@@ -51,9 +51,9 @@ pub struct ClosedLoop {
 /// A think time, uniformly distributed between a minimum and a maximum.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Think {
-    /// The minimum.
+    /// The minimum think time.
     pub min: Nanos,
-    /// The maximum.
+    /// The maximum think time.
     pub max: Nanos,
 }
 
@@ -151,7 +151,7 @@ impl<'a> State<'a> {
         }
     }
 
-    /// Returns the time of its next request; `None` at the end.
+    /// Returns the time of the source's next request; `None` after the last request.
     pub(super) fn next_at(&mut self, now: Timestamp) -> Result<Option<Timestamp>, EngineError> {
         match self {
             State::Closed { process, started, .. } => {

@@ -9,9 +9,9 @@ use crate::scheduler::{ProcessId, Request};
 /// Sum and maximum of durations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// Their sum.
+    /// The sum of all durations.
     pub sum: Nanos,
-    /// The longest.
+    /// The longest duration.
     pub max: Nanos,
 }
 
@@ -27,7 +27,7 @@ impl Times {
 pub struct Tally {
     /// Number of completed requests.
     pub count: u64,
-    /// Bytes in them.
+    /// Number of bytes in the completed requests.
     pub bytes: ByteCount,
     /// Times from queueing to completion.
     pub response: Times,

@@ -42,7 +42,7 @@ numbers! {
     /// The offset of a unit in its logical or erase block, in units. The end of a block is its last offset
     /// plus one.
     Offset
-    /// A die.
+    /// A flash die.
     Die
 }
 

@@ -23,7 +23,7 @@ pub enum Victim {
     Fifo,
 }
 
-/// The BAST layer.
+/// The BAST translation layer.
 #[derive(Debug)]
 pub struct Bast<W = Unwatched> {
     victim: Victim,

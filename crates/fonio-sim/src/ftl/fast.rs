@@ -19,7 +19,7 @@ use super::{
     Work,
 };
 
-/// The FAST layer.
+/// The FAST translation layer.
 #[derive(Debug)]
 pub struct Fast<W = Unwatched> {
     pub(super) data: DataBlocks<W>,

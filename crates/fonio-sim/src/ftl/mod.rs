@@ -100,7 +100,7 @@ pub struct Work {
 /// Consecutive operations on one die.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Step {
-    /// The die.
+    /// The die that executes the operations.
     pub die: Die,
     /// Number of pages read for copies.
     pub reads: u32,
@@ -108,7 +108,7 @@ pub struct Step {
     pub host_programs: u32,
     /// Number of pages programmed with data copied from flash.
     pub copy_programs: u32,
-    /// Erase blocks erased.
+    /// Number of erased blocks.
     pub erases: u32,
 }
 
@@ -123,7 +123,7 @@ pub struct Totals {
     pub erases: u64,
     /// Log blocks that became data blocks without a copy.
     pub switch_merges: u64,
-    /// Merges that kept the beginning of a block in its log block and copied the rest after it.
+    /// Number of merges that kept the beginning of a block in its log block and copied the rest after it.
     pub partial_merges: u64,
     /// Merges that copied the complete block.
     pub full_merges: u64,
@@ -205,13 +205,13 @@ pub trait Ftl: Send {
 /// A device's erase blocks, counted by their use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Census {
-    /// All erase blocks.
+    /// The number of all erase blocks.
     pub total: u32,
-    /// Erased and unused.
+    /// The number of erased, unused blocks.
     pub free: u32,
-    /// Data blocks; in a page map, superblocks that are full.
+    /// The number of data blocks; in a page map, of full superblocks.
     pub data: u32,
-    /// Log blocks. For a page map, the superblocks that are being written or collected.
+    /// The number of log blocks; in a page map, of superblocks that are being written or collected.
     pub log: u32,
 }
 

@@ -21,7 +21,7 @@ use super::{
 /// The rule that chooses the victim of garbage collection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Collection {
-    /// Fewest valid units first.
+    /// Takes the superblock with the fewest valid units.
     Greedy,
     /// Takes the superblock with the largest value of space gained × age / cost.
     CostBenefit,
@@ -35,7 +35,7 @@ pub const SPARE_BLOCKS_MIN: u32 = 7;
 /// spare.
 const FREE_LOW: usize = 3;
 
-/// The page-mapping layer.
+/// The page-mapping translation layer.
 #[derive(Debug)]
 pub struct PageMap<W = Unwatched> {
     geometry: Geometry,

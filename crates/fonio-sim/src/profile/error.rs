@@ -24,7 +24,7 @@ pub enum ProfileError {
     UnknownKey {
         /// The location of the key.
         location: Location,
-        /// The key as written.
+        /// The unknown key as written.
         key: String,
         /// A suggestion of the most similar key, from [`fonio_core::nearest`].
         nearest: String,
@@ -34,11 +34,11 @@ pub enum ProfileError {
     Missing {
         /// The profile's name or file.
         profile: String,
-        /// The key.
+        /// The missing key.
         key: &'static str,
         /// The meaning of the key.
         meaning: &'static str,
-        /// An example line.
+        /// An example line with this key.
         example: String,
     },
     /// A value in the wrong form.
@@ -46,9 +46,9 @@ pub enum ProfileError {
     Form {
         /// The location of the value.
         location: Location,
-        /// The key.
+        /// The key of the malformed value.
         key: String,
-        /// The problem.
+        /// What is wrong with the value.
         problem: String,
         /// The expected form of the value, with an example.
         wanted: String,
@@ -59,7 +59,7 @@ pub enum ProfileError {
     Range {
         /// The location of the value.
         location: Location,
-        /// The key.
+        /// The key, which includes the allowed range.
         key: &'static Key,
         /// The value, in the unit of its quantity.
         value: u64,
@@ -79,7 +79,7 @@ pub enum ProfileError {
 pub struct Location {
     /// The profile's name or file.
     pub profile: String,
-    /// The line, from 1; `None` if the value was not read from text.
+    /// The line number, counted from 1; `None` if the value was not read from text.
     pub line: Option<usize>,
 }
 

@@ -86,7 +86,7 @@ pub struct Provenance {
     pub key: &'static str,
     /// The value with its unit.
     pub value: String,
-    /// The kind of origin.
+    /// The kind of source of the number.
     pub source: Source,
     /// Depending on the source: the publication, the number to which the value was fitted or for which it
     /// was chosen, the method of measurement, or the reason for the assumption. May be empty.
@@ -118,7 +118,7 @@ impl Profile {
         &self.name
     }
 
-    /// Returns the one-line description.
+    /// Returns the profile's one-line description.
     pub fn about(&self) -> &str {
         &self.about
     }

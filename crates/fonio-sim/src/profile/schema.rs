@@ -6,21 +6,21 @@ use fonio_core::{ByteCount, Nanos};
 /// The kind of a value, which determines its syntax; see [`fonio_core::quantity`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// A duration, such as `"5 us"`. Stored in nanoseconds.
+    /// A duration, such as `"5 us"`, stored in nanoseconds.
     Duration,
-    /// An amount of data, such as `"16 KiB"` or `"16 GB"`. Stored in bytes.
+    /// An amount of data, such as `"16 KiB"` or `"16 GB"`, stored in bytes.
     Size,
-    /// A rate, such as `"20 MB/s"`. Stored in bytes per second.
+    /// A rate, such as `"20 MB/s"`, stored in bytes per second.
     Rate,
     /// A count, such as `4`.
     Count,
-    /// A share, such as `"7 %"`. Stored in thousandths of a percent.
+    /// A share, such as `"7 %"`, stored in thousandths of a percent.
     Share,
     /// One of these words.
     Word(&'static [&'static str]),
 }
 
-/// One key.
+/// A key of device profiles.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
     /// The key, as `table.name`.
@@ -29,7 +29,7 @@ pub struct Key {
     pub quantity: Quantity,
     /// The minimum value, in the storage unit of [`Quantity`].
     pub min: u64,
-    /// The maximum value.
+    /// The maximum value, in the storage unit of [`Quantity`].
     pub max: u64,
     /// The meaning of the key.
     pub meaning: &'static str,

@@ -51,7 +51,7 @@ pub struct Tunables {
 }
 
 impl Tunables {
-    /// The kernel's defaults, on flash. `random_below` and `seek_min` are assumed.
+    /// The kernel's default tunables on flash. `random_below` and `seek_min` are assumed.
     pub const DEFAULT: Tunables = Tunables {
         slice_sync: Nanos(100_000_000),
         slice_async: Nanos(40_000_000),

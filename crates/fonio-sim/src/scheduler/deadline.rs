@@ -22,7 +22,7 @@ pub struct Tunables {
     pub read_expire: Nanos,
     /// The deadline of a write.
     pub write_expire: Nanos,
-    /// Maximum requests per batch.
+    /// The maximum number of requests per batch.
     pub fifo_batch: u32,
     /// The number of read batches that may precede a batch of waiting writes. With 0, reads wait for all
     /// writes.
@@ -30,7 +30,7 @@ pub struct Tunables {
 }
 
 impl Tunables {
-    /// The kernel's defaults.
+    /// The kernel's default tunables.
     pub const DEFAULT: Tunables = Tunables {
         read_expire: Nanos(500_000_000),
         write_expire: Nanos(5_000_000_000),
@@ -71,7 +71,7 @@ impl Scheduler for Deadline {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Direction {
     Read,
-    /// Everything except reads.
+    /// All requests except reads.
     Write,
 }
 

@@ -34,7 +34,7 @@ pub struct Tunables {
 }
 
 impl Tunables {
-    /// The kernel's defaults; `period` and `met_percent` are assumed.
+    /// The kernel's default tunables; `period` and `met_percent` are assumed.
     pub const DEFAULT: Tunables = Tunables {
         read_latency: Nanos(2_000_000),
         write_latency: Nanos(10_000_000),
@@ -50,7 +50,7 @@ impl Tunables {
 pub enum Kind {
     /// Reads.
     Read,
-    /// Writes, synchronous or not.
+    /// Writes, both synchronous and asynchronous.
     Write,
     /// Discards.
     Discard,

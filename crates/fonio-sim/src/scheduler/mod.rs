@@ -35,19 +35,19 @@ type Position = (u64, RequestId);
 /// A request waiting in a scheduler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Its ID.
+    /// The request's ID.
     pub id: RequestId,
     /// The operation, which is never a flush.
     pub op: Op,
-    /// Whether it is synchronous. Every read counts as synchronous, regardless of this value.
+    /// Whether the request is synchronous. Every read counts as synchronous, regardless of this value.
     pub is_sync: bool,
-    /// The first sector.
+    /// The first sector of the request.
     pub sector: Sector,
-    /// The length.
+    /// The length of the request.
     pub bytes: ByteCount,
-    /// The process that queued it.
+    /// The process that queued the request.
     pub process: ProcessId,
-    /// Its class and level.
+    /// The request's priority class and level.
     pub priority: Priority,
 }
 
@@ -66,20 +66,20 @@ impl Request {
 /// An I/O priority: the kernel's `ioprio`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Priority {
-    /// The class.
+    /// The priority class.
     pub class: Class,
     /// The level, from 0 (highest) to [`Priority::LEVEL_MAX`]. The idle class has no levels.
     pub level: u8,
 }
 
-/// A priority class.
+/// A class of I/O priorities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
-    /// Served before all other classes.
+    /// Real time, served before all other classes.
     RealTime,
-    /// The default class.
+    /// Best effort, the default class.
     BestEffort,
-    /// Served only while no other process uses the device.
+    /// Idle, served only while no other process uses the device.
     Idle,
 }
 
@@ -169,7 +169,7 @@ macro_rules! policies {
 }
 
 policies! {
-    /// Insertion order.
+    /// Dispatches requests in the order of insertion.
     Noop "noop" noop::Noop::default();
     /// Deadlines and batches for the kernel's single-queue block layer (up to Linux 5.0).
     Deadline "deadline" deadline::Deadline::new(deadline::Tunables::DEFAULT);

@@ -24,7 +24,7 @@ use crate::study::Setup;
 /// A published number or statement and the model's result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Check {
-    /// The measured quantity.
+    /// The name of the measured quantity.
     pub what: String,
     /// The published number or statement, with its unit.
     pub published: String,
@@ -86,7 +86,7 @@ impl Outcome {
 /// Numbers of checks in a class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Number of checks.
+    /// Number of all checks in the class.
     pub checks: usize,
     /// Number of checks in which the model's result is within the tolerance.
     pub within: usize,

@@ -11,27 +11,28 @@ pub enum Origin {
     /// The profile was fitted to the number, or a translation layer or a count was chosen to reproduce the
     /// number.
     Fitted,
-    /// It follows from published or fitted numbers, or the author knew it when choosing numbers of the
-    /// profile.
+    /// The number follows from published or fitted numbers, or the author knew it when choosing numbers of
+    /// the profile.
     Derived(Derivation),
 }
 
 /// The reason why a derived number is not a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Derivation {
-    /// It is a number from another column of the same table, multiplied by a ratio; the simulator is not
-    /// needed.
+    /// The number is a number from another column of the same table, multiplied by a ratio; the simulator is
+    /// not needed.
     TableRatio,
-    /// It follows from the shape of random-write throughput over the range, which has its own check.
+    /// The number follows from the shape of random-write throughput over the range, which has its own check.
     Shape,
-    /// It is the point from which the speedup no longer rises, because a fitted or assumed latency is then
-    /// completely hidden.
+    /// The number is the point from which the speedup no longer rises, because a fitted or assumed latency is
+    /// then completely hidden.
     Plateau,
     /// The number is another published number in another unit.
     Restated,
-    /// The author knew it when choosing plausible numbers for the profile.
+    /// The author knew the number when choosing plausible numbers for the profile.
     ChosenInView,
-    /// It was measured under a scheduler, and the authors of the scheduler's model had read the study.
+    /// The number was measured under a scheduler, and the authors of the scheduler's model had read the
+    /// study.
     StudyInView,
 }
 

@@ -1,4 +1,4 @@
-//! Emits all rows.
+//! Emits the rows of requests, bios and links.
 
 use std::io;
 

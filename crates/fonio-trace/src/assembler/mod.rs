@@ -166,10 +166,10 @@ pub struct Assembler {
     /// The device of the previous event, nearly always the next event's device too.
     last_device: (DeviceId, u32),
     tally: Tally,
-    /// The ids assigned last.
+    /// The last ids assigned to a request and a bio.
     request_id: u64,
     bio_id: u64,
-    /// The latest event seen.
+    /// The time of the latest event.
     latest: Timestamp,
     /// The latest time by which a row is ordered, among the requests that the source lists completely.
     latest_whole: Option<Timestamp>,
@@ -215,7 +215,7 @@ struct Device {
     /// Running medians of the service time, by op, and of the time from queue to issue. 0 while unknown.
     service: [Nanos; Op::ALL.len()],
     queue: Nanos,
-    /// The longest service time.
+    /// The longest service time of a request.
     service_max: Nanos,
     flush: flush::FlushState,
     /// Bios of which only the front moved on to the device below, each with the start of its rest.
@@ -224,7 +224,7 @@ struct Device {
     discards: Vec<(u32, u64)>,
 }
 
-/// A completion without issue.
+/// A completion for which no issue was recorded.
 #[derive(Clone, Copy, Debug)]
 struct Orphan {
     key: Key,

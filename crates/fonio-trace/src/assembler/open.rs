@@ -11,7 +11,7 @@
 
 use fonio_core::{ByteCount, DeviceId, Flags, Op, Sector, Timestamp};
 
-/// No entry.
+/// The index that stands for no entry.
 pub(super) const NIL: u32 = u32::MAX;
 /// Stands for a time that was not recorded; event times are kept below this value.
 pub(super) const NEVER: Timestamp = Timestamp(u64::MAX);
@@ -32,15 +32,15 @@ pub(super) struct Key {
 /// The state of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Queued, allocated or inserted, but not issued.
+    /// The entry was queued, allocated or inserted, but not issued.
     Waiting,
     /// A stacked device's bio or request that moved on to the device below.
     Passed,
-    /// Issued to the driver.
+    /// The request was issued to the driver.
     Flying,
-    /// Requeued by the driver.
+    /// The request was requeued by the driver.
     Returned,
-    /// Complete, but its repeated issues may still be requests (`repeat.rs`).
+    /// The request is complete, but its repeated issues may still be requests (`repeat.rs`).
     Held,
 }
 
@@ -48,19 +48,19 @@ pub(super) enum State {
 pub(super) mod seen {
     /// The entry is a bio and has a row in `bios`.
     pub const BIO: u16 = 1;
-    /// Its Q.
+    /// The event Q was recorded.
     pub const QUEUE: u16 = 1 << 1;
-    /// Its G.
+    /// The event G was recorded.
     pub const GET: u16 = 1 << 2;
-    /// Its `block_io_start`.
+    /// The event `block_io_start` was recorded.
     pub const START: u16 = 1 << 3;
-    /// Its I.
+    /// The event I was recorded.
     pub const INSERT: u16 = 1 << 4;
     /// If an entry has one of these events, it is a request and not only a bio.
     pub const REQUEST: u16 = GET | START | INSERT;
     /// A completion or issue that fitted this entry was paired with a newer entry.
     pub const PASSED_OVER: u16 = 1 << 5;
-    /// It requested FUA but was issued without it, so the kernel flushes afterwards.
+    /// The request asked for FUA but was issued without FUA, so the kernel flushes afterwards.
     pub const FUA_BY_FLUSH: u16 = 1 << 6;
     /// The entry is the remainder of a split, which old kernels queue again.
     pub const REST: u16 = 1 << 7;
@@ -168,7 +168,7 @@ impl Entry {
     }
 }
 
-/// All open entries.
+/// The table of all open entries.
 #[derive(Debug)]
 pub(super) struct Open {
     slots: Vec<Entry>,
@@ -262,7 +262,7 @@ impl Open {
         })
     }
 
-    /// The next serial number.
+    /// Returns the next serial number.
     pub fn next_serial(&mut self) -> u64 {
         self.serial += 1;
         self.serial

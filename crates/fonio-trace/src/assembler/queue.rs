@@ -105,7 +105,7 @@ impl Assembler {
         }
     }
 
-    /// Handles Q.
+    /// Handles Q: a bio is queued.
     pub(super) fn queue(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         self.devices[step.key.device as usize].shows_queue = true;
         // A remap or split may already have created this bio. A bio from a split has the queue time of its
@@ -146,7 +146,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// Handles I.
+    /// Handles I: a request is inserted into the scheduler.
     pub(super) fn insert(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         let returned = self.open.chain(step.key).any(|(_, entry)| {
             entry.state == State::Returned && entry.op == step.op && entry.bytes == step.bytes

@@ -30,7 +30,7 @@ pub(super) struct Repeats {
     reissued_before: Timestamp,
 }
 
-/// One repeated issue.
+/// A repeated issue of a request.
 #[derive(Clone, Copy, Debug)]
 struct Repeat {
     time: Timestamp,

@@ -41,7 +41,7 @@ impl Ranked {
 }
 
 impl Assembler {
-    /// Handles D.
+    /// Handles D: a request is issued to the driver.
     pub(super) fn issue(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         self.devices[step.key.device as usize].shows_issue = true;
         let is_flush = step.key.sector == FLUSH_SECTOR && step.op == Op::Flush;
@@ -305,7 +305,7 @@ impl Assembler {
         self.link(LinkKind::Merge, ends.0, ends.1, sink)
     }
 
-    /// Handles R.
+    /// Handles R: a driver requeues a request.
     pub(super) fn requeue(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         self.requeues_shown = true;
         let flying = |entry: &Entry| entry.state == State::Flying;
@@ -332,7 +332,7 @@ impl Assembler {
         Ok(())
     }
 
-    /// Handles C.
+    /// Handles C: a request, or a part of one, completes.
     pub(super) fn complete(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         let device = &mut self.devices[step.key.device as usize];
         device.shows_completion = true;
@@ -444,7 +444,7 @@ impl Assembler {
         }
     }
 
-    /// Ends a part of a request; the rest begins after it.
+    /// Completes a part of a request; the remaining part begins at the next sector.
     #[cold]
     fn end_part(&mut self, index: u32, step: &Step<'_>) {
         let entry = self.open.at_mut(index);

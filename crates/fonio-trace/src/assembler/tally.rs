@@ -105,7 +105,7 @@ counters! {
         "a bio of a stacked device has no recorded completion",
 }
 
-/// Counts by [`Counter`].
+/// The number of cases of each [`Counter`].
 #[derive(Debug)]
 pub(super) struct Tally {
     counts: [u64; Counter::ALL.len()],
@@ -157,7 +157,7 @@ impl Tally {
         *count = count.saturating_sub(1);
     }
 
-    /// The number of occurrences.
+    /// Returns the number of cases.
     pub fn get(&self, counter: Counter) -> u64 {
         self.counts[counter as usize]
     }

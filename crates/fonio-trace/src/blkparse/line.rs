@@ -23,13 +23,13 @@ use fonio_core::{BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, Sector, 
 /// The contents of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parsed<'a> {
-    /// An event.
+    /// A line with an event.
     Event {
-        /// The event.
+        /// The decoded event.
         event: BlockEvent,
         /// The event's sequence number on its processor.
         sequence: u32,
-        /// Its thread's name.
+        /// The name of the event's thread.
         comm: Option<&'a [u8]>,
     },
     /// Text from a scheduler, or from a program that wrote to the trace's `msg` file.
@@ -38,7 +38,7 @@ pub(super) enum Parsed<'a> {
         time: Timestamp,
         /// The thread that wrote the message; `None` if blkparse does not know it.
         tid: Option<u32>,
-        /// The message.
+        /// The text of the message.
         text: &'a [u8],
     },
     /// An action for which fonio has no event: the write plug of a zone.
@@ -228,7 +228,7 @@ impl<'a> Rest<'a> {
         (len > 0).then_some(word)
     }
 
-    /// `major,minor`.
+    /// Reads a device number: `major,minor`.
     fn device(&mut self) -> Option<DeviceId> {
         self.skip_blanks();
         let major = self.number()?;
@@ -250,7 +250,7 @@ impl<'a> Rest<'a> {
         Some(Timestamp(seconds.checked_mul(1_000_000_000)?.checked_add(nanos)?))
     }
 
-    /// `sector + sectors`.
+    /// Reads a range of sectors: `sector + sectors`.
     fn extent(&mut self) -> Option<(Sector, ByteCount)> {
         let sector = Sector(self.column()?);
         self.literal(b"+")?;

@@ -32,7 +32,7 @@ pub fn recognise(head: &[u8]) -> bool {
     lines.map(|line| line.strip_suffix(b"\r").unwrap_or(line)).any(|line| line::parse(line).is_some())
 }
 
-/// Reads the text.
+/// Reads the text output of blkparse.
 pub struct BlkparseReader {
     name: String,
     lines: Lines<Box<dyn io::Read + Send>>,

@@ -119,7 +119,7 @@ impl TraceReader for BlktraceReader {
             let stream = &mut self.streams[first];
             let others = &mut self.others;
             let key = match self.keys[first] {
-                // The window was full.
+                // The key is 0 if the window was full.
                 0 => stream.advance(others)?,
                 key => key,
             };

@@ -27,7 +27,7 @@ pub(super) const MAGIC: u32 = 0x6561_7400;
 pub(super) const PDU_MAX: usize = u16::MAX as usize;
 /// Bytes of the cgroup id that may precede a payload.
 const CGROUP_ID: usize = 8;
-/// The longest header.
+/// The size of the longest header.
 pub(super) const HEADER_MAX: usize = 64;
 
 /// Action bit: the cgroup's id precedes the payload.
@@ -95,7 +95,7 @@ const WITH_ERROR: u32 = 1 << 6 | 1 << 8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub big_endian: bool,
-    /// Version 8.
+    /// Whether the record has version 8, with a header of 64 bytes.
     pub wide: bool,
 }
 

@@ -39,9 +39,9 @@ struct Key {
 /// The result of checking a record's sequence number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// Nothing is missing.
+    /// No event is missing before the record.
     Fine,
-    /// Events are missing.
+    /// Events before the record are missing.
     Lost(LostEvents),
     /// From now on, this processor's numbers are ignored.
     Filtered,
@@ -56,7 +56,7 @@ pub(crate) struct Sequences {
 }
 
 impl Sequences {
-    /// Checks an event's number.
+    /// Checks the sequence number of an event.
     #[inline(always)]
     pub fn see(&mut self, device: u32, cpu: u32, sequence: u32, time: Timestamp) -> Verdict {
         if let Some(key) = self.keys.get_mut(self.last)
@@ -147,7 +147,7 @@ impl Key {
                     self.expected = sequence.wrapping_add(1);
                 }
                 _ => {
-                    // Another trace begins.
+                    // The number shows that another trace begins.
                     told = self.gap.take();
                     self.expected = sequence.wrapping_add(1);
                 }

@@ -56,7 +56,7 @@ struct HeldNote {
     comm: [u8; 16],
 }
 
-/// One input.
+/// An input and the state of reading it.
 pub(super) struct Stream {
     pub name: String,
     /// The processor in the name of the file, and the number of records in it that are from other processors.
@@ -113,12 +113,12 @@ impl Stream {
         }
     }
 
-    /// Records read, notes included.
+    /// Returns the number of records read, including notes.
     pub fn records(&self) -> u64 {
         self.records
     }
 
-    /// Bytes read.
+    /// Returns the number of bytes read.
     pub fn bytes(&self) -> u64 {
         self.base + self.end as u64
     }

@@ -102,7 +102,7 @@ impl<'a> Fields<'a> {
         Some(self.text[begin..end].trim_ascii())
     }
 
-    /// All fields.
+    /// Returns all fields of the line.
     pub fn iter(&self) -> impl Iterator<Item = &'a [u8]> + '_ {
         self.ranges.iter().map(|(begin, end)| self.text[*begin..*end].trim_ascii())
     }

@@ -69,15 +69,15 @@ impl fmt::Display for Column {
 pub enum TimeUnit {
     /// `s`: seconds. In every unit, a value may have a fraction.
     Seconds,
-    /// `ms`.
+    /// `ms`: milliseconds.
     Milliseconds,
-    /// `us`.
+    /// `us`: microseconds.
     Microseconds,
-    /// `ns`.
+    /// `ns`: nanoseconds.
     Nanoseconds,
-    /// `100ns`.
+    /// `100ns`: units of 100 ns.
     HundredNanoseconds,
-    /// `filetime`: 100 ns since 1601, Windows' `FILETIME`.
+    /// `filetime`: units of 100 ns since 1601, as in Windows' `FILETIME`.
     FileTime,
 }
 
@@ -106,13 +106,13 @@ impl TimeUnit {
 /// The unit of an offset or a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeUnit {
-    /// `bytes`.
+    /// `bytes`: single bytes.
     Bytes,
-    /// `sectors`, of 512 bytes.
+    /// `sectors`: units of 512 bytes.
     Sectors,
-    /// `kb`, 1000 bytes.
+    /// `kb`: units of 1000 bytes.
     Kilobytes,
-    /// `kib`, 1024 bytes.
+    /// `kib`: units of 1024 bytes.
     Kibibytes,
     /// `4kib`: pages of 4096 bytes.
     Pages,
@@ -197,9 +197,9 @@ pub struct Mapping {
     pub device: Option<Column>,
     /// The name of the thread or process.
     pub process: Option<Column>,
-    /// The thread.
+    /// The column with the thread's id.
     pub tid: Option<Column>,
-    /// The processor.
+    /// The column with the processor's number.
     pub cpu: Option<Column>,
     /// The separator between two columns.
     pub delimiter: Delimiter,
@@ -217,9 +217,9 @@ impl Mapping {
         )
     }
 
-    /// The ASCII traces of DiskSim and MQSim: `time device sector sectors type`. In MQSim, type 1 is a read
-    /// (its README); in DiskSim, type is a flags field, and bit 0 means a read. The time is the request's
-    /// arrival time, in nanoseconds for MQSim and in milliseconds for DiskSim.
+    /// Returns the mapping of the ASCII traces of DiskSim and MQSim: `time device sector sectors type`. In
+    /// MQSim, type 1 is a read (its README); in DiskSim, type is a flags field, and bit 0 means a read. The
+    /// time is the request's arrival time, in nanoseconds for MQSim and in milliseconds for DiskSim.
     pub fn disksim(time: TimeUnit) -> Mapping {
         let mapping = Mapping::known(
             "queued=1:ns,op=5:1-is-read,offset=3:sectors,size=4:sectors,device=2,delimiter=space,header=no",

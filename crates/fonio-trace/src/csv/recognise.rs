@@ -5,7 +5,7 @@ use super::fields::Splitter;
 use super::mapping::{Column, Delimiter, Mapping, OpWords, TimeUnit};
 use crate::format::Format;
 
-/// Number of lines examined.
+/// Maximum number of lines examined.
 const LINES: usize = 20;
 
 /// Returns the table format of a file that starts with `head`; `None` if it is not a table.

@@ -44,9 +44,9 @@ enum Layout {
     BioRemap,
     /// `8,0 WS 3072 + 8 <- (8,1) 1024 1`; the last number is the number of bios, which old kernels omit.
     RequestRemap,
-    /// `[comm]`.
+    /// The field `[comm]`.
     Plug,
-    /// `[comm] 3`.
+    /// The fields `[comm] 3`.
     Unplug,
 }
 

@@ -13,7 +13,7 @@
 use fonio_core::Timestamp;
 use memchr::{memchr, memchr_iter, memrchr};
 
-/// One event's columns.
+/// The columns of one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head<'a> {
     /// The name that the kernel saved for the thread, which may be `<...>`.
@@ -69,7 +69,7 @@ fn task(text: &[u8]) -> Option<(&[u8], u32, Option<u32>)> {
     }
 }
 
-/// `1995.629370:`, `1995.629370123:` or `123456:`.
+/// Reads a time such as `1995.629370:`, `1995.629370123:` or `123456:`.
 fn timestamp(text: &[u8]) -> Option<(Timestamp, bool, &[u8])> {
     let (whole, rest) = number(text)?;
     if let Some(rest) = rest.strip_prefix(b":") {

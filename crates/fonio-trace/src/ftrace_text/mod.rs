@@ -118,7 +118,7 @@ impl<R: Read> FtraceText<R> {
         self
     }
 
-    /// The underlying stream.
+    /// Returns the underlying stream.
     pub(crate) fn source_mut(&mut self) -> &mut R {
         self.lines.source_mut()
     }

@@ -20,7 +20,7 @@ pub(super) enum Other<'a> {
     Sample(Metric, &'a [u8], i64),
 }
 
-/// Reads one event.
+/// Parses the text of one event.
 pub(super) fn parse<'a>(event: &[u8], payload: &'a [u8]) -> Other<'a> {
     match event {
         // Kernels before 3.0 print a number instead of this event's name.

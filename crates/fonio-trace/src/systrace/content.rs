@@ -42,7 +42,7 @@ enum State {
         stream: Box<flate2::write::MultiGzDecoder<Vec<u8>>>,
         inner: Box<Content>,
     },
-    /// The rest is ignored.
+    /// The rest of the part is ignored.
     Done,
 }
 
@@ -136,7 +136,7 @@ impl Content {
         self.push(&head, out);
     }
 
-    /// Ends the part.
+    /// Ends the part, after all of its bytes have arrived.
     pub fn finish(&mut self, out: &mut Unpacked) {
         if matches!(self.state, State::Sniff(_)) {
             self.begin(out);
@@ -227,7 +227,7 @@ enum JsonAt {
     /// Between the key `systemTraceEvents` and its value.
     Colon,
     Text,
-    /// After a backslash.
+    /// In a string, after a backslash.
     Escape,
     /// Within a `\u` escape: the number of remaining digits, and the value of the digits so far.
     Unicode(u8, u32),

@@ -18,7 +18,7 @@ const OLD_DATA: &[u8] = b"linuxPerfData = \"\\";
 pub(super) struct Html {
     /// Bytes that cannot be handled before later bytes are known.
     pending: Vec<u8>,
-    /// The current part.
+    /// The part that is being read.
     part: Option<Content>,
 }
 

@@ -24,7 +24,7 @@ pub const FILE_EVENTS: [(&str, &str); 26] = [
     // Direct I/O before Linux 5.5.
     ("ext4", "ext4_direct_IO_enter"),
     ("ext4", "ext4_direct_IO_exit"),
-    // Linux 6.6 and later.
+    // In Linux 6.6 and later.
     ("iomap", "iomap_dio_rw_begin"),
     ("iomap", "iomap_dio_rw_queued"),
     ("iomap", "iomap_dio_complete"),
@@ -35,7 +35,7 @@ pub const FILE_EVENTS: [(&str, &str); 26] = [
     ("xfs", "xfs_map_blocks_alloc"),
     ("xfs", "xfs_file_fsync"),
     ("xfs", "xlog_iclog_write"),
-    // Linux 5.15 and later.
+    // In Linux 5.15 and later.
     ("xfs", "xfs_inode_inactivating"),
     ("btrfs", "extent_writepage"),
     // Older kernels use this name for `extent_writepage`.
@@ -58,7 +58,7 @@ const ORDER_MAX: u64 = 20;
 pub struct FileRecord<'r> {
     /// The thread that was running.
     pub tid: u32,
-    /// Whether the event happened in an interrupt; then the running thread did not cause it.
+    /// Whether the event happened in an interrupt, so the running thread did not cause it.
     pub in_interrupt: bool,
     /// The event itself.
     pub event: FileEvent<'r>,
@@ -69,7 +69,7 @@ pub struct FileRecord<'r> {
 pub struct Inode {
     /// The device number of the file system, as in `st_dev` of its files.
     pub fs: DeviceId,
-    /// The inode number.
+    /// The inode number of the file.
     pub number: u64,
 }
 
@@ -151,7 +151,7 @@ pub enum FileEvent<'r> {
         tid: u32,
         comm: &'r [u8],
     },
-    /// A thread ended.
+    /// The thread ended.
     Exited {
         tid: u32,
         comm: &'r [u8],
@@ -408,7 +408,7 @@ mod tests {
         "name: extent_writepage\nID: 507\n\tfield:u8 fsid[16];\toffset:8;\tsize:16;\tsigned:0;\n\
          \tfield:u64 ino;\toffset:24;\tsize:8;\tsigned:0;\n\
          \tfield:u64 root_objectid;\toffset:32;\tsize:8;\tsigned:0;\n",
-        // Lacks a needed field.
+        // The following format lacks a needed field.
         "name: jbd2_start_commit\nID: 506\n\tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n",
     ];
 

@@ -15,7 +15,7 @@ pub enum FormatError {
     /// A line has an unknown form.
     #[error("line {line} cannot be understood: {text:?}")]
     Line {
-        /// Counted from 1.
+        /// The line number, counted from 1.
         line: usize,
         /// The beginning of the unknown line.
         text: String,
@@ -25,9 +25,9 @@ pub enum FormatError {
     Field {
         /// The field's name.
         field: String,
-        /// Its stated offset.
+        /// The field's stated offset in bytes.
         offset: usize,
-        /// Its stated size.
+        /// The field's stated size in bytes.
         size: usize,
     },
 }
@@ -42,7 +42,7 @@ pub enum FieldKind {
     /// Four bytes with the offset (low half) and the length (high half) of an array later in the record:
     /// `__data_loc`.
     DataLoc,
-    /// As above, but the offset is relative to the end of this field: `__rel_loc`.
+    /// The same as `DataLoc`, but the offset is relative to the end of this field: `__rel_loc`.
     RelLoc,
 }
 
@@ -53,11 +53,11 @@ pub struct Field {
     pub name: String,
     /// Offset from the record's first byte, in bytes.
     pub offset: usize,
-    /// Size in bytes.
+    /// Size of the field in bytes.
     pub size: usize,
     /// Whether the number is signed.
     pub signed: bool,
-    /// How it is stored.
+    /// How the field's bytes are stored.
     pub kind: FieldKind,
 }
 

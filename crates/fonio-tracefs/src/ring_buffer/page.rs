@@ -23,7 +23,7 @@ const MISSED_STORED: u64 = 1 << 30;
 const TYPE_PADDING: u32 = 29;
 const TYPE_TIME_EXTEND: u32 = 30;
 const TYPE_TIME_STAMP: u32 = 31;
-/// Bits of `time_delta`.
+/// Number of bits of `time_delta`.
 const TIME_SHIFT: u32 = 27;
 /// The highest bits of a timestamp (`TS_MSB`), which an absolute timestamp does not store.
 const ABSOLUTE_LACKS: u64 = 0xf8 << 56;

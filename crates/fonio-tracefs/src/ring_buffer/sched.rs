@@ -92,9 +92,9 @@ pub enum SchedEvent<'r> {
 pub enum Left {
     /// The thread was preempted and is ready to run.
     Preempted,
-    /// It waits for something.
+    /// The thread blocked to wait for something.
     Blocked { uninterruptible: bool },
-    /// It has ended.
+    /// The thread has ended.
     Ended,
 }
 

@@ -20,11 +20,11 @@ pub struct Completions {
 /// A completed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completed {
-    /// Its number in the recording.
+    /// The request's number in the recording.
     pub request_id: u64,
     /// The time when its first bio was queued or, if unknown, the earliest known time of the request.
     pub queued: Timestamp,
-    /// Its row in `files`.
+    /// The number of the request's file in the table `files`.
     pub file_id: Option<u32>,
 }
 

@@ -32,17 +32,17 @@ const BLOCKED_IN: Table = functions!(WaitReason {
         wait_on_page_bit_killable wait_on_page_writeback __lock_page __lock_page_killable __wait_on_buffer
         submit_bio_wait blkdev_issue_flush rq_qos_wait wbt_wait blk_mq_get_tag wait_for_completion_io
         wait_for_completion_io_timeout dio_await_completion read_events
-        // Write-back.
+        // Functions that wait for write-back.
         balance_dirty_pages balance_dirty_pages_ratelimited balance_dirty_pages_ratelimited_flags
         wb_wait_for_completion inode_wait_for_writeback __inode_wait_for_writeback
-        // Journals of file systems.
+        // Functions that wait for the journal of a file system.
         jbd2_log_wait_commit jbd2_complete_transaction jbd2_journal_stop jbd2_journal_lock_updates
         __jbd2_log_wait_for_space start_this_handle wait_transaction_locked wait_transaction_switching
         add_transaction_credits do_get_write_access xlog_wait_on_iclog xlog_grant_head_wait xfs_log_force
         xfs_log_force_seq xfs_buf_iowait btrfs_start_ordered_extent btrfs_wait_ordered_range
         btrfs_wait_for_commit btrfs_commit_transaction wait_log_commit wait_current_trans f2fs_issue_flush
         f2fs_wait_on_page_writeback f2fs_issue_checkpoint nilfs_segctor_sync
-        // FUSE.
+        // Functions that wait for a FUSE daemon.
         request_wait_answer fuse_wait_on_page_writeback;
     Network:
         sk_wait_data sk_stream_wait_memory sk_stream_wait_connect inet_wait_for_connect
@@ -179,7 +179,8 @@ impl Reasons {
         self.blocked_in.innermost(stack)
     }
 
-    /// Returns the kind of wait that a thread with this stack ends by waking another thread; `None` as above.
+    /// Returns the kind of wait that a thread with this stack ends by waking another thread; `None` if no
+    /// function is in the table.
     pub fn of_waker(&self, stack: impl Iterator<Item = u64>) -> Option<WaitReason> {
         self.woken_by.innermost(stack)
     }

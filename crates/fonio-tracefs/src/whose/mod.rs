@@ -69,7 +69,7 @@ const FLUSH: u64 = u64::MAX;
 /// A file, identified by its inode number and the last earlier deletion of a file with this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileKey {
-    /// The inode.
+    /// The inode, which other files can have before and after this file.
     pub inode: Inode,
     /// The time when the last earlier file with this number was deleted; 0 if no deletion was seen.
     pub after: Timestamp,
@@ -130,8 +130,8 @@ struct Writers {
     by: Contributors,
     /// The file system on which the file was first written back.
     fs: Option<DeviceId>,
-    /// Whether files with this number were written back on several file systems of the disk. Then their
-    /// writers are unknown.
+    /// Whether files with this inode number were written back on several file systems of the disk, so that
+    /// their writers are unknown.
     is_ambiguous: bool,
 }
 
@@ -205,7 +205,7 @@ impl Attribution {
         }
     }
 
-    /// Also follows these file systems.
+    /// Also follows the events of these btrfs file systems.
     #[must_use]
     pub fn with_btrfs<'b>(mut self, file_systems: impl IntoIterator<Item = &'b Btrfs>) -> Attribution {
         for btrfs in file_systems {
@@ -446,7 +446,7 @@ impl Attribution {
             && let Some((file, bytes)) = &mut state.cached
             && file.inode.number == number
         {
-            // The thread added the page to overwrite it.
+            // The thread added the page to the page cache in order to overwrite it.
             *bytes = 0;
         }
     }

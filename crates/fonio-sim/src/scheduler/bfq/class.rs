@@ -21,10 +21,10 @@ pub(super) struct ClassQueues {
     now: u64,
     /// The queues that wait for their turn.
     busy: Vec<usize>,
-    /// Empty queues whose last turn has not yet finished in virtual time. Their weights still count in the
+    /// Empty queues whose last turn has not yet finished in virtual time, so their weights still count in the
     /// total.
     retained: Vec<usize>,
-    /// The next queue. It is chosen whenever a queue becomes busy, begins its turn or loses it. A queue
+    /// The next queue, which is chosen whenever a queue becomes busy, begins its turn or loses it. A queue
     /// whose virtual start time is reached later does not replace it.
     next: Option<usize>,
 }

@@ -66,9 +66,9 @@ const BUDGET_DEFAULT: u64 = 16 * 1024;
 /// The number of turns with the default maximum budget before [`Tunables::max_budget`] applies. Observed: 9
 /// to 20 fit.
 const TURNS_BEFORE_MAX_BUDGET: u64 = 9;
-/// The minimum budget is the maximum budget divided by this number. Observed.
+/// The minimum budget is the maximum budget divided by this number, as observed in a running kernel.
 const BUDGET_MIN_PART: u64 = 32;
-/// The factor by which asynchronous requests are charged. Observed: at least 3.
+/// The factor by which asynchronous requests are charged; at least 3 in a running kernel.
 const ASYNC_CHARGE: u64 = 3;
 /// Processes that start within this time share a queue. Observed: the kernel's value is between 1 ms and
 /// 300 ms; we chose this one.

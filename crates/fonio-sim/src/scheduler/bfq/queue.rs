@@ -40,9 +40,9 @@ impl Key {
 pub(super) enum State {
     /// The queue has no waiting requests and does not have the device.
     Empty,
-    /// Waits for its turn.
+    /// The queue waits for its turn.
     Busy,
-    /// Has the device.
+    /// The queue has the device.
     InService,
 }
 
@@ -139,7 +139,7 @@ impl Queue {
         }
         let above = self.waiting.range((Bound::Excluded(position), Bound::Unbounded)).next();
         let ahead = above.or_else(|| self.waiting.first_key_value()).map(|(at, _)| *at);
-        // Among requests at the same sector, the first inserted is next.
+        // Among requests at the same sector, the first inserted request is next.
         let mut below = self.waiting.range(..position).rev().map(|(at, _)| *at);
         let nearest = below.next();
         let behind = below

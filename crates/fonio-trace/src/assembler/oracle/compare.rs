@@ -25,7 +25,7 @@ pub enum Row {
 /// Rows in the order of emission.
 #[derive(Debug, Default)]
 pub struct Rows {
-    /// The rows.
+    /// All emitted rows.
     pub rows: Vec<Row>,
     /// Whether the sink needs no bios.
     pub no_bios: bool,
@@ -89,7 +89,7 @@ pub fn decode(bytes: &[u8]) -> Vec<Batch> {
     for part in bytes.chunks_exact(6) {
         let [kind, gap, place, size, flags, more] = *part else { continue };
         time += u64::from(gap & 0x3f).pow(2);
-        // Some events are late.
+        // Some events come later than events with later times.
         let at = if gap & 0xc0 == 0xc0 { time - u64::from(more & 0x1f) } else { time };
         let other = (DeviceId(u32::from(more & 3) % 3), Sector(u64::from(more >> 2 & 7)));
         // Some gaps are long enough for the assembler to decide about repeated issues.

@@ -129,7 +129,7 @@ struct Naive<'a> {
     held: Vec<(u64, u64)>,
     /// Device, end and number of each front-merged bio.
     fronts: Vec<(DeviceId, u64, u64)>,
-    /// Device and sector of each place to which an item moved in the current event.
+    /// Device and sector to which each item moved in the current event.
     moved: Vec<(DeviceId, u64)>,
     requeues_shown: bool,
     sink: &'a mut dyn RowSink,

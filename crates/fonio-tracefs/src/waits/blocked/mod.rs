@@ -38,7 +38,7 @@ pub struct WakeUp {
 /// A thread that is or was blocked uninterruptibly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockedThread {
-    /// The thread.
+    /// The id of the thread.
     pub tid: u32,
     /// The thread's name; empty if no event contains it.
     pub comm: Vec<u8>,

@@ -64,7 +64,7 @@ enum State {
     Ready {
         /// The interval's index; `None` if the maximum number of intervals was reached.
         at: Option<usize>,
-        /// The processor on which it was preempted; `None` if it was woken or created.
+        /// The processor on which the thread was preempted; `None` if the thread was woken or created.
         left: Option<u32>,
     },
     Blocked {
@@ -387,7 +387,7 @@ impl WaitTree {
         }
     }
 
-    /// When the command's first thread began and ended.
+    /// Returns when the command's first thread began and ended.
     pub fn span(&self) -> CommandSpan {
         self.span
     }

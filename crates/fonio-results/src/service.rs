@@ -79,7 +79,7 @@ impl Service {
         self.reads.run(move |connection| Ok(query(connection, &lookup))).await?
     }
 
-    /// The address of the client: a trusted proxy gives it in the last entry of `X-Forwarded-For`.
+    /// Returns the address of the client, which a trusted proxy gives in the last entry of `X-Forwarded-For`.
     pub(crate) fn client(&self, peer: IpAddr, forwarded_for: Option<&str>) -> IpAddr {
         if !self.proxies.contains(&peer.to_canonical()) {
             return peer;

@@ -1,8 +1,8 @@
 //! Runs the studies' benchmarks on a device in virtual time.
 //!
 //! A [`Job`] is one process that keeps a number of requests in flight; [`run`] runs several jobs concurrently
-//! on a device. A [`Protocol`] is an experiment that prepares a new device and runs jobs. Its result is one
-//! number. `crate::fit` and `crate::verify` run protocols.
+//! on a device. A [`Protocol`] is an experiment that prepares a new device and runs jobs. The result of an
+//! experiment is one number. `crate::fit` and `crate::verify` run protocols.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -20,9 +20,10 @@ pub struct Job {
     pub op: Op,
     /// Whether requests are sequential or random.
     pub order: Order,
-    /// The first byte of its range.
+    /// The first byte of the range that the job uses.
     pub start: ByteCount,
-    /// The length of its range. A sequential job that reaches the end continues at the beginning.
+    /// The length of the range that the job uses. A sequential job that reaches the end continues at the
+    /// beginning.
     pub range: ByteCount,
     /// The size of a request.
     pub request: ByteCount,

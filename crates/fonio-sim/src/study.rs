@@ -131,7 +131,7 @@ impl Setup<'_> {
             .expect("the files of all processes lie on the device")
     }
 
-    /// Returns a new device. Its first part, at least 1 GiB as in `measure::Protocol::smartio`, was written
+    /// Returns a new device whose first part, at least 1 GiB as in `measure::Protocol::smartio`, was written
     /// sequentially.
     fn prepared(&self, size: ByteCount) -> Result<(Box<dyn Device>, Timestamp), ProfileError> {
         let mut device = self.profile.device(None, self.seed)?;

@@ -58,7 +58,7 @@ impl Api {
         if version < OLDEST {
             return None;
         }
-        // SAFETY: this version has all these entries.
+        // SAFETY: this version of SQLite has all entries in `place`.
         Api::new(|place, _| unsafe { *routines.add(place) })
     }
 

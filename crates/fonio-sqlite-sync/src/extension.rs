@@ -9,8 +9,8 @@ use crate::sqlite::*;
 use crate::world::World;
 use crate::{guarded, library, ordered, vfs};
 
-/// The entry point for `sqlite3_load_extension` and `.load`. It also applies the policy to the connection's
-/// main database, which is already open.
+/// The entry point for `sqlite3_load_extension` and `.load`. Also applies the policy to the connection's main
+/// database, which is already open.
 ///
 /// # Safety
 ///

@@ -38,7 +38,8 @@ pub enum Role {
 /// A function table in which some functions are replaced, and this library's data about the file.
 #[repr(C)]
 pub struct Hooked {
-    /// Must be the first field: SQLite's pointer to it is also the pointer to this structure.
+    /// The table of functions must be the first field: SQLite's pointer to the table is also the pointer to
+    /// this structure.
     methods: sqlite3_io_methods,
     original: *const sqlite3_io_methods,
     /// The role of the file.

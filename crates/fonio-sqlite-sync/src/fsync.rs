@@ -1,9 +1,9 @@
 //! Drops the fsync calls of programs that are linked statically with SQLite, so that this library cannot find
 //! SQLite's functions.
 //!
-//! This applies only to databases of rules with `drop-fsync`. The sync of a commit looks like the sync of a
-//! checkpoint, so either all syncs of a database are dropped or none. Before programs start, the systemd unit
-//! (`fonio sync-policy boot`) removes stale databases.
+//! Fsync calls are dropped only for databases of rules with `drop-fsync`. The sync of a commit looks like the
+//! sync of a checkpoint, so either all syncs of a database are dropped or none. Before programs start, the
+//! systemd unit (`fonio sync-policy boot`) removes stale databases.
 
 use std::ffi::c_int;
 use std::os::fd::BorrowedFd;

@@ -1,11 +1,11 @@
 //! The class `ordered`: SQLite's own `synchronous=NORMAL`, and syncs of the write-ahead log by
 //! [`crate::wal`].
 //!
-//! With NORMAL, SQLite does not sync the log at each commit. It syncs the log before it copies pages to the
-//! database, and the database before it reuses the log. So after a power cut, the database has the state of
-//! an earlier commit. This is true only in write-ahead mode. In other modes, the program's synchronous level
-//! stays unchanged. Attached databases also keep their level, because SQLite does not signal when an
-//! attachment is complete.
+//! With NORMAL, SQLite does not sync the log at each commit. SQLite syncs the log before it copies pages to
+//! the database, and the database before it reuses the log. So after a power cut, the database has the state
+//! of an earlier commit. NORMAL has this effect only in write-ahead mode. In other modes, the program's
+//! synchronous level stays unchanged. Attached databases also keep their level, because SQLite does not
+//! signal when an attachment is complete.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::atomic::Ordering;

@@ -23,7 +23,7 @@ impl Said {
 }
 
 pub fn say(message: &str) {
-    // One call, so that lines of several processes do not mix. Errors are ignored, because standard error may
-    // be closed.
+    // Write each line in one call, so that lines of several processes do not mix. Errors are ignored, because
+    // standard error may be closed.
     let _ = std::io::stderr().write_all(format!("fonio-sqlite-sync: {message}\n").as_bytes());
 }

@@ -63,8 +63,7 @@ pub struct sqlite3_io_methods {
     pub unfetch: Any,
 }
 
-/// An extension's entry point. Its arguments are the connection, a pointer for a message, and SQLite's
-/// functions.
+/// An extension's entry point, which takes the connection, a pointer for a message, and SQLite's functions.
 pub type Opened = unsafe extern "C" fn(*mut sqlite3, *mut *mut c_char, *const c_void) -> c_int;
 
 pub type Open =

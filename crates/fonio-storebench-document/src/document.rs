@@ -17,7 +17,7 @@ use crate::figures::{CatalogueFigure, UnitOfFigure};
 /// The schema of [`Document`].
 pub const SCHEMA: &str = "fonio.storebench/1";
 
-/// The version of the test. It is raised when the measurement of a figure changes; results of different
+/// The version of the test, which is raised when the measurement of a figure changes. Results of different
 /// versions are not compared.
 pub const TEST_VERSION: u32 = 1;
 

@@ -205,7 +205,7 @@ mod tests {
         type Change = fn(&mut Document);
         let changes: [Change; 12] = [
             |_| (),
-            // This device is virtual and in a virtual machine, but it is emulated on purpose.
+            // The device is virtual and in a virtual machine, but was emulated on purpose.
             |document| {
                 document.origin = Origin::Emulated;
                 document.device.kind = DeviceKind::Virtual;

@@ -21,8 +21,8 @@ fn student(freedom: usize) -> f64 {
 
 /// Recovers the mean of a value with its variance.
 ///
-/// A sum or ratio gets the degrees of freedom of its part with the fewest runs. This is conservative: it
-/// makes claims rarer.
+/// A sum or ratio gets the degrees of freedom of its part with the fewest runs. This choice is conservative:
+/// it makes claims of differences rarer.
 fn known(value: &Value) -> KnownMean {
     let freedom = f64::from(value.runs.saturating_sub(1).max(1));
     // The lower end of an interval is cut off at 0, so the standard error is computed from the upper half.

@@ -45,8 +45,8 @@ struct Part {
     words: &'static str,
     shown: String,
     standing: Standing,
-    /// The lowest and highest standing within the value's interval. This range is extended by one model on
-    /// each side, because ranks are too coarse for smaller differences.
+    /// The lowest and highest standing within the value's interval. The range of standings is extended by one
+    /// model on each side, because ranks are too coarse for smaller differences.
     range: (f64, f64),
 }
 

@@ -169,8 +169,8 @@ impl Cache {
 mod tests {
     use super::*;
 
-    /// A folder with a database and all its files, and the boots "now", "then" and "clean". Of these, only
-    /// "clean" ended cleanly.
+    /// A folder with a database and all its files, and the boots "now", "then" and "clean". Of these boots,
+    /// only "clean" ended cleanly.
     struct Bed {
         dir: tempfile::TempDir,
         boots: Boots,

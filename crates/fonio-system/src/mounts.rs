@@ -77,14 +77,14 @@ impl MountTable {
         self.mounts.iter()
     }
 
-    /// Returns the visible mount at `dir`. This is the newest mount there, which hides the others.
+    /// Returns the visible mount at `dir`: the newest mount there, which hides the others.
     pub fn at(&self, dir: &Path) -> Option<&MountPoint> {
         self.iter().rfind(|mount| mount.dir == dir)
     }
 
-    /// Returns the mount that contains `path`, which must be absolute and without symbolic links. This is the
-    /// deepest mount whose folder contains the path. If several mounts have the same depth, returns the
-    /// newest of them.
+    /// Returns the mount that contains `path`, which must be absolute and without symbolic links: the deepest
+    /// mount whose folder contains the path. If several mounts have the same depth, returns the newest of
+    /// them.
     pub fn holding(&self, path: &Path) -> Option<&MountPoint> {
         let holding = self.iter().filter(|mount| path.starts_with(&mount.dir));
         holding.max_by_key(|mount| mount.dir.components().count())

@@ -1,5 +1,5 @@
-//! Reports the progress of long work on standard error. On a terminal, it updates a single line. Otherwise,
-//! it writes a line every ten seconds, so that a log shows that the work continues.
+//! Reports the progress of long work on standard error. On a terminal, the display updates a single line.
+//! Otherwise, it writes a line every ten seconds, so that a log shows that the work continues.
 //!
 //! [`say!`](crate::say) prints a sentence without disturbing the progress line.
 

@@ -211,7 +211,7 @@ pub struct Skip {
     pub why: String,
     /// The source file, relative to the repository root.
     pub file: String,
-    /// The test's path in its program.
+    /// The test's path in its test program.
     pub test: String,
     /// Whether the complete test was skipped; otherwise, the test continued with its other cases.
     pub whole: bool,

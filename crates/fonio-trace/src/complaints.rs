@@ -35,7 +35,7 @@ pub(crate) struct Complaints {
 }
 
 impl Complaints {
-    /// Adds a diagnostic. `message` returns one sentence: the problem and how it was handled. It is
+    /// Adds a diagnostic. `message` returns one sentence: the problem and how it was handled. The function is
     /// called only if the diagnostic is shown.
     pub fn add(
         &mut self,

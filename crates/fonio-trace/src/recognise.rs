@@ -230,7 +230,8 @@ impl<R: Read> Read for Gunzip<R> {
     }
 }
 
-/// A reader of compressed files. After the last event, it reports where the compressed data was damaged.
+/// A reader of compressed files. After the last event, the reader reports where the compressed data was
+/// damaged.
 struct Compressed {
     inner: Box<dyn TraceReader>,
     damage: Vec<(String, Damage)>,

@@ -2,7 +2,7 @@
 //!
 //! A damaged record can have any time, but must not extend the span to a century. A few events that are more
 //! than thirty days away from all others are treated as damage, if they are at most eight and fewer than a
-//! quarter of the events so far. They are left out, and a diagnostic reports them. Larger groups are
+//! quarter of the events so far. Such events are left out, and a diagnostic reports them. Larger groups are
 //! accepted, so a trace may have gaps of any length. The rule uses only the current batch and the times
 //! accepted before it, so rows are never delayed.
 

@@ -1,6 +1,7 @@
 //! Tests inputs that are larger than every buffer: real traces with gaps of other bytes between their parts.
 //!
-//! The readers assert progress at each step; these inputs contain gaps of all lengths around the buffer sizes.
+//! The readers assert progress at each step; the inputs of these tests contain gaps of all lengths around the
+//! buffer sizes.
 
 use std::io::{self, Cursor, Read, Write};
 

@@ -86,7 +86,7 @@ pub struct Place {
     pub rank: i64,
     /// The value of the ranked figure.
     pub value: f64,
-    /// Sequence number in the order of arrival; among equal values, it determines the order.
+    /// Sequence number in the order of arrival, which also orders equal values.
     pub seq: i64,
     /// The result's id.
     pub id: String,

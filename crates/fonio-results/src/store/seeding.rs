@@ -14,7 +14,7 @@ use crate::{figures, token};
 /// The time at which the seeded results were received, in seconds since 1970.
 pub const RECEIVED_AT: i64 = 1_790_000_000;
 
-/// One query per table. The query does not read the random columns (ids and token hashes).
+/// Queries, one per table, which do not read the random columns (ids and token hashes).
 pub const TABLES: [&str; 8] = [
     "SELECT key_id, name, test_version, file_system, mode, size_class, results FROM keys ORDER BY key_id",
     "SELECT device_id, slug, revision_slug, kind, maker, model, revision, results FROM devices ORDER BY device_id",

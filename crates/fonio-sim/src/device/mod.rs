@@ -66,7 +66,7 @@ pub struct Limits {
     pub command_max: ByteCount,
     /// The unit of a discard; `None` if the device does not support discard.
     pub discard_granularity: Option<ByteCount>,
-    /// Whether the device supports writes with forced unit access. Otherwise, the host adds a flush.
+    /// Whether the device supports writes with forced unit access. Without support, the host adds a flush.
     pub fua: bool,
     /// Whether acknowledged writes stay in volatile memory until a flush, where a power cut loses them.
     pub volatile_cache: bool,
@@ -81,8 +81,8 @@ pub struct Counters {
     pub host_written: ByteCount,
     /// Bytes that the host read.
     pub host_read: ByteCount,
-    /// Bytes programmed into flash, including copies. Divided by `host_written`, it gives the write
-    /// amplification.
+    /// Bytes programmed into flash, including copies. The write amplification is this number divided by
+    /// `host_written`.
     pub programmed: ByteCount,
     /// Number of erased blocks.
     pub erases: u64,

@@ -48,8 +48,7 @@ pub struct Interface {
     pub flush_command: Nanos,
     /// The time that forced unit access adds to a write, without the time to program its data.
     pub fua: Nanos,
-    /// Whether programming begins when the first page has arrived. Otherwise, it begins when the last page
-    /// has arrived.
+    /// Whether programming begins when the first page has arrived, instead of the last page.
     pub programs_while_receiving: bool,
 }
 

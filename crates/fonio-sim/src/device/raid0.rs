@@ -7,8 +7,8 @@ use super::{Command, Counters, Device, Limits};
 /// Stripe size in the study of Kim et al.
 pub const STRIPE: ByteCount = ByteCount(4096);
 
-/// A RAID-0 device. It splits each command: every affected member gets one command for all its stripes,
-/// which are adjacent on the member.
+/// A RAID-0 device. Each command is split: every affected member gets one command for all its stripes, which
+/// are adjacent on the member.
 pub struct Raid0 {
     members: Vec<Box<dyn Device>>,
     stripe: u64,

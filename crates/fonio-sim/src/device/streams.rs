@@ -34,8 +34,8 @@ impl Streams {
         Streams { streams: Vec::new(), streams_max: streams_max as usize, newest: 0, uses: 0 }
     }
 
-    /// Returns the stream that a command from sector `start` to `end` continues. If it continues
-    /// no stream, it begins a new one.
+    /// Returns the stream that a command from sector `start` to `end` continues. A command that continues no
+    /// stream begins a new one.
     pub(super) fn follow(&mut self, start: u64, end: u64) -> Option<usize> {
         if self.streams_max == 0 {
             return None;

@@ -17,7 +17,7 @@ const WINDOW: usize = 1 << 16;
 /// The recorded requests of a device as arrivals, in the order in which they were queued.
 pub struct Replay<I> {
     rows: I,
-    /// By queueing time, then by request ID; rows with the same ID keep their order.
+    /// Arrivals by queueing time, then by request ID; rows with the same ID keep their order.
     window: BTreeMap<(Timestamp, u64, u64), Arrival>,
     read: u64,
 }

@@ -32,7 +32,7 @@ impl Number for Piece {
 }
 
 /// One level of the cached map: a fixed number of segments. A new segment replaces the least recently used
-/// one.
+/// segment.
 #[derive(Clone, Debug)]
 pub struct MapLevel {
     held_max: u32,

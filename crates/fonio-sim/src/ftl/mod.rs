@@ -1,8 +1,8 @@
 //! Flash translation layers: they map the host's data to flash and report the flash operations of each write.
 //!
-//! A layer keeps the map and has no clock. It reports the reads, programs, copies and erases of each die as
-//! [`Work`]; [`crate::device::flash`] computes their time. A merge of two blocks is one step with a count,
-//! so the cost of simulating it does not depend on the erase block size.
+//! A layer keeps the map and has no clock. The layer reports the reads, programs, copies and erases of each
+//! die as [`Work`]; [`crate::device::flash`] computes their time. A merge of two blocks is one step with a
+//! count, so the cost of simulating it does not depend on the erase block size.
 //!
 //! Addresses are in *units*, the mapping unit of the layer: 4 KiB in a modern device, a page of all planes in
 //! a card. A [`LogicalUnit`] is the host's number of a unit, a [`PhysicalUnit`] its address in flash.

@@ -76,8 +76,7 @@ impl Number for ValidUnits {
 }
 
 impl ValidUnits {
-    /// A bit above all bits of a number of units. It is set while a superblock is free, open or being
-    /// collected.
+    /// A bit above all bits of a number of units, set while a superblock is free, open or being collected.
     const IN_USE: u32 = 1 << 31;
 
     /// The value of a superblock that has no valid units and may not be chosen.
@@ -203,8 +202,8 @@ impl<W: Watch> PageMap<W> {
         physical
     }
 
-    /// Returns the stream with room for one more unit. If its superblock is full, the stream continues in a
-    /// new one.
+    /// Returns the stream with room for one more unit. If the stream's superblock is full, the stream
+    /// continues in a new superblock.
     fn with_room(&mut self, stream: Stream, work: &mut Work) -> Stream {
         if stream.next < self.geometry.block_end() {
             return stream;

@@ -16,7 +16,7 @@ pub enum Quantity {
     Count,
     /// A share, such as `"7 %"`, stored in thousandths of a percent.
     Share,
-    /// One of these words.
+    /// One of a list of words.
     Word(&'static [&'static str]),
 }
 

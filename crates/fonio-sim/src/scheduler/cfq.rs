@@ -10,9 +10,9 @@
 //!
 //! - *sequential*: one queue at a time. If the queue is empty, the device idles for a moment
 //!   ([`Tunables::slice_idle`]), because the process may continue its sequence.
-//! - *random*: queues of processes with random requests or with think times longer than the idle time. They
-//!   are served together: when a queue is empty, the next queue follows. The device idles only after the
-//!   last queue.
+//! - *random*: queues of processes with random requests or with think times longer than the idle time. These
+//!   queues are served together: when a queue is empty, the next queue follows. The device idles only after
+//!   the last queue.
 //! - *asynchronous*: dispatched only while no synchronous request is in flight, and only a few at a time.
 //!
 //! On flash, small requests count as random, because the time of a request depends on its size, not on its
@@ -123,7 +123,7 @@ struct Queue {
     in_flight: u32,
     think: ThinkTime,
     last_end: Option<Sector>,
-    /// One bit for each of the last 32 requests; set if the request was random.
+    /// One bit for each of the queue's last 32 requests, set if the request was random.
     history: u32,
 }
 

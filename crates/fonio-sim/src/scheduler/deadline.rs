@@ -3,8 +3,8 @@
 //! Reads and writes are kept in separate lists, sorted by sector and by age. A batch consists of requests
 //! of one direction in ascending order. A new batch consists of reads, unless writes have waited for
 //! [`Tunables::writes_starved`] read batches. If the deadline of the oldest request of its direction has
-//! passed, the batch begins with this request. Otherwise, it continues after the last dispatched request of
-//! its direction.
+//! passed, the batch begins with this request. Otherwise, the batch continues after the last dispatched
+//! request of its direction.
 //!
 //! Source: the kernel's `Documentation/block/deadline-iosched`.
 

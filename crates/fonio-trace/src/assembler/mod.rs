@@ -19,10 +19,10 @@
 //!
 //! When a bio is issued, its entry becomes its request's entry. The other bios of a request are not merged at
 //! M or F, but when the request is issued: the request then takes all waiting bios that tile its range. This
-//! gives the same result for back, front and request merges, does not depend on the meaning of blktrace's M,
-//! and works if merges are not recorded. A discard can have several separate ranges, and their merges are
-//! never recorded. A discard takes the waiting discard bios that were queued after it began, that have no
-//! request of their own, and whose sizes add up exactly to its size.
+//! rule gives the same result for back, front and request merges, does not depend on the meaning of
+//! blktrace's M, and works if merges are not recorded. A discard can have several separate ranges, and their
+//! merges are never recorded. A discard takes the waiting discard bios that were queued after it began, that
+//! have no request of their own, and whose sizes add up exactly to its size.
 //!
 //! # Pairing
 //!
@@ -61,28 +61,28 @@
 //!
 //! The issue time and the submitting thread are those of the first issue; the time of the last issue is
 //! `reissued`. Completions decide: the request is held after its completion. Another equal completion within
-//! one second shows that the first repeated issue was a separate request. They are paired first in, first
-//! out, and both events are counted, because the pairing is ambiguous. If an equal issue comes before such a
-//! completion, or if none comes within the second, there was only one request. On a device without recorded
-//! completions, each issue is a request.
+//! one second shows that the first repeated issue was a separate request. The requests are paired first in,
+//! first out, and both events are counted, because the pairing is ambiguous. If an equal issue comes before
+//! such a completion, or if none comes within the second, there was only one request. On a device without
+//! recorded completions, each issue is a request.
 //!
 //! # Requests that are never issued
 //!
 //! Such requests are emitted when the trace ends, with their size at insertion and the bios that were merged
-//! into them (M, F). They are counted separately from requests in flight. A third counter is for requests
-//! that were in flight longer than any other request and longer than one second: their completion was not
-//! recorded.
+//! into them (M, F). Requests that are never issued are counted separately from requests in flight. A third
+//! counter is for requests that were in flight longer than any other request and longer than one second:
+//! their completion was not recorded.
 //!
 //! # Flushes
 //!
 //! The kernel turns a bio with preflush or FUA into up to three steps: flush, data, flush. A flush request
 //! (`FF`, `FN`, in old kernels `FWS`, all without data) takes every waiting flush bio of its device; its
-//! thread is the thread that queued the first of these bios. Its parents in `links` are data requests that
-//! wait for their preflush, or that completed and need a flush because they were issued without the requested
-//! FUA. The `cause_tid` of the flush request is the thread of these data requests. The completion without
-//! data that ends this sequence (`WS 0 + 0`) belongs to no request and is only counted. Some kernels show
-//! only this completion and not the completion of the flush request itself. It then replaces the missing
-//! completion, and this is counted too.
+//! thread is the thread that queued the first of these bios. The parents of a flush request in `links` are
+//! data requests that wait for their preflush, or that completed and need a flush because they were issued
+//! without the requested FUA. The `cause_tid` of the flush request is the thread of these data requests. The
+//! completion without data that ends this sequence (`WS 0 + 0`) belongs to no request and is only counted.
+//! Some kernels show only this completion and not the completion of the flush request itself. It then
+//! replaces the missing completion, and this is counted too.
 //!
 //! # Queue time
 //!

@@ -19,7 +19,7 @@ pub(super) const NEVER: Timestamp = Timestamp(u64::MAX);
 /// `u64::MAX`, and some at either of them.
 pub(super) const FLUSH_SECTOR: Sector = Sector(u64::MAX);
 /// The maximum number of entries under one key. No device has this many requests in flight for one sector.
-/// Beyond it, the oldest entries are emitted.
+/// Beyond this number, the oldest entries are emitted.
 pub(super) const CHAIN_MAX: usize = 256;
 
 /// The key of an entry: the index of its device and its current first sector.
@@ -70,7 +70,7 @@ pub(super) mod seen {
     pub const REPEATED: u16 = 1 << 9;
 }
 
-/// One bio or request. A bio that begins a request becomes that request when it is issued.
+/// One open bio or request. A bio that begins a request becomes that request when it is issued.
 ///
 /// The fields that decide whether an event belongs to an entry come first, within one cache line.
 #[derive(Clone, Copy, Debug)]
@@ -268,7 +268,7 @@ impl Open {
         self.serial
     }
 
-    /// Inserts an entry and gives it a serial number. Also returns whether the key of the entry now has more
+    /// Inserts an entry and assigns its serial number. Also returns whether the key of the entry now has more
     /// than [`CHAIN_MAX`] entries.
     #[inline]
     pub fn insert(&mut self, entry: &Entry) -> (u32, bool) {

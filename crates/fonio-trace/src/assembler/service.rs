@@ -571,8 +571,8 @@ impl Assembler {
         self.tally.note(Counter::BioCompletionsWithoutBio, step.event, sink)
     }
 
-    /// Handles `block_io_done`, which is a completion only if the source shows no completions. It has no
-    /// size.
+    /// Handles `block_io_done`, which is a completion only if the source shows no completions. This event has
+    /// no size.
     pub(super) fn io_done(&mut self, step: &Step<'_>, sink: &mut dyn RowSink) -> io::Result<()> {
         let device = &mut self.devices[step.key.device as usize];
         device.shows_done = true;
@@ -600,7 +600,7 @@ impl Assembler {
             self.tally.add(Counter::CompletionsOfUnissued, 1);
             return self.end_unissued(index, step, sink);
         }
-        // This is the end of the request of a flush bio. The request shows as a write, because it no longer
+        // This completion ends the request of a flush bio. The request shows as a write, because it no longer
         // has its preflush flag.
         if step.op != Op::Write || !matches!(step.event.sector.0, 0 | u64::MAX) {
             return Ok(());

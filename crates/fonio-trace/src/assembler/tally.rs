@@ -130,7 +130,7 @@ impl Tally {
         })
     }
 
-    /// Like [`note`](Tally::note), with a position from the caller.
+    /// Counts a case like [`note`](Tally::note), with a position from the caller.
     pub fn note_place(
         &mut self,
         counter: Counter,

@@ -40,8 +40,8 @@ pub struct BlkparseReader {
     ended: bool,
 }
 
-/// All state except the stream. It is separate so that the reader can process a line that is borrowed from
-/// the stream.
+/// All state except the stream. This state is separate so that the reader can process a line that is borrowed
+/// from the stream.
 #[derive(Default)]
 struct State {
     window: Window,
@@ -139,8 +139,8 @@ impl State {
         }
     }
 
-    /// Checks a sequence number. A remap is printed with its target device, but with the traced device's
-    /// sequence number.
+    /// Checks the sequence number of an event. A remap is printed with its target device, but with the traced
+    /// device's sequence number.
     fn number(&mut self, device: u32, cpu: u32, sequence: u32, time: Timestamp, is_remap: bool, file: &str) {
         let mut traced = device;
         if !is_remap {

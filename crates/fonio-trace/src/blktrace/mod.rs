@@ -2,7 +2,7 @@
 //! merged by `blkparse -d`, or the output of `blktrace -o -`.
 //!
 //! Several inputs are merged by time; events that are out of order within an input are sorted in a window.
-//! Times are not converted. They are nanoseconds of the monotonic clock or, in the output of blkparse,
+//! Times are not converted: they are nanoseconds of the monotonic clock or, in the output of blkparse,
 //! nanoseconds since the first event.
 //!
 //! Source: `include/uapi/linux/blktrace_api.h` and `kernel/trace/blktrace.c`.

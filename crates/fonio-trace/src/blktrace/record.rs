@@ -16,8 +16,8 @@
 //! | error | 44..46 | 48..50 |
 //! | pdu_len | 46..48 | 50..52 |
 //!
-//! `pdu_len` bytes follow: the cgroup's id (8 bytes) if the action has [`TA_CGROUP`], then the payload. Its
-//! integers are big-endian except in notes.
+//! `pdu_len` bytes follow: the cgroup's id (8 bytes) if the action has [`TA_CGROUP`], then the payload.
+//! Integers in the payload are big-endian except in notes.
 
 use fonio_core::{BlockEvent, ByteCount, DeviceId, EventKind, Flags, Op, Sector, Timestamp};
 
@@ -91,7 +91,7 @@ const PLAIN_ACTIONS: u32 = 0b0101_0011_1111_1110;
 /// Actions with an error field: requeue and complete.
 const WITH_ERROR: u32 = 1 << 6 | 1 << 8;
 
-/// One of the four formats of a record. The first word of a record shows its format.
+/// One of the four formats of a record, which the record's first word shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     pub big_endian: bool,

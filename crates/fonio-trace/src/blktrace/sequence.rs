@@ -1,8 +1,8 @@
 //! Finds lost events by gaps in the sequence numbers.
 //!
-//! The kernel numbers a trace's events (not notes) on each processor from 1. It assigns the number before it
-//! reserves space in the relay channel, so an event lost because the channel is full leaves a gap. The
-//! numbers are reliable only within one device and processor, they wrap at 32 bits, and they restart with
+//! The kernel numbers a trace's events (not notes) on each processor from 1. The kernel assigns the number
+//! before it reserves space in the relay channel, so an event lost because the channel is full leaves a gap.
+//! The numbers are reliable only within one device and processor, they wrap at 32 bits, and they restart with
 //! each trace. A trace filtered after recording (`blkparse -a … -d`) has meaningless gaps everywhere.
 
 use fonio_core::{LostEvents, Timestamp};

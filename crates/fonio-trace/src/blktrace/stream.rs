@@ -21,7 +21,7 @@ use crate::input::Input;
 /// The buffer size of each input; a trace has one input per processor. Larger buffers leave less of the
 /// second-level cache for other data.
 const BUFFER: usize = 128 * 1024;
-/// This many bytes always contain a complete record and the next header.
+/// Number of bytes that always contain a complete record and the next header.
 const WHOLE: usize = HEADER_MAX + PDU_MAX + HEADER_MAX;
 /// Maximum number of rows other than events in a batch.
 const ROWS_MAX: usize = 4096;

@@ -22,8 +22,8 @@ const CALM: u32 = 16;
 pub(crate) struct Window {
     /// The events held back, followed by later events.
     events: Vec<BlockEvent>,
-    /// Events that were held back from the last batch. They are here until the caller returns
-    /// the memory of the batch.
+    /// Events that were held back from the last batch. The events stay here until the caller returns the
+    /// memory of the batch.
     held: Vec<BlockEvent>,
     level: usize,
     /// Number of events that completes a batch.

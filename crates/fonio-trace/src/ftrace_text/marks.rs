@@ -1,8 +1,8 @@
 //! Reads the text that programs write to `trace_marker`: instants, and Android's atrace spans.
 //!
 //! atrace writes `B|pid|name` and `E|pid` around a span of one thread, `S|pid|name|cookie` and
-//! `F|pid|name|cookie` around a span that may change threads (or `G` and `H`, with the name of a track). It
-//! writes `I|pid|name` and `N|pid|track|name` for an instant, `C|pid|name|value` for a counter. Source:
+//! `F|pid|name|cookie` around a span that may change threads (or `G` and `H`, with the name of a track). For
+//! an instant, atrace writes `I|pid|name` or `N|pid|track|name`; for a counter, `C|pid|name|value`. Source:
 //! Android's `frameworks/native/libs/atrace` and `system/core/libcutils/include/cutils/trace.h`. Any other
 //! text counts as an instant.
 

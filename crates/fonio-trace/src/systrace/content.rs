@@ -18,7 +18,7 @@ const INFLATE_BYTES: usize = 32 * 1024;
 /// One part of a stream, unpacked as its bytes arrive.
 pub(super) struct Content {
     state: State,
-    /// Whether base64 and compression were unpacked. Each of them is unpacked only once, base64 first,
+    /// Whether base64 and compression were unpacked. Each packing is removed only once, base64 first,
     /// because a crafted file can unpack to itself or grow a thousandfold at each level.
     was_base64: bool,
     was_compressed: bool,

@@ -1,4 +1,4 @@
-//! Merges the records of all processors of a trace by time, independently of their meaning.
+//! Merges the records of all processors of a trace by time, without decoding the records.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

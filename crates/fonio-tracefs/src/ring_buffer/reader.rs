@@ -12,7 +12,7 @@ use super::page::{PageLayout, Record};
 
 /// Number of events in one batch.
 const BATCH_EVENTS: usize = 4096;
-/// Maximum number of records examined for one batch, in case most of them are not block events.
+/// Maximum number of records examined for one batch, in case most records are not block events.
 const BATCH_RECORDS: usize = 64 * 1024;
 
 /// Reads a complete trace from the pages of each processor. Keeps one page per processor in memory.
@@ -44,8 +44,8 @@ impl<S: PageSource> RingBufferReader<S> {
         RingBufferReader { records, decoder, threads: SeenThreads::default(), source, clock }
     }
 
-    /// Like [`next_batch`](TraceReader::next_batch), but also passes each record to `look` in order of
-    /// time, together with the decoded block event if the record contains one.
+    /// Does the same as [`next_batch`](TraceReader::next_batch), but also passes each record to `look` in
+    /// order of time, with the decoded block event if the record contains one.
     ///
     /// # Errors
     /// Errors of a page source.

@@ -8,7 +8,7 @@ use super::{ByteOrder, EventFormat, Field, FieldKind};
 pub const SCHED_EVENTS: [&str; 4] =
     ["sched_switch", "sched_waking", "sched_wakeup_new", "sched_process_fork"];
 
-/// The tracepoint of the `sched` system for run times of threads. Some kernels lack it.
+/// The tracepoint of the `sched` system for run times of threads. Some kernels lack this tracepoint.
 pub const RUNTIME_EVENT: &str = "sched_stat_runtime";
 
 /// The tracepoints of the `sched` system for uninterruptibly blocked threads. Only Android's kernels have

@@ -8,8 +8,8 @@ use super::Contributors;
 
 /// Maximum number of stored transactions. A file system has one running and one committing transaction.
 const TRANSACTIONS_MAX: usize = 4;
-/// Maximum number of stored commits. They are needed until the rows of their flushes arrive, which is later
-/// than the events.
+/// Maximum number of stored commits. Commits are needed until the rows of their flushes arrive, which is
+/// later than the events.
 const COMMITS_MAX: usize = 4096;
 
 /// The journal of a file system.

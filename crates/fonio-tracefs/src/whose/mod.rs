@@ -51,7 +51,7 @@ const FILES_MAX: usize = 32 * 1024;
 const PLACES_MAX: usize = 128 * 1024;
 /// Maximum number of threads per generation.
 const THREADS_MAX: usize = 16 * 1024;
-/// Maximum number of bios that wait for their row. It equals the maximum number of open bios in the
+/// Maximum number of bios that wait for their row. This is also the maximum number of open bios in the
 /// assembler.
 const BIOS_MAX: usize = 1 << 20;
 /// Maximum number of threads distinguished for one file or transaction.
@@ -382,7 +382,7 @@ impl Attribution {
     }
 
     /// Returns the number of entries (files, metadata pages, threads and bios) that did not fit into the
-    /// tables. Their facts are unknown.
+    /// tables. Facts about these entries are unknown.
     pub fn forgotten(&self) -> u64 {
         let tables = self.writers.forgotten + self.places.forgotten + self.threads.forgotten;
         tables + self.freed.forgotten + self.bios_forgotten
@@ -409,8 +409,8 @@ impl Attribution {
         Some(self.journals.entry(fs).or_default())
     }
 
-    /// Returns the thread on whose behalf this thread works. It is the thread itself, unless it writes back
-    /// pages of other threads or writes the journal.
+    /// Returns the thread on whose behalf this thread works: the thread itself, unless it writes back pages
+    /// of other threads or writes the journal.
     fn behind(&mut self, tid: u32) -> Option<u32> {
         let state = self.threads.get_mut(tid).copied().unwrap_or_default();
         if let Some(file) = state.writes {

@@ -108,8 +108,8 @@ impl Queue {
         self.waiting.get(&self.next?)
     }
 
-    /// Adds a request. It becomes the next request if it is closer to `head`, the end of the device's last
-    /// request, than the current next request is.
+    /// Adds a request. The new request becomes the next request if it is closer to `head`, the end of the
+    /// device's last request, than the current next request is.
     pub(super) fn insert(&mut self, request: Request, now: Timestamp, head: Sector) {
         let position = (request.sector.0, request.id);
         self.waiting.insert(position, request);

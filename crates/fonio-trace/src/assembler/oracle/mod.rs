@@ -1,5 +1,5 @@
-//! A slow implementation of the same rules: for every event, it searches one list of all open items from the
-//! start.
+//! A slow implementation of the assembler's rules: for every event, the oracle searches one list of all open
+//! items from the start.
 //!
 //! Tests and the fuzz target compare the assembler with this oracle, by rows and counts.
 

@@ -16,7 +16,7 @@ use crate::ring_buffer::{Interrupt, Left, SchedEvent, SchedRecord};
 
 /// Maximum number of waits that can be open at the same time.
 const OPEN_MAX: usize = 1 << 16;
-/// Maximum number of unhandled events. At 24 bytes each, they take 24 MiB without their stacks.
+/// Maximum number of unhandled events. At 24 bytes each, the events take 24 MiB without their stacks.
 const EVENTS_MAX: usize = 1 << 20;
 /// Maximum time by which a wake-up can precede the beginning of the wait, if the thread was woken while it
 /// was leaving its processor.

@@ -5,11 +5,11 @@ use axum::http::Uri;
 use crate::problem::Problem;
 use crate::store::read::{Of, Position};
 
-/// The parameters of a request.
+/// The query parameters of a request.
 #[derive(Debug)]
 pub struct Parameters(Vec<(String, String)>);
 
-/// No key, figure or id is longer.
+/// Maximum length of a parameter's value; no key, figure or id is longer.
 const VALUE_BYTES_MAX: usize = 256;
 
 impl Parameters {
@@ -48,12 +48,12 @@ impl Parameters {
         Some(pair.1.as_str()).filter(|value| !value.is_empty())
     }
 
-    /// The value of a required parameter.
+    /// Returns the value of a required parameter.
     pub fn need(&self, name: &str) -> Result<&str, Problem> {
         self.get(name).ok_or_else(|| Problem::bad(format!("the parameter {name} is missing")))
     }
 
-    /// The parameter `by`: the kind of ranked entries.
+    /// Returns the kind of ranked entries, from the parameter `by`.
     pub fn by(&self) -> Result<Of, Problem> {
         match self.get("by") {
             None | Some("result") => Ok(Of::Results),

@@ -50,7 +50,6 @@ impl Default for Times {
 /// Maximum size of a request head.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// The peer address of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Peer(IpAddr);
 
@@ -109,7 +108,7 @@ async fn guard(State(service): State<Service>, request: Request, next: Next) -> 
     response
 }
 
-/// Opens the socket.
+/// Opens the socket on which the service listens.
 ///
 /// # Errors
 ///

@@ -37,7 +37,7 @@ pub fn hash(token: &str) -> Vec<u8> {
     Sha256::digest(token.as_bytes()).to_vec()
 }
 
-/// Returns whether a token has the hash. The comparison takes constant time.
+/// Returns whether a token has the stored hash. The comparison takes constant time.
 pub fn matches(token: &str, stored: &[u8]) -> bool {
     hash(token).ct_eq(stored).into()
 }

@@ -14,7 +14,7 @@ use crate::profile::{Profile, ProfileError, Source, schema};
 pub struct Target {
     /// The profile's key that the fit may change.
     pub key: &'static str,
-    /// The measurement protocol of the value.
+    /// The protocol that measures the value.
     pub protocol: Protocol,
     /// The number that the model must reproduce.
     pub wanted: f64,
@@ -34,7 +34,7 @@ pub struct Met {
 }
 
 impl Met {
-    /// Returns the relative error.
+    /// Returns the relative error of the model's value.
     pub fn error(&self) -> f64 {
         (self.given / self.wanted - 1.0).abs()
     }

@@ -25,7 +25,7 @@ pub struct Job {
     /// The length of the range that the job uses. A sequential job that reaches the end continues at the
     /// beginning.
     pub range: ByteCount,
-    /// The size of a request.
+    /// The size of each request.
     pub request: ByteCount,
     /// The number of requests of the job.
     pub count: u64,
@@ -151,7 +151,7 @@ pub struct Protocol {
     pub op: Op,
     /// Whether requests are sequential or random.
     pub order: Order,
-    /// The size of a request.
+    /// The size of each request.
     pub request: ByteCount,
     /// The length of each process's range on the device.
     pub range: ByteCount,

@@ -139,7 +139,7 @@ impl Api {
     ///
     /// # Safety
     ///
-    /// As for [`Api::run`].
+    /// The conditions are those of [`Api::run`].
     pub unsafe fn main_file(&self, db: *mut sqlite3, which: c_int) -> *mut sqlite3_file {
         let mut file: *mut sqlite3_file = ptr::null_mut();
         // SAFETY: the caller guarantees that `db` is valid; both codes take a pointer to a pointer to a file.
@@ -156,7 +156,7 @@ impl Api {
     ///
     /// # Safety
     ///
-    /// As for [`Api::run`].
+    /// The conditions are those of [`Api::run`].
     pub unsafe fn main_path(&self, db: *mut sqlite3) -> *const c_char {
         // SAFETY: the caller guarantees that `db` is valid.
         unsafe { (self.db_filename)(db, c"main".as_ptr()) }

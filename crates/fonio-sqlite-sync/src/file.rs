@@ -138,7 +138,7 @@ unsafe fn copy(from: *const sqlite3_io_methods) -> sqlite3_io_methods {
     to
 }
 
-/// `xClose` of all hooked files.
+/// Replaces `xClose` of all hooked files.
 unsafe extern "C" fn close(file: *mut sqlite3_file) -> c_int {
     // SAFETY: SQLite calls this once for each file with our table.
     let hooked = unsafe { Box::from_raw((*file).methods.cast_mut().cast::<Hooked>()) };

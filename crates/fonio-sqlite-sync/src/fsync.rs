@@ -19,11 +19,11 @@ use crate::world::World;
 /// Interval between two checks of the policy file.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// `fsync`.
+/// Replaces `fsync` of the C library.
 ///
 /// # Safety
 ///
-/// No condition: the kernel checks the descriptor.
+/// Every call is safe: the kernel checks the descriptor.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fsync(fd: c_int) -> c_int {
     if guarded(|| is_dropped(fd), || false) {
@@ -33,11 +33,11 @@ pub unsafe extern "C" fn fsync(fd: c_int) -> c_int {
     unsafe { libc::syscall(libc::SYS_fsync, fd) as c_int }
 }
 
-/// `fdatasync`.
+/// Replaces `fdatasync` of the C library.
 ///
 /// # Safety
 ///
-/// No condition: the kernel checks the descriptor.
+/// Every call is safe: the kernel checks the descriptor.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdatasync(fd: c_int) -> c_int {
     if guarded(|| is_dropped(fd), || false) {

@@ -86,7 +86,7 @@ enum Mode {
 unsafe fn mode(methods: &sqlite3_io_methods, file: *mut sqlite3_file) -> Option<Mode> {
     let mut header = [0u8; 20];
     let read = methods.read?;
-    // SAFETY: the buffer has this length. A shorter file gives an error.
+    // SAFETY: the buffer has the given length. Reading a shorter file gives an error.
     let code = unsafe { read(file, header.as_mut_ptr().cast(), header.len() as c_int, 0) };
     if code != SQLITE_OK || !header.starts_with(b"SQLite format 3\0") {
         return None;
@@ -148,7 +148,7 @@ unsafe fn wal_of<'a>(file: *mut sqlite3_file) -> (&'a Hooked, &'a crate::wal::Wa
     }
 }
 
-/// `xWrite` of a write-ahead log.
+/// Replaces `xWrite` of a write-ahead log.
 pub unsafe extern "C" fn write(file: *mut sqlite3_file, from: *const c_void, bytes: c_int, at: i64) -> c_int {
     // SAFETY: the arguments come from SQLite.
     let (hooked, wal) = unsafe { wal_of(file) };
@@ -169,7 +169,7 @@ pub unsafe extern "C" fn write(file: *mut sqlite3_file, from: *const c_void, byt
     )
 }
 
-/// `xSync` of a write-ahead log.
+/// Replaces `xSync` of a write-ahead log.
 pub unsafe extern "C" fn sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
     // SAFETY: the arguments come from SQLite.
     let (hooked, wal) = unsafe { wal_of(file) };

@@ -81,12 +81,12 @@ unsafe extern "C" fn open_v2(
 }
 
 unsafe extern "C" fn open_utf8(name: *const c_void, db: *mut *mut sqlite3, caller: *const c_void) -> c_int {
-    // SAFETY: the caller's own arguments.
+    // SAFETY: the arguments come from the caller unchanged.
     unsafe { open_plain(c"sqlite3_open", name, db, caller) }
 }
 
 unsafe extern "C" fn open_utf16(name: *const c_void, db: *mut *mut sqlite3, caller: *const c_void) -> c_int {
-    // SAFETY: the caller's own arguments.
+    // SAFETY: the arguments come from the caller unchanged.
     unsafe { open_plain(c"sqlite3_open16", name, db, caller) }
 }
 

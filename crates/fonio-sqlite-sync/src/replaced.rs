@@ -28,7 +28,7 @@ unsafe extern "C" fn no_sync(_: *mut sqlite3_file, _: c_int) -> c_int {
     SQLITE_OK
 }
 
-/// `xWrite` of the files of the class `learn`.
+/// Replaces `xWrite` of files of the class `learn`.
 unsafe extern "C" fn count_write(
     file: *mut sqlite3_file,
     from: *const c_void,
@@ -44,7 +44,7 @@ unsafe extern "C" fn count_write(
     unsafe { hooked.write_really(file, from, bytes, at) }
 }
 
-/// `xSync` of the files of the class `learn`.
+/// Replaces `xSync` of files of the class `learn`.
 unsafe extern "C" fn count_sync(file: *mut sqlite3_file, flags: c_int) -> c_int {
     // SAFETY: SQLite calls this for a file that we hooked.
     let Some(hooked @ Hooked { role: Role::Watched(part, seen), .. }) = (unsafe { Hooked::of(file) }) else {

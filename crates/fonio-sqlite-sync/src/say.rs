@@ -8,8 +8,8 @@ use std::sync::Mutex;
 #[derive(Default)]
 pub struct Said(Mutex<BTreeSet<String>>);
 
-/// The maximum number of different messages. The limit is needed because the number of messages depends on
-/// the number of the program's databases.
+/// The maximum number of different messages that are printed. The limit is needed because the number of
+/// messages depends on the number of the program's databases.
 const MOST: usize = 1000;
 
 impl Said {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::say::say;
 
-/// The files of a database.
+/// The kinds of files of a database.
 #[derive(Clone, Copy)]
 pub enum Part {
     Database,

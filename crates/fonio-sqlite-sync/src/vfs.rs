@@ -68,7 +68,7 @@ fn database_of(path: &Path) -> PathBuf {
     Path::new(OsStr::from_bytes(database.unwrap_or(bytes))).to_owned()
 }
 
-/// `xOpen` of SQLite's VFSes.
+/// Replaces `xOpen` of SQLite's VFSes.
 unsafe extern "C" fn open(
     vfs: *mut sqlite3_vfs,
     name: *const c_char,
@@ -210,7 +210,7 @@ pub unsafe fn adopt(api: &Api, path: &Path, file: *mut sqlite3_file, log: *mut s
     }
 }
 
-/// `xDelete` of SQLite's VFSes.
+/// Replaces `xDelete` of SQLite's VFSes.
 unsafe extern "C" fn delete(vfs: *mut sqlite3_vfs, name: *const c_char, sync_folder: c_int) -> c_int {
     let Some(patched) = patched(vfs).or_else(|| PATCHED[0].get()) else { return SQLITE_ERROR };
     let is_unsynced = || {

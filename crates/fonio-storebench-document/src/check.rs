@@ -46,7 +46,7 @@ const PROBLEMS_MAX: usize = 20;
 /// A run takes at most ten minutes; a continued run can take slightly longer.
 const TOOK_S_MAX: f64 = 3600.0;
 
-/// 2020-01-01, before StoreBench existed.
+/// The earliest accepted start time: 2020-01-01, before StoreBench existed.
 const BEGAN_MIN_UNIX_S: u64 = 1_577_836_800;
 
 /// Limit of plausible capacities and written amounts: a thousand TB.
@@ -115,7 +115,7 @@ impl Checker {
                 ("life_used_percent", health.life_used_percent),
                 ("life_used_b_percent", health.life_used_b_percent),
             ] {
-                // 0x0B: the device has exceeded its lifetime.
+                // 110 % stands for 0x0B: the device has exceeded its lifetime.
                 self.number(&format!("health.{name}"), f64::from(life.unwrap_or(0)), 0.0, 110.0);
             }
             self.optional("health.reserved_blocks", health.reserved_blocks.as_ref());

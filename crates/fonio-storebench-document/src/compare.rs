@@ -18,10 +18,10 @@ use crate::values;
 /// Minimum relative difference for a claim, because means are known only to about this precision.
 pub const SMALLEST: f64 = 0.02;
 
-/// The comparison of two results.
+/// The comparison of two StoreBench results.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The comparison as a sentence.
+    /// The result of the comparison as a sentence.
     pub verdict: String,
     /// The differing parts of the keys, in words; empty if the keys are equal.
     pub keys_differ: Vec<String>,
@@ -59,7 +59,7 @@ pub enum Answer {
     NoDifference,
     /// A result has only one run, so its spread is unknown.
     OneRun,
-    /// A result lacks the figure.
+    /// At least one result lacks the figure.
     NotMeasured,
 }
 
@@ -93,7 +93,7 @@ pub fn keys_differ(first: &Key, second: &Key) -> Vec<String> {
     words
 }
 
-/// Compares `second` with `first`.
+/// Compares the result `second` with the result `first`.
 pub fn compare(first: &Document, second: &Document) -> Comparison {
     let of_both: Vec<(CatalogueFigure, &Measure, &Measure)> = figures::catalogue()
         .into_iter()

@@ -24,10 +24,10 @@ pub const TEST_VERSION: u32 = 1;
 /// Maximum size of a document in JSON, in bytes.
 pub const JSON_BYTES_MAX: usize = 64 << 10;
 
-/// Maximum number of points of a curve.
+/// Maximum number of points of a document's curve.
 pub const CURVE_POINTS_MAX: usize = 600;
 
-/// Maximum number of launched apps.
+/// Maximum number of launched apps in a document.
 pub const APPS_MAX: usize = 64;
 
 /// Maximum length of a text, in characters.

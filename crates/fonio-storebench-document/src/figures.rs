@@ -59,7 +59,7 @@ pub enum Part {
 }
 
 impl Part {
-    /// All parts.
+    /// All parts of a run.
     pub const ALL: [Part; 7] = [
         Part::Sizes,
         Part::Slowdown,
@@ -94,7 +94,7 @@ pub struct CatalogueFigure {
     pub min: f64,
     /// The largest plausible value of the figure.
     pub max: f64,
-    /// The part of the run that measures it.
+    /// The part of the run that measures the figure.
     pub part: Part,
 }
 

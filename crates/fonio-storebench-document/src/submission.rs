@@ -28,7 +28,7 @@ impl Submission {
         Submission::accept(stripped)
     }
 
-    /// Accepts a received document. The server calls this.
+    /// Accepts a document that a server has received.
     ///
     /// # Errors
     ///

@@ -14,17 +14,17 @@ pub enum PolicyError {
         action: &'static str,
         /// The file that the call accessed.
         path: PathBuf,
-        /// The error of the kernel.
+        /// The kernel's error.
         source: io::Error,
     },
-    /// The policy is invalid.
+    /// The policy file is invalid.
     #[error("{}{}: {reason}", path.display(), at(*line))]
     Syntax {
         /// The policy file.
         path: PathBuf,
-        /// The line, counted from 1, if known.
+        /// The number of the line, counted from 1, if known.
         line: Option<usize>,
-        /// The mistake, and the allowed alternatives.
+        /// The mistake in the policy, and the allowed alternatives.
         reason: String,
     },
     /// The database must be removed, but another process uses it.

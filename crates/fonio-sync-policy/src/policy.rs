@@ -26,7 +26,7 @@ pub enum Class {
     /// most the transactions of one window, and never corrupts the database. With a rollback journal, the
     /// database is synced as its program requests.
     Ordered {
-        /// Maximum time span of lost transactions.
+        /// Maximum time span of the transactions that a power cut loses.
         window: Duration,
         /// Whether to change the database to write-ahead mode when it is opened.
         to_wal: bool,

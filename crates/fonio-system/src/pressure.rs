@@ -14,8 +14,8 @@ pub struct Pressure {
 }
 
 impl Pressure {
-    /// Reads the file. Returns `None` if the file does not exist, or if pressure information is disabled (the
-    /// boot option `psi=1` enables it).
+    /// Reads a pressure file. Returns `None` if the file does not exist, or if pressure information is
+    /// disabled (the boot option `psi=1` enables it).
     pub fn read(path: &Path) -> Option<Pressure> {
         Some(Pressure::parse(&std::fs::read_to_string(path).ok()?))
     }

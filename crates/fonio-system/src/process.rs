@@ -14,7 +14,7 @@ pub struct ProcessId {
 }
 
 impl ProcessId {
-    /// Returns this process.
+    /// Returns the identity of this process.
     ///
     /// # Panics
     /// If `/proc` is not mounted.

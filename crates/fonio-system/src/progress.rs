@@ -94,7 +94,7 @@ pub enum Done {
 }
 
 impl Progress {
-    /// Begins to show work.
+    /// Begins to show the progress of work.
     pub fn of(phase: impl Into<String>, done: Done) -> Progress {
         let work = Work { phase: phase.into(), done, began: Instant::now(), ends_by: None };
         let shared = Arc::new(Shared { work: Mutex::new(work), is_over: AtomicBool::new(false) });
@@ -103,13 +103,13 @@ impl Progress {
         Progress { shared, thread: Some(std::thread::spawn(move || follow(&of_thread, is_terminal))) }
     }
 
-    /// Begins to show work of unknown duration.
+    /// Begins to show the progress of work of unknown duration.
     pub fn phase(phase: impl Into<String>) -> Progress {
         Progress::of(phase, Done::Unknown)
     }
 
-    /// Shows the next state. If the kind of progress differs from that of the last state, the measured time
-    /// restarts.
+    /// Shows the next state of the work. If the kind of progress differs from that of the last state, the
+    /// measured time restarts.
     pub fn set(&self, phase: impl Into<String>, done: Done) {
         let mut work = lock(&self.shared.work);
         if std::mem::discriminant(&work.done) != std::mem::discriminant(&done) {

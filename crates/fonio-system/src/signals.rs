@@ -18,7 +18,7 @@ use crate::procfs::Task;
 /// Signals with which users, shells and service managers ask a program to end.
 pub const ENDING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 
-/// Returns a flag. From now on, each of the signals sets the flag instead of ending the process.
+/// Returns a flag that each of the signals sets from now on, instead of ending the process.
 ///
 /// # Errors
 /// Errors of the kernel.
@@ -161,7 +161,7 @@ impl Fallbacks {
         self.0.iter_mut().find(|fallback| fallback.signal == signal)
     }
 
-    /// Adds a listener. `ends_process` matters only for the first listener of a signal.
+    /// Adds a listener to a signal. `ends_process` matters only for the first listener of a signal.
     fn hold(&mut self, signal: Signal, ends_process: bool) -> io::Result<()> {
         if let Some(fallback) = self.find(signal) {
             fallback.listeners += 1;

@@ -19,7 +19,7 @@ pub struct Text {
 }
 
 impl Text {
-    /// A text for people.
+    /// Creates a text for people.
     pub fn plain(text: impl Into<String>) -> Text {
         Text { kind: PLAIN, text: text.into() }
     }

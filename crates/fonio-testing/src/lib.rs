@@ -132,7 +132,7 @@ impl Need {
 ///
 /// # Panics
 ///
-/// As [`skip`].
+/// Under the same conditions as [`skip`].
 #[track_caller]
 #[must_use = "the test must return where this is false"]
 pub fn has(needs: &[Need]) -> bool {
@@ -161,7 +161,7 @@ pub fn skip(need: Need, why: impl std::fmt::Display) {
 ///
 /// # Panics
 ///
-/// As [`skip`].
+/// Under the same conditions as [`skip`].
 #[track_caller]
 pub fn skip_part(need: Need, why: impl std::fmt::Display) {
     record(Skip::new(need, false, &why.to_string(), Location::caller()));

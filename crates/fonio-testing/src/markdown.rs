@@ -3,7 +3,7 @@
 /// A command in a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
-    /// Line number, from 1.
+    /// Line number of the command, counted from 1.
     pub line: usize,
     /// The words of the command, without quotes, brackets around optional words, and later commands of a
     /// pipe.

@@ -13,7 +13,7 @@ const PLACES: u64 = 3;
 pub(crate) struct InputPlace<'a> {
     /// The input's name; empty if the position is not in a single input.
     pub file: &'a str,
-    /// Record or line, from 1.
+    /// The number of the record or line, counted from 1.
     pub record: Option<u64>,
     /// Offset of the byte, counted from 0.
     pub offset: Option<u64>,

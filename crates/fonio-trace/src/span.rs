@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(span(&[&[before, after.clone()].concat()]), ((0, after[19]), 40, 0));
         // If there are only two times, either of them can be wrong.
         assert_eq!(span(&[&[0, 400 * DAY]]), ((0, 400 * DAY), 2, 0));
-        // Each step is short.
+        // Each step is shorter than thirty days.
         let steps: Vec<u64> = (0..20).map(|at| at * 29 * DAY).collect();
         assert_eq!(span(&[&steps]), ((0, 19 * 29 * DAY), 20, 0));
     }

@@ -1,5 +1,5 @@
-//! Summaries in memory. The first query reads a summary from the database; then the writer thread keeps it up
-//! to date, because no other process writes.
+//! Caches summaries in memory. The first query reads a summary from the database; then the writer thread
+//! keeps it up to date, because no other process writes.
 //!
 //! A summary must count the changes of each commit exactly once. So the writer increments the generation
 //! before and after each commit: it is odd during a commit, and even otherwise. If the generation was odd

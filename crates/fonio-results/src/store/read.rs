@@ -1,5 +1,6 @@
-//! Database queries. The number of rows that a query reads is independent of the number of results. The only
-//! exception is the rank of a value: the query counts the better results in the value's bin.
+//! Queries of the results database. The number of rows that a query reads is independent of the number of
+//! results. The only exception is the rank of a value: the query counts the better results in the value's
+//! bin.
 
 use std::ops::Deref;
 
@@ -19,7 +20,7 @@ pub struct StoredKey {
     pub key_id: i64,
     /// The comparison key itself.
     pub of: Key,
-    /// The number of received results.
+    /// The number of received results with this key.
     pub results: i64,
 }
 
@@ -38,7 +39,7 @@ pub struct StoredDevice {
     pub device_id: i64,
     /// The device's model and revision.
     pub of: DeviceRevision,
-    /// The number of received results.
+    /// The number of received results of this device.
     pub results: i64,
 }
 
@@ -225,7 +226,7 @@ pub fn keys_of_device(
     device_id: i64,
     limit: i64,
 ) -> Result<Vec<StoredKey>, DatabaseError> {
-    // The table has one row per device, key and figure. The number of keys is small.
+    // The table is small: it has one row per device, key and figure, and there are few keys.
     let rows = connection.query(
         "SELECT k.key_id, k.name, k.test_version, k.file_system, k.mode, k.size_class, k.results FROM keys k \
          WHERE EXISTS (SELECT 1 FROM bins b WHERE b.scope = $1 AND b.key_id = k.key_id) \

@@ -1,6 +1,6 @@
 //! The distribution of a figure, computed from the bins in the database: quantiles with intervals, shares,
-//! and points of the distribution function. Counts are exact. A quantile has the precision of a bin, which is
-//! 0.4 %.
+//! and points of the distribution function. Counts of results are exact. A quantile has the precision of a
+//! bin, which is 0.4 %.
 
 use schemars::JsonSchema;
 use serde::Serialize;

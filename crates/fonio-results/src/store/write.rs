@@ -1,4 +1,4 @@
-//! The writer thread. The thread takes up to `BATCH_MAX` waiting submissions, writes them in one transaction,
+//! The writer thread takes up to `BATCH_MAX` waiting submissions, writes them in one transaction,
 //! and replies after the commit. An acknowledged result is therefore on disk. One sync per batch allows
 //! thousands of submissions per second.
 
@@ -47,8 +47,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Starts the thread. The thread ends when all senders of its queue are dropped, after it has written the
-    /// waiting submissions.
+    /// Starts the writer thread, which ends when all senders of its queue are dropped, after it has written
+    /// the waiting submissions.
     pub fn start(
         location: &Location,
         summaries: Summaries,

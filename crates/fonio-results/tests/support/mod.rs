@@ -185,7 +185,6 @@ pub fn head(method: &str, path: &str, headers: &[&str], bytes: usize) -> String 
     head + "\r\n"
 }
 
-/// Sends a request, and returns the response.
 pub fn ask(address: SocketAddr, head: &str, body: &[u8]) -> Answer {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();

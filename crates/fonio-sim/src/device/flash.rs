@@ -391,7 +391,7 @@ impl<F: Ftl> FlashDevice<F> {
     fn discard(&mut self, command: &Command, begin: u64) -> u64 {
         let Bytes { start, end } = Bytes::of(command);
         let first = LogicalUnit::new(start.div_ceil(self.flash.unit_bytes));
-        // A partly covered unit keeps its data.
+        // A unit that the discard covers only partly keeps its data.
         for unit in first.up_to(LogicalUnit::new(end / self.flash.unit_bytes)) {
             self.gather.forget(unit);
             self.ftl.discard(unit);

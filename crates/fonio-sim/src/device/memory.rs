@@ -28,7 +28,7 @@ pub struct MemoryDevice {
 }
 
 impl MemoryDevice {
-    /// Makes a device from this memory.
+    /// Makes a device of the given memory.
     pub fn new(memory: Memory, limits: Limits) -> MemoryDevice {
         MemoryDevice { memory, limits, free: 0, last_submit: 0, counters: Counters::default() }
     }

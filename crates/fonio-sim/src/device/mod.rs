@@ -62,7 +62,7 @@ pub struct Limits {
     pub capacity: ByteCount,
     /// The queue depth; 1 for SD cards without a command queue.
     pub depth: u32,
-    /// The largest single command (`max_sectors_kb`).
+    /// The maximum size of a command (`max_sectors_kb`).
     pub command_max: ByteCount,
     /// The unit of a discard; `None` if the device does not support discard.
     pub discard_granularity: Option<ByteCount>,
@@ -77,12 +77,12 @@ pub struct Limits {
 /// Work counters of a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Bytes that the host wrote.
+    /// Number of bytes that the host wrote.
     pub host_written: ByteCount,
-    /// Bytes that the host read.
+    /// Number of bytes that the host read.
     pub host_read: ByteCount,
-    /// Bytes programmed into flash, including copies. The write amplification is this number divided by
-    /// `host_written`.
+    /// Number of bytes programmed into flash, including copies. The write amplification is this number
+    /// divided by `host_written`.
     pub programmed: ByteCount,
     /// Number of erased blocks.
     pub erases: u64,

@@ -35,7 +35,7 @@ pub struct Flash {
     pub map_levels: Vec<MapReach>,
 }
 
-/// The interface and the controller.
+/// Parameters of the interface and the controller.
 #[derive(Clone, Debug)]
 pub struct Interface {
     /// Transfers from the device to the host.

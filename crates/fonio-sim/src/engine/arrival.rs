@@ -9,7 +9,7 @@ use crate::scheduler::{Priority, ProcessId, Request, RequestId};
 pub struct Arrival {
     /// The time at which the request is queued.
     pub at: Timestamp,
-    /// The operation.
+    /// The operation of the request.
     pub op: Op,
     /// Whether a program waits for the request.
     pub is_sync: bool,

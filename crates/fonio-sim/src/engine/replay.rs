@@ -1,4 +1,4 @@
-//! Recorded requests as arrivals.
+//! Converts recorded requests to arrivals.
 //!
 //! A recording stores rows in the order of issue. Requests are queued in nearly the same order, so sorting
 //! within a window of rows is enough.

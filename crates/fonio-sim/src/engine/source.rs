@@ -1,4 +1,4 @@
-//! The sources of requests.
+//! The sources from which the engine gets requests.
 
 use fonio_core::random::seed_for;
 use fonio_core::{ByteCount, Nanos, Op, Random, SECTOR_BYTES, Sector, Timestamp};
@@ -38,7 +38,7 @@ pub struct ClosedLoop {
     pub start: ByteCount,
     /// The length of the range. A sequential process that reaches the end continues at the beginning.
     pub range: ByteCount,
-    /// The size of a request.
+    /// The size of each request.
     pub request: ByteCount,
     /// The total number of requests.
     pub count: u64,

@@ -1,5 +1,5 @@
-//! Addresses in flash. Each kind of number has its own type, so logical and physical units cannot be mixed
-//! up. All these numbers are 32 bits wide, and the types have no cost at run time.
+//! The types of addresses in flash. Each kind of number has its own type, so logical and physical units
+//! cannot be mixed up. All these numbers are 32 bits wide, and the types have no cost at run time.
 
 use std::marker::PhantomData;
 

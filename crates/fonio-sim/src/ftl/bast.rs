@@ -17,9 +17,9 @@ use super::{
 /// The rule that chooses the log block to merge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Victim {
-    /// The least recently written log block.
+    /// Merges the least recently written log block.
     Lru,
-    /// The log block that has been in use longest.
+    /// Merges the log block that has been in use longest.
     Fifo,
 }
 

@@ -67,7 +67,7 @@ impl MapLevel {
         }
     }
 
-    /// Uses a segment. Returns false if the segment had to be fetched.
+    /// Uses a segment of the map. Returns false if the segment had to be fetched.
     pub fn touch(&mut self, piece: Piece) -> bool {
         let hit = self.is_held[piece.0 as usize];
         if hit {

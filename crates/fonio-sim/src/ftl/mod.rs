@@ -112,20 +112,20 @@ pub struct Step {
     pub erases: u32,
 }
 
-/// Sums over all steps.
+/// Numbers of operations and merges, summed over all steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Pages programmed with data from the host.
+    /// Number of pages programmed with data from the host.
     pub host_programs: u64,
     /// Number of pages programmed with data copied from flash.
     pub copy_programs: u64,
     /// Number of erased blocks, counted per die.
     pub erases: u64,
-    /// Log blocks that became data blocks without a copy.
+    /// Number of log blocks that became data blocks without a copy.
     pub switch_merges: u64,
     /// Number of merges that kept the beginning of a block in its log block and copied the rest after it.
     pub partial_merges: u64,
-    /// Merges that copied the complete block.
+    /// Number of merges that copied a complete block.
     pub full_merges: u64,
 }
 

@@ -53,9 +53,9 @@ pub struct PageMap<W = Unwatched> {
     victim: Option<Collecting>,
     /// The number of pages that the current collection step reads and programs on each die.
     copied: Vec<CopiedPages>,
-    /// Shifts the offset of a page's first unit to the page's number in its superblock.
+    /// Right shift that turns the offset of a page's first unit into the page's number in its superblock.
     page_shift: u32,
-    /// Masks a page's number to its die.
+    /// Bit mask that turns a page's number into the number of its die.
     die_mask: u32,
     writes: u64,
     pub(crate) watch: W,

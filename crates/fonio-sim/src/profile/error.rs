@@ -1,4 +1,4 @@
-//! The errors of profiles.
+//! Errors in device profiles.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub enum ProfileError {
         #[source]
         source: Box<toml::de::Error>,
     },
-    /// A key that does not exist.
+    /// The profile has a key that does not exist.
     #[error("{location}: there is no key `{key}`{nearest}")]
     UnknownKey {
         /// The location of the key.
@@ -29,7 +29,7 @@ pub enum ProfileError {
         /// A suggestion of the most similar key, from [`fonio_core::nearest`].
         nearest: String,
     },
-    /// A missing key that this kind of device needs.
+    /// A key that this kind of device needs is missing.
     #[error("{profile}: `{key}` is missing ({meaning}); add a line such as {example} to [{}]", key.split_once('.').map_or("", |(table, _)| table))]
     Missing {
         /// The profile's name or file.
@@ -41,7 +41,7 @@ pub enum ProfileError {
         /// An example line with this key.
         example: String,
     },
-    /// A value in the wrong form.
+    /// A value has the wrong form.
     #[error("{location}: `{key}`: {problem}; write {wanted}")]
     Form {
         /// The location of the value.
@@ -53,7 +53,7 @@ pub enum ProfileError {
         /// The expected form of the value, with an example.
         wanted: String,
     },
-    /// A value outside its range.
+    /// A value is outside its allowed range.
     #[error("{location}: `{}` is {}, but must be between {} and {}", key.path, key.quantity.show(*value),
         key.quantity.show(key.min), key.quantity.show(key.max))]
     Range {
@@ -64,7 +64,7 @@ pub enum ProfileError {
         /// The value, in the unit of its quantity.
         value: u64,
     },
-    /// Values that contradict each other.
+    /// Values of the profile contradict each other.
     #[error("{profile}: {what}")]
     Contradiction {
         /// The profile's name or file.

@@ -29,20 +29,21 @@ use schema::{Key, Quantity};
 /// Where a profile's number comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// Stated by the publication, specification or data sheet that `to` names.
+    /// The number is stated by the publication, specification or data sheet that `to` names.
     Published,
-    /// Fitted, so that the model reproduces the published or measured number that `to` names.
+    /// The number was fitted, so that the model reproduces the published or measured number that `to` names.
     Fitted,
-    /// Chosen among plausible values by an author who knew the published number that `to` names.
+    /// The number was chosen among plausible values by an author who knew the published number that `to`
+    /// names.
     Chosen,
-    /// Measured on a device of this kind; `to` says how.
+    /// The number was measured on a device of this kind; `to` says how.
     Measured,
-    /// Plausible, but without a source. `to` may give the reason.
+    /// The number is plausible, but has no source. `to` may give the reason.
     Assumed,
 }
 
 impl Source {
-    /// All sources.
+    /// All kinds of sources.
     pub const ALL: [Source; 5] =
         [Source::Published, Source::Fitted, Source::Chosen, Source::Measured, Source::Assumed];
 
@@ -89,7 +90,7 @@ pub struct Provenance {
     /// The kind of source of the number.
     pub source: Source,
     /// Depending on the source: the publication, the number to which the value was fitted or for which it
-    /// was chosen, the method of measurement, or the reason for the assumption. May be empty.
+    /// was chosen, the method of measurement, or the reason for the assumption. The text may be empty.
     pub to: String,
 }
 

@@ -18,9 +18,9 @@ use super::{Position, Request, Scheduler};
 /// The tunables, under the kernel's names.
 #[derive(Clone, Copy, Debug)]
 pub struct Tunables {
-    /// The deadline of a read.
+    /// The time from a read's insertion to its deadline.
     pub read_expire: Nanos,
-    /// The deadline of a write.
+    /// The time from a write's insertion to its deadline.
     pub write_expire: Nanos,
     /// The maximum number of requests per batch.
     pub fifo_batch: u32,

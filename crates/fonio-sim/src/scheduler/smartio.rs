@@ -60,11 +60,11 @@ impl Tunables {
 pub enum Kind {
     /// A read that begins where the process's last read ended.
     SequentialRead,
-    /// Any other read.
+    /// Any other read, which counts as random.
     RandomRead,
     /// A write or discard that begins where the process's last write ended.
     SequentialWrite,
-    /// Any other write or discard.
+    /// Any other write or discard, which counts as random.
     RandomWrite,
 }
 
@@ -72,7 +72,7 @@ impl Kind {
     const READS: [Kind; 2] = [Kind::SequentialRead, Kind::RandomRead];
     const WRITES: [Kind; 2] = [Kind::SequentialWrite, Kind::RandomWrite];
 
-    /// Returns the name in vectors.
+    /// Returns the kind's name in test vectors.
     pub fn name(self) -> &'static str {
         match self {
             Kind::SequentialRead => "seq_read",

@@ -1,4 +1,4 @@
-//! Think times. A think time is the time from the completion of a process's last request to its next
+//! Measures think times. A think time is the time from the completion of a process's last request to its next
 //! request.
 
 use fonio_core::{Nanos, Timestamp};

@@ -28,7 +28,7 @@ pub struct Check {
     pub what: String,
     /// The published number or statement, with its unit.
     pub published: String,
-    /// The model's result.
+    /// The result that the model gives.
     pub given: String,
     /// The published number and the model's number; `None` if they do not have the same unit.
     pub numbers: Option<(f64, f64)>,

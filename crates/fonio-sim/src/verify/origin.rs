@@ -71,7 +71,7 @@ impl Class {
     /// All classes, in display order.
     pub const ALL: [Class; 3] = [Class::Predicted, Class::Fitted, Class::Derived];
 
-    /// Returns its name in tables and JSON.
+    /// Returns the class's name in tables and JSON.
     pub fn name(self) -> &'static str {
         match self {
             Class::Predicted => "predicted",

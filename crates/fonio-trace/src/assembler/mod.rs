@@ -33,7 +33,7 @@
 //!   flight with a larger remaining size (a partial completion: the request continues at a higher sector with
 //!   a smaller size); else a returned request of equal size; else a bio that moved on to a device below; else
 //!   a waiting entry. The waiting entry is a bio if the device or the source shows no issues, else a request
-//!   whose issue was not recorded. Else nothing.
+//!   whose issue was not recorded. If there is no candidate, the completion is unpaired.
 //! - *Issue*: a returned request of equal size; else a waiting entry of equal size, inserted entries first;
 //!   else the newest smaller waiting entry, which grew by merges; else the newest larger waiting bio, which
 //!   must have been split; else a smaller returned request; else a new request without earlier events.
@@ -244,7 +244,7 @@ struct Step<'a> {
     time: Timestamp,
 }
 
-/// An event's sector and op for pairing.
+/// Returns the sector and op by which an event is paired.
 fn canonical(event: &BlockEvent) -> (Sector, Op) {
     let flush = event.op == Op::Flush || event.op == Op::Write && event.flags.contains(Flags::PREFLUSH);
     if event.bytes.0 == 0 && flush {

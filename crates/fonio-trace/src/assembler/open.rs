@@ -152,7 +152,7 @@ impl Entry {
         }
     }
 
-    /// Returns whether any of these bits is set.
+    /// Returns whether any bit of `any` is set in `seen`.
     pub fn has(&self, any: u16) -> bool {
         self.seen & any != 0
     }
@@ -292,7 +292,6 @@ impl Open {
         (index, self.chain_link(index))
     }
 
-    /// Removes an entry.
     #[inline]
     pub fn remove(&mut self, index: u32) {
         self.chain_unlink(index);

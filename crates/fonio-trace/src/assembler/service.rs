@@ -1,4 +1,4 @@
-//! Events from the issue to the completion.
+//! Handles events from the issue to the completion of a request.
 
 use std::io;
 
@@ -419,7 +419,7 @@ impl Assembler {
         given
     }
 
-    /// Ends a complete request.
+    /// Ends a request whose last part has completed.
     #[inline]
     pub(super) fn end_request(
         &mut self,

@@ -156,7 +156,7 @@ fn message(rest: &[u8]) -> &[u8] {
     text.strip_prefix(b"N ").unwrap_or(text).trim_ascii()
 }
 
-/// The fields after the columns.
+/// The fields of a line after the fixed columns.
 #[derive(Clone, Copy, Debug, Default)]
 struct Tail<'a> {
     sector: Sector,
@@ -266,7 +266,7 @@ impl<'a> Rest<'a> {
         Some(Some(name))
     }
 
-    /// `(…)`, if it is next.
+    /// Reads `(…)`, if it comes next.
     fn parenthesis(&mut self) -> Option<&'a [u8]> {
         self.skip_blanks();
         let inner = self.0.strip_prefix(b"(")?;

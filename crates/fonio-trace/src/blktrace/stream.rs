@@ -465,7 +465,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Ends the input.
+    /// Reports what remains at the end of the input.
     pub fn finish(&mut self, others: &mut OtherOutput) {
         self.first_event_after_notes(u64::MAX, others);
         let OtherOutput { lost, complaints, .. } = others;

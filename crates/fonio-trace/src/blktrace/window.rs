@@ -65,7 +65,6 @@ impl Window {
         self.events.append(&mut self.held);
     }
 
-    /// Appends an event.
     #[inline]
     pub fn push(&mut self, event: BlockEvent) {
         self.push_with(event.time.0, || event);

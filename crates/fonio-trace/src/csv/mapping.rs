@@ -176,26 +176,26 @@ pub enum Delimiter {
 /// [module](crate::csv).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// The time when the bio or request was queued.
+    /// The column with the time when the bio or request was queued.
     pub queued: Option<(Column, TimeUnit)>,
-    /// The time when the request entered the scheduler.
+    /// The column with the time when the request entered the scheduler.
     pub inserted: Option<(Column, TimeUnit)>,
-    /// The time when the request was issued to the device.
+    /// The column with the time when the request was issued to the device.
     pub issued: Option<(Column, TimeUnit)>,
-    /// The time when the request completed.
+    /// The column with the time when the request completed.
     pub completed: Option<(Column, TimeUnit)>,
-    /// The time from issue to completion, or from queue to completion if there is no issue. If the table has
-    /// only the completion time, the issue time is computed from both.
+    /// The column with the time from issue to completion, or from queue to completion if there is no issue.
+    /// If the table has only the completion time, the issue time is computed from both.
     pub latency: Option<(Column, TimeUnit)>,
-    /// The operation: read, write, …
+    /// The column with the operation: read, write, …
     pub op: (Column, OpWords),
-    /// The first byte or sector of the request on the device.
+    /// The column with the start of the request on the device.
     pub offset: (Column, SizeUnit),
-    /// The size of the request.
+    /// The column with the size of the request.
     pub size: (Column, SizeUnit),
-    /// The device; a table without this column has one device.
+    /// The column with the device; a table without this column has one device.
     pub device: Option<Column>,
-    /// The name of the thread or process.
+    /// The column with the name of the thread or process.
     pub process: Option<Column>,
     /// The column with the thread's id.
     pub tid: Option<Column>,

@@ -32,7 +32,7 @@ pub(super) struct Block<'a> {
 enum Layout {
     /// `8,0 WS 4096 () 1024 + 8 [comm]`; newer kernels have the priority before the comm.
     Request,
-    /// `8,0 WS () 1024 + 8 [0]`, likewise.
+    /// `8,0 WS () 1024 + 8 [0]`; newer kernels have the priority before the error.
     RequestEnd,
     /// `8,0 WS 1024 + 8 [comm]`.
     Bio,

@@ -16,7 +16,7 @@ pub(super) enum Other<'a> {
     Mark(&'a [u8]),
     /// Current names of threads.
     Names([Option<Name<'a>>; 2]),
-    /// The metric, its subject and its value.
+    /// A sample: the metric, its subject and its value.
     Sample(Metric, &'a [u8], i64),
 }
 

@@ -136,7 +136,7 @@ pub(crate) struct Extract<R> {
     out: Unpacked,
     /// Number of bytes of text that were already returned.
     given: usize,
-    /// Whether there was any text.
+    /// Whether the stream contained any ftrace text.
     found: bool,
     damage: Option<String>,
     ended: bool,

@@ -1,7 +1,7 @@
 //! Decodes the file-system, page-cache and write-back events that show whose data a bio carries.
 //!
-//! Kernels have different events. If a kernel lacks an event or a needed field of it, the event is left
-//! out, and the facts that it would show stay unknown.
+//! The available events depend on the kernel. If a kernel lacks an event or a needed field of it, the event
+//! is left out, and the facts that it would show stay unknown.
 
 use std::str;
 
@@ -13,7 +13,7 @@ use super::{Btrfs, ByteOrder, EventFormat, Field};
 /// The supported tracepoints, each as system and event name.
 pub const FILE_EVENTS: [(&str, &str); 26] = [
     ("writeback", "writeback_dirty_folio"),
-    // The name before Linux 5.18.
+    // The name of `writeback_dirty_folio` before Linux 5.18.
     ("writeback", "writeback_dirty_page"),
     ("filemap", "mm_filemap_add_to_page_cache"),
     ("ext4", "ext4_writepages"),
@@ -21,7 +21,7 @@ pub const FILE_EVENTS: [(&str, &str); 26] = [
     ("ext4", "ext4_sync_file_enter"),
     ("ext4", "ext4_sync_file_exit"),
     ("ext4", "ext4_free_inode"),
-    // Direct I/O before Linux 5.5.
+    // Events of direct I/O before Linux 5.5.
     ("ext4", "ext4_direct_IO_enter"),
     ("ext4", "ext4_direct_IO_exit"),
     // In Linux 6.6 and later.
@@ -56,7 +56,7 @@ const ORDER_MAX: u64 = 20;
 /// An event with the fields common to all events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileRecord<'r> {
-    /// The thread that was running.
+    /// The thread that was running when the event happened.
     pub tid: u32,
     /// Whether the event happened in an interrupt, so the running thread did not cause it.
     pub in_interrupt: bool,

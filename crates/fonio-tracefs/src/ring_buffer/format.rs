@@ -9,7 +9,7 @@ pub enum FormatError {
     /// The text lacks a required line.
     #[error("there is no `{what}` line")]
     Missing {
-        /// `name:`, `ID:`, or the name of a field.
+        /// The missing line: `name:`, `ID:`, or the name of a field.
         what: &'static str,
     },
     /// A line has an unknown form.

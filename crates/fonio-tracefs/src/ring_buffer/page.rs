@@ -121,7 +121,7 @@ impl PageLayout {
         self.data_at + self.data_bytes
     }
 
-    /// The byte order of the traced machine.
+    /// Returns the byte order of the traced machine.
     pub fn order(&self) -> ByteOrder {
         self.order
     }

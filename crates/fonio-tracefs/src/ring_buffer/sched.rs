@@ -34,7 +34,7 @@ const STATE_IDLE: u64 = 0x400;
 /// A scheduler event with the fields common to all events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SchedRecord<'r> {
-    /// The thread that was running.
+    /// The thread that was running when the event happened.
     pub current: u32,
     /// The interrupt in which the event happened, if any. If `Some`, the running thread did not cause it.
     pub interrupt: Option<Interrupt>,

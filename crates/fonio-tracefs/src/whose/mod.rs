@@ -138,22 +138,23 @@ struct Writers {
 /// The current activity of a thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct ThreadState {
-    /// The file whose dirty pages it writes.
+    /// The file whose dirty pages the thread writes.
     writes: Option<FileKey>,
-    /// The file whose dirty pages it wrote last, if the file system does not show when the writing ended.
+    /// The file whose dirty pages the thread wrote last, if the file system does not show when the writing
+    /// ended.
     maps: Option<FileKey>,
-    /// The file system to whose log its next write belongs.
+    /// The file system to whose log the thread's next write belongs.
     log: Option<DeviceId>,
-    /// The file on which it does direct I/O.
+    /// The file on which the thread does direct I/O.
     direct: Option<FileKey>,
-    /// The file that it syncs.
+    /// The file that the thread syncs.
     syncs: Option<FileKey>,
-    /// The file whose pages it last added to the page cache, and how many bytes of these pages it has not
-    /// yet read from the device.
+    /// The file whose pages the thread last added to the page cache, and how many bytes of these pages the
+    /// thread has not yet read from the device.
     cached: Option<(FileKey, u64)>,
-    /// The file system whose journal it writes.
+    /// The file system whose journal the thread writes.
     journal: Option<DeviceId>,
-    /// The bio that it last passed on.
+    /// The bio that the thread last passed on to a lower device.
     passed_on: Option<PassedOn>,
 }
 
@@ -165,7 +166,7 @@ type WaitingBios = Vec<(Timestamp, BioOwner)>;
 pub struct Attribution {
     /// The disk of each partition.
     disks: FxHashMap<DeviceId, DeviceId>,
-    /// The write-back unit of each btrfs, by the device number in its events.
+    /// The write-back unit of each btrfs, by the device number that the events of the btrfs contain.
     units: FxHashMap<DeviceId, WritebackUnit>,
     /// The swap areas of each disk, in order.
     swap: FxHashMap<DeviceId, Vec<Range<u64>>>,
@@ -177,7 +178,7 @@ pub struct Attribution {
     /// The thread that caused the metadata in a page of a device's page cache.
     places: Recent<(DeviceId, u64), u32>,
     journals: FxHashMap<DeviceId, Journal>,
-    /// When a file with this inode was last deleted.
+    /// The time at which a file with this inode was last deleted.
     freed: Recent<Inode, Timestamp>,
     above: Above,
     bios: FxHashMap<(DeviceId, u64), WaitingBios>,

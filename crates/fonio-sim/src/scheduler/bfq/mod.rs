@@ -60,11 +60,11 @@ impl Tunables {
     };
 }
 
-/// The kernel's maximum budget in sectors before it has measured the device. Observed: first budgets are
-/// two thirds of this value.
+/// The kernel's maximum budget in sectors before it has measured the device. Observed first budgets are two
+/// thirds of this value.
 const BUDGET_DEFAULT: u64 = 16 * 1024;
-/// The number of turns with the default maximum budget before [`Tunables::max_budget`] applies. Observed: 9
-/// to 20 fit.
+/// The number of turns with the default maximum budget before [`Tunables::max_budget`] applies. Values from 9
+/// to 20 fit the observed decisions.
 const TURNS_BEFORE_MAX_BUDGET: u64 = 9;
 /// The minimum budget is the maximum budget divided by this number, as observed in a running kernel.
 const BUDGET_MIN_PART: u64 = 32;

@@ -179,8 +179,8 @@ mod tests {
             (1000, 1100, 1200, 1100),
             (1000, 1100, 960, 960),
             (1000, 1100, 940, 1100),
-            // Positions that are too far behind come after all positions ahead. Among them, the lowest is
-            // first.
+            // Positions that are too far behind come after all positions ahead. Among such positions, the
+            // lowest is first.
             (100_000, 900_000, 10, 900_000),
             (100_000, 20, 10, 10),
         ] {

@@ -76,7 +76,7 @@ fn event(line: &str) -> BlockEvent {
     event
 }
 
-/// Batches of events.
+/// Parses batches of events.
 fn batches(text: &str) -> Vec<Batch> {
     let mut batches = vec![Batch::default()];
     for line in text.trim().lines().map(str::trim) {

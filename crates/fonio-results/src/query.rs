@@ -1,4 +1,4 @@
-//! The query string of a request. Only known names are allowed, each at most once.
+//! The query string of a request. Only known parameter names are allowed, each at most once.
 
 use axum::http::Uri;
 

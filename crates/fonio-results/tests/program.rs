@@ -119,7 +119,7 @@ fn sigterm_finishes_requests_and_a_backup_is_complete() {
     let mut stream = TcpStream::connect(service.address).unwrap();
     stream.write_all(head(&body).as_bytes()).unwrap();
     stream.write_all(&body[..100]).unwrap();
-    // Once a second request completes, the connection of the first request has been accepted.
+    // When a second request completes, the connection of the first request has been accepted.
     assert_eq!(submit(service.address), 201);
     service.signal("-TERM");
     stream.write_all(&body[100..]).unwrap();

@@ -254,7 +254,7 @@ impl Protocol {
     ///
     /// # Errors
     ///
-    /// Any error of `make`.
+    /// If `make` fails.
     pub fn run_on<E>(&self, make: impl Fn() -> Result<Box<dyn Device>, E>) -> Result<f64, E> {
         let alone = |jobs: u32| -> Result<Measured, E> {
             let mut device = make()?;

@@ -49,7 +49,7 @@ impl Api {
         if routines.is_null() {
             return None;
         }
-        // SAFETY: the caller guarantees that the pointer is valid. Every SQLite version that loads extensions
+        // SAFETY: the caller guarantees that `routines` is valid. Every SQLite version that loads extensions
         // has this function.
         let version = unsafe {
             let version = *routines.add(place::LIBVERSION_NUMBER);
@@ -144,7 +144,7 @@ impl Api {
         let mut file: *mut sqlite3_file = ptr::null_mut();
         // SAFETY: the caller guarantees that `db` is valid; both codes take a pointer to a pointer to a file.
         let code = unsafe { (self.file_control)(db, c"main".as_ptr(), which, (&raw mut file).cast()) };
-        // SAFETY: SQLite's file objects are valid while the connection is.
+        // SAFETY: SQLite's file objects are valid as long as the connection.
         if code == SQLITE_OK && !file.is_null() && unsafe { !(*file).methods.is_null() } {
             file
         } else {

@@ -44,7 +44,8 @@ impl OpenDatabases {
         Some(entry.0.clone())
     }
 
-    /// Counts one open file less of a database; returns the treatment if this was its last open file.
+    /// Reduces the number of a database's open files by one; returns the treatment if no file is open any
+    /// more.
     pub fn closed(&self, database: &Path) -> Option<Treatment> {
         let mut open = self.0.lock().ok()?;
         let entry = open.get_mut(database)?;

@@ -1,4 +1,4 @@
-//! The parts of SQLite's C interface that this crate uses, from `sqlite3.h`. All names are those used by
+//! The parts of SQLite's C interface that this crate uses, from `sqlite3.h`. All names are the same as in
 //! SQLite.
 
 use std::ffi::{c_char, c_int, c_void};
@@ -37,8 +37,8 @@ pub type Close = unsafe extern "C" fn(*mut sqlite3_file) -> c_int;
 pub type FileControl = unsafe extern "C" fn(*mut sqlite3_file, c_int, *mut c_void) -> c_int;
 type Any = Option<unsafe extern "C" fn()>;
 
-/// The functions of an open file. The fields from `shm_map` on exist since version 2 of the table, and the
-/// fields from `fetch` on since version 3.
+/// The table of functions of an open file. The fields from `shm_map` on exist since version 2 of the table,
+/// and the fields from `fetch` on since version 3.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct sqlite3_io_methods {

@@ -1,8 +1,8 @@
 //! Intercepts the opening of database files.
 //!
 //! [`attach`] replaces `xOpen` and `xDelete` in the tables of SQLite's own VFSes ("unix", "unix-excl", …).
-//! All code that opens an SQLite database, including an application's own VFS on top of them, eventually
-//! calls these functions.
+//! All code that opens an SQLite database, including an application's own VFS on top of SQLite's VFSes,
+//! eventually calls these functions.
 
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -133,7 +133,7 @@ unsafe extern "C" fn open(
     SQLITE_CANTOPEN
 }
 
-/// Returns the decision for the database of a journal or log.
+/// Returns how the database of a journal or log is treated.
 fn treated(path: &Path) -> Decision {
     World::get().databases.treatment(&database_of(path)).map_or(Decision::Durable, Decision::Treated)
 }

@@ -27,8 +27,8 @@ impl Boots {
     ///
     /// # Errors
     ///
-    /// [`PolicyError::System`] if the boot id cannot be read. An unreadable record counts as empty. In this
-    /// case, valid caches may be removed, but no stale cache is used.
+    /// [`PolicyError::System`] if the boot id cannot be read. An unreadable record counts as empty. With an
+    /// empty record, valid caches may be removed, but no stale cache is used.
     pub fn read() -> Result<Boots, PolicyError> {
         Boots::read_from(Path::new(BOOT_ID), Path::new(CLEAN_BOOTS))
     }

@@ -54,8 +54,8 @@ impl Task {
         Stat::parse(&self.read("stat")?)
     }
 
-    /// Returns the time for which the process ran, and the time for which it waited for a processor. The
-    /// result is also `None` if the kernel does not count these times.
+    /// Returns the time for which the process ran, and the time for which it waited for a processor. Returns
+    /// `None` also if the kernel does not count these times.
     pub fn schedule(&self) -> Option<Schedule> {
         Schedule::parse(&self.read("schedstat")?)
     }

@@ -21,7 +21,7 @@ pub const ENDING: [Signal; 3] = [Signal::INT, Signal::TERM, Signal::HUP];
 /// Returns a flag that each of the signals sets from now on, instead of ending the process.
 ///
 /// # Errors
-/// Errors of the kernel.
+/// If a system call fails.
 pub fn watch(signals: &[Signal]) -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::new(AtomicBool::new(false));
     let mut fallbacks = Fallbacks::lock();
@@ -38,7 +38,7 @@ static LAST: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 /// A bit for each signal of [`ENDING`] that sets [`LAST`].
 static REMEMBERED: AtomicUsize = AtomicUsize::new(0);
 
-/// From now on, makes the signal set [`LAST`].
+/// Makes the signal set [`LAST`] from now on.
 fn remember(signal: Signal) -> io::Result<()> {
     let Some(at) = ENDING.iter().position(|ending| *ending == signal) else { return Ok(()) };
     if REMEMBERED.fetch_or(1 << at, Ordering::Relaxed) & 1 << at == 0 {
@@ -59,7 +59,7 @@ pub fn exit_code() -> Option<u8> {
 /// other effect.
 ///
 /// # Errors
-/// Errors of the kernel.
+/// If a system call fails.
 pub fn wake_on(signals: &[Signal]) -> io::Result<UnixStream> {
     let (wakes, woken) = UnixStream::pair()?;
     let mut fallbacks = Fallbacks::lock();
@@ -91,7 +91,7 @@ impl Listener {
     /// through the program's own handlers.
     ///
     /// # Errors
-    /// Errors of the kernel.
+    /// If a system call fails.
     pub fn begin(signals: &[Signal]) -> io::Result<Listener> {
         let mut listener = Listener { heard: Vec::new() };
         for &signal in signals {
@@ -101,7 +101,7 @@ impl Listener {
             let ends_process = has_default_effect(signal);
             remember(signal)?;
             let handler = low_level::pipe::register(signal.as_raw(), written)?;
-            // From here on, dropping the listener removes the handler.
+            // After this line, dropping the listener removes the handler.
             listener.heard.push(Heard { signal, bytes, count: AtomicUsize::new(0), handler });
             fallbacks.hold(signal, ends_process)?;
         }

@@ -29,7 +29,7 @@ macro_rules! needs {
         }
 
         impl Need {
-            /// All needs.
+            /// All needs that a test can have.
             pub const ALL: &[Need] = &[$(Need::$need),*];
 
             /// Returns the need's name in [`REQUIRE`].
@@ -107,7 +107,7 @@ enum Presence {
 
 impl Need {
     /// If the machine lacks the need, returns a message; `None` if the need is present, or if only an attempt
-    /// can show whether it is.
+    /// can show whether the need is present.
     fn missing(self) -> Option<String> {
         match self.presence() {
             Presence::Attempt => None,
@@ -205,7 +205,7 @@ pub fn required(list: &str) -> Result<Vec<Need>, String> {
 /// A skipped test, or a skipped part of a test.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Skip {
-    /// The missing need.
+    /// The need that the machine lacks.
     pub need: Need,
     /// The details: a sentence without a full stop.
     pub why: String,

@@ -23,7 +23,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// Every format.
+    /// All formats.
     pub const ALL: [Format; 7] = [
         Format::Blktrace,
         Format::Blkparse,

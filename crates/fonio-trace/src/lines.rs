@@ -21,8 +21,8 @@ pub struct Line<'a> {
     pub number: u64,
     /// The offset of the line's first byte in the stream.
     pub offset: u64,
-    /// Whether the line was longer than [`LINE_BYTES_MAX`]. If so, `bytes` is its beginning, and the rest is
-    /// dropped.
+    /// Whether the line was longer than [`LINE_BYTES_MAX`]. For a longer line, `bytes` is the beginning, and
+    /// the rest of the line is dropped.
     pub cut: bool,
 }
 
@@ -64,7 +64,7 @@ impl<R: Read> Lines<R> {
     /// Returns the next nonempty line, or `None` after the last. The last line need not have a line end.
     ///
     /// # Errors
-    /// Errors of the stream.
+    /// If reading the stream fails.
     #[allow(clippy::should_implement_trait)] // An Iterator cannot lend from its own buffer.
     pub fn next(&mut self) -> io::Result<Option<Line<'_>>> {
         while self.skipping {

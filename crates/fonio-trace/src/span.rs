@@ -118,7 +118,8 @@ mod tests {
         for at in [0, 3, 5] {
             assert_eq!(span(&[&with(at, century)]), ((5 * SECOND, 9 * SECOND), 5, 1));
         }
-        // A time far ahead, alone in a batch; then one far before and one far after all other times.
+        // First a time far ahead, alone in a batch; then a time far before and a time far after all other
+        // times.
         assert_eq!(span(&[&usual, &[century]]), ((5 * SECOND, 9 * SECOND), 5, 1));
         let unix = usual.map(|time| time + century);
         assert_eq!(span(&[&unix, &[0], &unix, &[u64::MAX]]), ((unix[0], unix[4]), 10, 2));

@@ -18,7 +18,7 @@ pub trait Scored {
     fn value(self, score: f64) -> f64;
     /// Returns the bin of a value.
     fn bin(self, value: f64) -> i64;
-    /// The smallest value of a bin, and the smallest value above the bin.
+    /// Returns the smallest value of a bin, and the smallest value above the bin.
     fn edges(self, bin: i64) -> (f64, f64);
     /// The best and the worst score in a bin, both inclusive.
     fn scores(self, bin: i64) -> (f64, f64);

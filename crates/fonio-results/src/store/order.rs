@@ -51,7 +51,7 @@ fn exact(count: u64, share: f64) -> Option<(u64, u64)> {
     }
 }
 
-/// Wilson's 95 % interval of a share, if `hits` of `count` were observed; `count` must not be 0.
+/// Returns Wilson's 95 % interval of a share, given `hits` of `count` observations; `count` must not be 0.
 pub fn wilson(hits: u64, count: u64) -> (f64, f64) {
     assert!(count > 0 && hits <= count, "{hits} of {count}");
     let (n, share) = (count as f64, hits as f64 / count as f64);

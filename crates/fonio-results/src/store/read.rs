@@ -363,7 +363,8 @@ pub fn ranking(
         Some(row) if behind.is_some() => Some(before(connection, summary, scope, of, row)?),
         _ => None,
     };
-    // The number of rows before the page, and how many of them are better than the first row of the page.
+    // Returns the number of rows before a page, and how many of these rows are better than the page's first
+    // row.
     let (preceding, better_rows) = before.unwrap_or((0, 0));
     let mut places: Vec<Place> = Vec::new();
     for (row, at) in shown.iter().zip(0..) {

@@ -99,7 +99,7 @@ impl Summary {
         })
     }
 
-    /// The value at a rank (from 1, by value): the middle of the bin that contains the rank.
+    /// Returns the value at a rank (from 1, by value), which is the middle of the bin that contains the rank.
     fn nth_smallest(&self, rank: u64) -> f64 {
         let rank = i64::try_from(rank).expect("a rank is a count");
         let mut seen = 0;

@@ -36,7 +36,7 @@ pub struct Buffered {
 }
 
 impl Buffered {
-    /// Puts `fast` in front of `slow`. All of the fast device's capacity is used.
+    /// Puts `fast` in front of `slow`. The complete capacity of the fast device is used.
     ///
     /// # Panics
     ///

@@ -1,4 +1,4 @@
-//! The interface of all device models: commands in, completion times out.
+//! The interface of all device models, which turn commands into completion times.
 
 pub mod buffered;
 mod dies;
@@ -24,8 +24,8 @@ pub struct Command {
     pub sector: Sector,
     /// The length of the command; zero for a flush.
     pub bytes: ByteCount,
-    /// Whether the write must be durable when it completes (forced unit access). Allowed only if
-    /// [`Limits::fua`] is set.
+    /// Whether the write must be durable when it completes (forced unit access). Forced unit access requires
+    /// [`Limits::fua`].
     pub fua: bool,
 }
 

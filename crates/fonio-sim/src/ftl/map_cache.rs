@@ -1,5 +1,5 @@
-//! The part of a page map that a small controller keeps in RAM. The rest is in flash and is fetched on demand
-//! (DFTL: Gupta, Kim, Urgaonkar 2009).
+//! The part of a page map that a small controller keeps in RAM. The rest of the map is in flash and is
+//! fetched on demand (DFTL: Gupta, Kim, Urgaonkar 2009).
 //!
 //! The map is split into segments that cover equal amounts of data. A level keeps the most recently used
 //! segments; access to any other segment costs the level's miss time. With two levels, throughput drops at

@@ -65,7 +65,7 @@ const fn word(path: &'static str, words: &'static [&'static str], meaning: &'sta
     key(path, Quantity::Word(words), 0, 0, meaning)
 }
 
-/// All keys, in the order of a written profile.
+/// All keys, in the order in which a profile is written.
 pub const KEYS: &[Key] = &[
     word("device.kind", &["flash", "pcm", "ram"], "the kind of memory"),
     size("device.capacity", 1 << 20, 4 * TIB, "the size that the host sees"),
@@ -189,7 +189,8 @@ impl Quantity {
     }
 
     /// Formats a value with its unit, exact for [`Quantity::read`]. A size is written in the largest unit
-    /// in which it is an integer. Any other value is written in the largest unit in which it is at least 1.
+    /// in which it is an integer. A value other than a size is written in the largest unit in which it is at
+    /// least 1.
     pub(super) fn written(self, value: u64) -> String {
         let suits = |worth: u64| match self {
             // 16 GB is clearer than 15 625 000 KiB.

@@ -46,7 +46,7 @@ pub struct Tunables {
     pub slice_async_rq: u32,
     /// On flash, requests below this size count as random. Zero for disks, where only the distance counts.
     pub random_below: ByteCount,
-    /// A request counts as random if it begins farther than this from the end of the process's last request.
+    /// Distance from the end of the process's last request beyond which a request counts as random.
     pub seek_min: ByteCount,
 }
 

@@ -48,11 +48,11 @@ impl Tunables {
 /// A kind of requests with its own tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Reads.
+    /// All reads.
     Read,
     /// Writes, both synchronous and asynchronous.
     Write,
-    /// Discards.
+    /// All discards.
     Discard,
     /// All other requests.
     Other,

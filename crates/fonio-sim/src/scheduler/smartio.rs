@@ -51,7 +51,7 @@ impl Tunables {
     pub const SAMSUNG_S5: Tunables =
         Tunables { slice: Nanos(100_000_000), quantum: 8, limits: [2, 4, 4, 2], hold: Nanos(0) };
 
-    /// The same slice and quantum, with the limits of the Motorola Razr (section 7.2).
+    /// The slice and quantum of [`Tunables::SAMSUNG_S5`], with the limits of the Motorola Razr (section 7.2).
     pub const RAZR: Tunables = Tunables { limits: [2, 2, 2, 2], ..Tunables::SAMSUNG_S5 };
 }
 

@@ -68,10 +68,10 @@
 //!
 //! # Requests that are never issued
 //!
-//! Such requests are emitted when the trace ends, with their size at insertion and the bios that were merged
-//! into them (M, F). Requests that are never issued are counted separately from requests in flight. A third
-//! counter is for requests that were in flight longer than any other request and longer than one second:
-//! their completion was not recorded.
+//! Requests that are never issued are emitted when the trace ends, with their size at insertion and the bios
+//! that were merged into them (M, F). Requests in flight have a separate counter. A third counter is
+//! for requests that were in flight longer than any other request and longer than one second: their
+//! completion was not recorded.
 //!
 //! # Flushes
 //!
@@ -81,8 +81,8 @@
 //! data requests that wait for their preflush, or that completed and need a flush because they were issued
 //! without the requested FUA. The `cause_tid` of the flush request is the thread of these data requests. The
 //! completion without data that ends this sequence (`WS 0 + 0`) belongs to no request and is only counted.
-//! Some kernels show only this completion and not the completion of the flush request itself. It then
-//! replaces the missing completion, and this is counted too.
+//! Some kernels show only this completion and not the completion of the flush request itself. The shown
+//! completion then replaces the missing one, and this replacement is counted too.
 //!
 //! # Queue time
 //!
@@ -135,12 +135,12 @@ const ORPHANS_MAX: usize = 64;
 /// The options of the assembler.
 #[derive(Clone, Debug)]
 pub struct AssemblerOptions {
-    /// A request open for longer than this is emitted without a completion.
+    /// Time after which an open request is emitted without a completion.
     pub horizon: Nanos,
     /// Maximum number of open requests and bios; beyond it, the oldest are emitted incomplete.
     pub open_max: usize,
-    /// Events that are late by at most this time do not break the order of the rows: [`RowSink::settled`]
-    /// stays this far behind the latest event.
+    /// Maximum lateness of events that does not break the order of the rows: [`RowSink::settled`] stays this
+    /// far behind the latest event.
     pub disorder: Nanos,
 }
 
@@ -290,7 +290,7 @@ impl Assembler {
     /// Handles the events, complete requests and gaps of one batch; the caller must pass on its other rows.
     ///
     /// # Errors
-    /// Errors of the sink.
+    /// If the sink fails.
     pub fn batch(&mut self, batch: &Batch, sink: &mut dyn RowSink) -> io::Result<()> {
         self.wants_bios = sink.wants_bios();
         for gap in &batch.lost {
@@ -321,7 +321,7 @@ impl Assembler {
     /// Ends the trace: emits the open entries and returns the counters by name.
     ///
     /// # Errors
-    /// Errors of the sink.
+    /// If the sink fails.
     pub fn finish(mut self, sink: &mut dyn RowSink) -> io::Result<BTreeMap<String, u64>> {
         self.wants_bios = sink.wants_bios();
         while let Some(gap) = self.gaps.pop_front() {

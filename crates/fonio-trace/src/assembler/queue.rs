@@ -1,4 +1,4 @@
-//! Events before the issue: bios are queued, remapped and split; requests are allocated and inserted.
+//! Handles events before the issue: bios are queued, remapped and split; requests are allocated and inserted.
 
 use std::io;
 

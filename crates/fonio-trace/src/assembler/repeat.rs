@@ -1,10 +1,10 @@
 //! Handles requests that are issued several times.
 //!
 //! A busy driver requeues a request, and the kernel issues it again, mostly from kblockd or another worker.
-//! Sources without requeues (atrace records only issues and completions) show only another, equal issue. This
-//! issue is stored as a *repeat* of the request in flight until completions decide. If only one completion
-//! comes, the repeats belong to the same request. Each further completion shows that the first remaining
-//! repeat was a separate request.
+//! Sources without requeues (atrace records only issues and completions) show only another, equal issue. The
+//! equal issue is stored as a *repeat* of the request in flight until completions decide. If only one
+//! completion comes, the repeats belong to the same request. Each further completion shows that the first
+//! remaining repeat was a separate request.
 
 use std::collections::VecDeque;
 use std::io;

@@ -25,8 +25,8 @@ use self::window::Window;
 use crate::complaints::InputPlace;
 use crate::input::Input;
 
-/// Returns whether `head` is the start of a blktrace binary that [`BlktraceReader`] reads. Such a head starts
-/// with a record (its first four bytes show this), or it is damaged and contains a record later.
+/// Returns whether `head` is the start of a blktrace binary that [`BlktraceReader`] reads. The head of a
+/// binary starts with a record (its first four bytes show this), or is damaged and contains a record later.
 pub fn recognise(head: &[u8]) -> bool {
     head.first_chunk().is_some_and(|word| Layout::of(u32::from_le_bytes(*word)).is_some())
         || stream::next_record(head, 0, head.len(), false).is_some()
@@ -44,7 +44,7 @@ pub struct BlktraceReader {
 }
 
 impl BlktraceReader {
-    /// Creates a reader of one trace's inputs, in any order. Nothing is read yet.
+    /// Creates a reader of one trace's inputs, in any order. The inputs are not yet read.
     pub fn new(inputs: Vec<Input>) -> BlktraceReader {
         let streams: Vec<Stream> = inputs.into_iter().map(Stream::new).collect();
         BlktraceReader {

@@ -43,7 +43,7 @@ pub(crate) enum Verdict {
     Fine,
     /// Events before the record are missing.
     Lost(LostEvents),
-    /// From now on, this processor's numbers are ignored.
+    /// The trace was filtered, so this processor's numbers are ignored from now on.
     Filtered,
 }
 

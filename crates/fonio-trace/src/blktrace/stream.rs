@@ -1,8 +1,8 @@
 //! Reads one input: buffering, framing of records, and recovery from broken framing.
 //!
 //! A record is valid if it starts with a magic, and its payload is followed by another magic or the end of
-//! the input. Otherwise, the payload's length or the next header is damaged: the reader looks for the next
-//! magic with plausible fields, first within the payload.
+//! the input. If a record is not valid, the payload's length or the next header is damaged: the reader looks
+//! for the next magic with plausible fields, first within the payload.
 
 use std::io::{self, Read};
 

@@ -60,7 +60,7 @@ pub enum CsvError {
     Mapping(#[from] MappingError),
 }
 
-/// The index of each value in a row, from 0.
+/// The index of each value's column in a row, counted from 0.
 struct Places {
     queued: Option<(usize, TimeUnit)>,
     inserted: Option<(usize, TimeUnit)>,

@@ -23,10 +23,10 @@ pub(super) struct Head<'a> {
     pub pid: Option<u32>,
     pub cpu: u32,
     pub time: Timestamp,
-    /// Whether the time has no fraction. If so, the trace clock was a counter, and the value is not a time in
-    /// nanoseconds.
+    /// Whether the time has no fraction. Without a fraction, the trace clock was a counter, and the value is
+    /// not a time in nanoseconds.
     pub counter: bool,
-    /// The event's name; empty if the line has none (function tracer).
+    /// The event's name; empty if the line has no name (function tracer).
     pub event: &'a [u8],
     pub payload: &'a [u8],
 }

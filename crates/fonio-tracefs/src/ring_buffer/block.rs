@@ -127,7 +127,7 @@ pub struct BlockDecoder {
 
 impl BlockDecoder {
     /// Creates a decoder for those `formats` that describe [`BLOCK_EVENTS`]. Other formats are skipped.
-    /// Returns `None` if none of the formats does.
+    /// Returns `None` if all formats were skipped.
     pub fn new<'f>(
         formats: impl IntoIterator<Item = &'f EventFormat>,
         order: ByteOrder,

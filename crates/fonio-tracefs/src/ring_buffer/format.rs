@@ -42,7 +42,7 @@ pub enum FieldKind {
     /// Four bytes with the offset (low half) and the length (high half) of an array later in the record:
     /// `__data_loc`.
     DataLoc,
-    /// The same as `DataLoc`, but the offset is relative to the end of this field: `__rel_loc`.
+    /// Four bytes as for `DataLoc`, but with an offset relative to the end of this field: `__rel_loc`.
     RelLoc,
 }
 
@@ -51,7 +51,7 @@ pub enum FieldKind {
 pub struct Field {
     /// The field's name.
     pub name: String,
-    /// Offset from the record's first byte, in bytes.
+    /// Offset of the field from the record's first byte, in bytes.
     pub offset: usize,
     /// Size of the field in bytes.
     pub size: usize,

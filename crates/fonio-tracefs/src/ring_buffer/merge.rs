@@ -18,7 +18,7 @@ pub trait PageSource {
     /// at the end. The source may truncate a page after its used bytes.
     ///
     /// # Errors
-    /// Errors of the underlying file.
+    /// If reading the underlying file fails.
     fn next_page(&mut self, page: &mut Vec<u8>) -> io::Result<Option<u64>>;
 }
 
@@ -63,8 +63,8 @@ struct Stream<S> {
 
 impl<S: PageSource> MergedRecords<S> {
     /// Merges `streams`. Each stream consists of the processor's number, a name for diagnostics, and the
-    /// pages. `began` is the time from which the trace is complete. If a processor's first events were
-    /// lost, the gap begins at this time.
+    /// pages. `began` is the time from which the trace is complete. If a processor's first events were lost,
+    /// the gap begins at `began`.
     pub fn new(
         layout: PageLayout,
         streams: impl IntoIterator<Item = (u32, String, S)>,
@@ -99,7 +99,7 @@ impl<S: PageSource> MergedRecords<S> {
     /// Passes the next record and its processor to `look`; returns `false` at the end.
     ///
     /// # Errors
-    /// Errors of a page source.
+    /// If reading a page source fails.
     pub fn next(&mut self, look: impl FnOnce(u32, Record<'_>)) -> io::Result<bool> {
         if !self.started {
             self.started = true;

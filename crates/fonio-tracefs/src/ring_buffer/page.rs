@@ -229,8 +229,8 @@ impl Cursor {
             }
             _ => {
                 // Padding, or data whose length does not fit into type_len. The length includes the 4 bytes
-                // of the length field. On machines with 8-byte alignment, the length of the data is not
-                // always a multiple of 4, but the offset of the next record is.
+                // of the length field. On machines with 8-byte alignment, the offset of the next record is a
+                // multiple of 4 even if the length of the data is not.
                 let length = word as usize;
                 if length < 4 {
                     return None;

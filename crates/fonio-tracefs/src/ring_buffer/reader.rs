@@ -27,7 +27,7 @@ pub struct RingBufferReader<S> {
 impl<S: PageSource> RingBufferReader<S> {
     /// Creates a reader of `streams`. Each stream consists of the processor's number, a name
     /// for diagnostics, and the pages. `began` is the time from which the trace is complete. If a processor's
-    /// first events were lost, the gap begins at this time.
+    /// first events were lost, the gap begins at `began`.
     pub fn new(
         layout: PageLayout,
         decoder: BlockDecoder,
@@ -48,7 +48,7 @@ impl<S: PageSource> RingBufferReader<S> {
     /// order of time, with the decoded block event if the record contains one.
     ///
     /// # Errors
-    /// Errors of a page source.
+    /// If reading a page source fails.
     pub fn next_batch_with(
         &mut self,
         batch: &mut Batch,

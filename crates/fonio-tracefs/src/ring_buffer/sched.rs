@@ -12,7 +12,7 @@ pub const SCHED_EVENTS: [&str; 4] =
 pub const RUNTIME_EVENT: &str = "sched_stat_runtime";
 
 /// The tracepoints of the `sched` system for uninterruptibly blocked threads. Only Android's kernels have
-/// the last one.
+/// `sched_blocked_reason`.
 pub const BLOCKED_EVENTS: [&str; 4] =
     ["sched_switch", "sched_waking", "sched_wakeup", "sched_blocked_reason"];
 
@@ -27,8 +27,8 @@ const STATES: u64 = 0xff;
 /// The bits for dead threads and zombies, in all kernels since 3.4.
 const STATES_ENDED: u64 = 0x10 | 0x20 | 0x40;
 const STATE_UNINTERRUPTIBLE: u64 = 0x02;
-/// A kernel thread without work. Linux before 4.14 shows its state as uninterruptible, with this additional
-/// bit. Later versions show a separate idle state.
+/// The bit for a kernel thread without work. Linux before 4.14 shows its state as uninterruptible, with this
+/// additional bit. Later versions show a separate idle state.
 const STATE_IDLE: u64 = 0x400;
 
 /// A scheduler event with the fields common to all events.

@@ -51,8 +51,8 @@ const FILES_MAX: usize = 32 * 1024;
 const PLACES_MAX: usize = 128 * 1024;
 /// Maximum number of threads per generation.
 const THREADS_MAX: usize = 16 * 1024;
-/// Maximum number of bios that wait for their row. This is also the maximum number of open bios in the
-/// assembler.
+/// Maximum number of bios that wait for their row. The maximum number of open bios in the assembler is the
+/// same.
 const BIOS_MAX: usize = 1 << 20;
 /// Maximum number of threads distinguished for one file or transaction.
 const WRITERS_MAX: usize = 8;
@@ -154,7 +154,7 @@ struct ThreadState {
     cached: Option<(FileKey, u64)>,
     /// The file system whose journal the thread writes.
     journal: Option<DeviceId>,
-    /// The bio that the thread last passed on to a lower device.
+    /// The bio that the thread last passed to a lower device.
     passed_on: Option<PassedOn>,
 }
 

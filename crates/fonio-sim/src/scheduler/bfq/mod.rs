@@ -44,8 +44,8 @@ pub struct Tunables {
     pub slice_idle: Nanos,
     /// Whether requests are dispatched one at a time, with idling after every queue.
     pub strict_guarantees: bool,
-    /// Whether the device has a command queue. Such a device idles only while processes with different
-    /// weights use it.
+    /// Whether the device has a command queue. A device with a command queue idles only while processes with
+    /// different weights use it.
     pub device_queues: bool,
 }
 

@@ -109,7 +109,7 @@ impl Queue {
     }
 
     /// Adds a request. The new request becomes the next request if it is closer to `head`, the end of the
-    /// device's last request, than the current next request is.
+    /// device's last request, than the current next request.
     pub(super) fn insert(&mut self, request: Request, now: Timestamp, head: Sector) {
         let position = (request.sector.0, request.id);
         self.waiting.insert(position, request);

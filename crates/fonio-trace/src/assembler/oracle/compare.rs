@@ -57,7 +57,7 @@ impl RowSink for Rows {
 /// Assembles batches. Returns the counters by name.
 ///
 /// # Errors
-/// Errors of the sink.
+/// If the sink fails.
 pub fn assemble(
     batches: &[Batch],
     options: AssemblerOptions,

@@ -138,7 +138,7 @@ struct Naive<'a> {
 /// Emits the same rows as [`Assembler`](super::Assembler) for these batches, computed naively.
 ///
 /// # Errors
-/// Errors of the sink.
+/// If the sink fails.
 pub fn assemble_naively(
     batches: &[Batch],
     options: AssemblerOptions,

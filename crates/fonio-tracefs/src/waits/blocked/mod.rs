@@ -6,7 +6,7 @@
 //!
 //! A wait begins with the `sched_switch` at which the thread leaves its processor, and ends with the
 //! thread's next `sched_wakeup`. The `sched_waking` before this `sched_wakeup` shows the waker. If another
-//! processor wakes the thread while it is leaving, `sched_waking` may even precede `sched_switch`. So
+//! processor wakes the thread while it is leaving, `sched_waking` may even precede `sched_switch`. Therefore,
 //! `sched_waking` alone does not show that a wait ended.
 
 use fonio_core::Timestamp;
@@ -44,8 +44,8 @@ pub struct BlockedThread {
     pub comm: Vec<u8>,
     /// When the thread left its processor.
     pub began: Timestamp,
-    /// Whether the thread was blocked before the recording began. If so, `began` is the beginning of the
-    /// recording.
+    /// Whether the thread was blocked before the recording began. In this case, `began` is the beginning of
+    /// the recording.
     pub began_before: bool,
     /// When the thread was woken; `None` if it is still blocked.
     pub ended: Option<Timestamp>,
@@ -166,8 +166,8 @@ impl BlockedThreads {
         }
     }
 
-    /// Notes that events of one processor before `time` are missing. Threads blocked at that time may have
-    /// been woken.
+    /// Notes that events of one processor before `time` are missing. Threads blocked at `time` may have been
+    /// woken.
     pub fn gap(&mut self, time: u64, cpu: u32) {
         self.leaves(cpu);
         self.note(time, Kind::Gap);
@@ -190,7 +190,7 @@ impl BlockedThreads {
         }
     }
 
-    /// Handles all events up to `time`, and passes on the waits that ended. All events until then must have
+    /// Handles all events up to `time`, and passes on the waits that ended. All events up to `time` must have
     /// arrived.
     pub fn until(&mut self, time: u64, give: &mut dyn FnMut(BlockedThread)) {
         let mut due: Vec<u32> =

@@ -312,8 +312,8 @@ impl WaitTree {
     }
 
     /// Notes that a thread has run for `ns`. If the trace does not show when the thread got its processor,
-    /// assumes that it did so `ns` ago. This happens because some kernels do not trace a processor's idle
-    /// thread (seen in Linux 6.18, on all processors of a virtual machine except the first).
+    /// assumes that it did so `ns` ago. The time is missing because some kernels do not trace a processor's
+    /// idle thread (seen in Linux 6.18, on all processors of a virtual machine except the first).
     fn ran(&mut self, tid: u32, time: u64, cpu: u32, ns: u64) {
         self.has_runtimes = true;
         let (at, left) = match self.threads.get(&tid) {
@@ -401,7 +401,7 @@ impl WaitTree {
     /// except each thread's first.
     ///
     /// # Errors
-    /// Errors of `sink`.
+    /// If `sink` fails.
     pub fn finish(mut self, completions: &Completions, sink: &mut dyn RowSink) -> io::Result<()> {
         self.intervals.sort_by_key(|interval| (interval.began, interval.tid));
         for interval in &self.intervals {

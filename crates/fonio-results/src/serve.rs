@@ -40,8 +40,8 @@ pub struct Times {
 }
 
 impl Default for Times {
-    /// The time is long enough for slow links, and for a browser that keeps its connection open between two
-    /// clicks.
+    /// The time limits are long enough for slow links, and for a browser that keeps its connection open
+    /// between two clicks.
     fn default() -> Times {
         Times { head: Duration::from_secs(10), stall: Duration::from_secs(20), stop: Duration::from_secs(20) }
     }

@@ -107,7 +107,7 @@ impl Lookup {
         Scope { device_id, key_id, figure_id: self.figure_ids[figure] }
     }
 
-    /// The distribution of a ranked figure, for all devices (0) or for one device.
+    /// Returns the distribution of a ranked figure, for all devices (0) or for one device.
     pub(crate) fn summary(
         &self,
         connection: &mut dyn Connection,

@@ -77,7 +77,7 @@ impl Api {
         let exec = get(place::EXEC, c"sqlite3_exec")?;
         let file_control = get(place::FILE_CONTROL, c"sqlite3_file_control")?;
         let db_filename = get(place::DB_FILENAME, c"sqlite3_db_filename")?;
-        // SAFETY: the functions have these types in SQLite's documentation.
+        // SAFETY: according to SQLite's documentation, the functions have these types.
         Some(unsafe {
             Api {
                 vfs_find: transmute::<*mut c_void, VfsFind>(vfs_find),

@@ -54,7 +54,7 @@ unsafe fn adopt(api: &Api, db: *mut sqlite3) {
     }
 }
 
-/// The function for SQLite's option `SQLITE_EXTRA_INIT`. The program must export SQLite's functions
+/// The entry point for SQLite's option `SQLITE_EXTRA_INIT`. The program must export SQLite's functions
 /// (`-rdynamic`), if it contains SQLite itself.
 #[unsafe(no_mangle)]
 pub extern "C" fn fonio_sqlite_sync_extra_init(_unused: *const c_char) -> c_int {

@@ -22,7 +22,7 @@ pub fn function(name: &CStr, caller: *const c_void) -> *mut c_void {
     known.into_iter().find(|found| is_theirs(*found)).unwrap_or_else(|| in_any_module(name))
 }
 
-/// The base address and path of the module that contains an address.
+/// Returns the base address and path of the module that contains an address.
 fn module_at(address: *const c_void) -> Option<(usize, *const libc::c_char)> {
     // SAFETY: the structure is filled if the call succeeds; its strings live as long as the module.
     unsafe {

@@ -16,7 +16,7 @@ use crate::guarded;
 use crate::sqlite::*;
 use crate::world::World;
 
-/// SQLite calls this after it opens a connection, before the program gets the connection.
+/// Called by SQLite after it opens a connection, before the program gets the connection.
 pub unsafe extern "C" fn opened(db: *mut sqlite3, _: *mut *mut c_char, routines: *const c_void) -> c_int {
     guarded(
         || {
@@ -94,7 +94,8 @@ unsafe fn mode(methods: &sqlite3_io_methods, file: *mut sqlite3_file) -> Option<
     Some(if header[18] == 2 { Mode::WriteAhead } else { Mode::Rollback })
 }
 
-/// `xFileControl` of a main database: prevents the program from changing the settings that [`relax`] made.
+/// Replaces `xFileControl` of a main database: prevents the program from changing the settings that [`relax`]
+/// made.
 pub unsafe extern "C" fn file_control(file: *mut sqlite3_file, code: c_int, argument: *mut c_void) -> c_int {
     // SAFETY: SQLite calls this for a file that we hooked.
     let Some(hooked) = (unsafe { Hooked::of(file) }) else { return SQLITE_ERROR };

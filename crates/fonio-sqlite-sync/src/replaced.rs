@@ -22,8 +22,8 @@ pub fn replace(methods: &mut sqlite3_io_methods, role: &Role) {
     }
 }
 
-/// `xSync` of the class `cache`: does nothing, because databases of this class are removed after an unclean
-/// boot.
+/// Replaces `xSync` of files of the class `cache`: does nothing, because databases of this class are removed
+/// after an unclean boot.
 unsafe extern "C" fn no_sync(_: *mut sqlite3_file, _: c_int) -> c_int {
     SQLITE_OK
 }

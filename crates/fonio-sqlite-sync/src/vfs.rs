@@ -122,8 +122,8 @@ unsafe extern "C" fn open(
     if guarded(hook, || false) {
         return SQLITE_OK;
     }
-    // The open fails, because a log that is never synced must not be written. SAFETY: the file is open, and
-    // SQLite does not close a file after a failed open.
+    // Opening the log fails, because a log that is never synced must not be written. SAFETY: the file is
+    // open, and SQLite does not close a file after a failed open.
     unsafe {
         if let Some(close) = (*(*file).methods).close {
             close(file);

@@ -116,12 +116,12 @@ pub fn compare(first: &Document, second: &Document) -> Comparison {
     Comparison { verdict: verdict(&figures), keys_differ: keys_differ(&first.key, &second.key), figures }
 }
 
-/// The values of a figure if both results measured it several times.
+/// Returns the values of a figure if both results measured the figure several times.
 fn repeated<'a>(first: &'a Measure, second: &'a Measure) -> Option<(&'a Value, &'a Value)> {
     first.value().zip(second.value()).filter(|(first, second)| first.runs > 1 && second.runs > 1)
 }
 
-/// The significance levels of the figures, so that the probability of any wrong claim is at most
+/// Returns the significance levels of the figures, so that the probability of any wrong claim is at most
 /// [`FAMILY_LEVEL`].
 fn levels(figures: &[(&Value, &Value)]) -> Vec<f64> {
     holm::levels(FAMILY_LEVEL, &vec![1.0; figures.len()], |at, level| {

@@ -149,8 +149,8 @@ impl fmt::Display for Key {
 /// The largest size class, in 10⁹ bytes.
 pub const SIZE_CLASS_MAX_GB: u32 = 65536;
 
-/// The size class of a device: its size in 10⁹ bytes, rounded up to a power of two. A device may exceed its
-/// class by up to 8 %, because some manufacturers count in 2³⁰ bytes.
+/// Returns the size class of a device: its size in 10⁹ bytes, rounded up to a power of two. A device may
+/// exceed its class by up to 8 %, because some manufacturers count in 2³⁰ bytes.
 pub fn size_class_gb(capacity_bytes: u64) -> u32 {
     let mut class = 1;
     while class < SIZE_CLASS_MAX_GB && capacity_bytes as f64 > f64::from(class) * 1.08e9 {

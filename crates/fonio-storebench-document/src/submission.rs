@@ -28,7 +28,7 @@ impl Submission {
         Submission::accept(stripped)
     }
 
-    /// Accepts a document that a server has received.
+    /// Accepts a document that the server has received.
     ///
     /// # Errors
     ///

@@ -14,7 +14,7 @@ pub const ERROR_MAX: f64 = 0.02;
 /// Share of measurements whose interval does not contain the true value.
 const INTERVAL_LEVEL: f64 = 0.05;
 
-/// The critical value of Student's t for a two-sided 95 % interval.
+/// Returns the critical value of Student's t for a two-sided 95 % interval.
 fn student(freedom: usize) -> f64 {
     student::two_sided(INTERVAL_LEVEL, freedom as f64)
 }
@@ -78,7 +78,7 @@ pub fn ratio(above: &[f64], below: &[f64], or: &str) -> Measure {
     })
 }
 
-/// The sum of values; not measured if a value is missing.
+/// Returns the sum of the values; if a value is missing, the sum counts as not measured.
 pub fn sum<'a>(values: impl Iterator<Item = Option<&'a Value>>, or: &str) -> Measure {
     let values: Option<Vec<&Value>> = values.collect();
     let Some(values) = values.filter(|values| !values.is_empty()) else {

@@ -49,7 +49,7 @@ fn remember(signal: Signal) -> io::Result<()> {
 }
 
 /// Returns the exit code that a shell reports for a process ended by the last received signal of [`ENDING`]:
-/// 130 for Ctrl-C, 143 for SIGTERM. `None` if no signal was received since listening began.
+/// 130 for Ctrl-C, 143 for SIGTERM. Returns `None` if no signal was received since listening began.
 pub fn exit_code() -> Option<u8> {
     let number = LAST.get()?.load(Ordering::Relaxed);
     u8::try_from(128 + number).ok().filter(|_| number > 0)

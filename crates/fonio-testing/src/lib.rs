@@ -106,8 +106,8 @@ enum Presence {
 }
 
 impl Need {
-    /// If the machine lacks the need, returns a message; `None` if the need is present, or if only an attempt
-    /// can show whether the need is present.
+    /// Returns a message if the machine lacks the need; `None` if the need is present, or if only an attempt
+    /// can show this.
     fn missing(self) -> Option<String> {
         match self.presence() {
             Presence::Attempt => None,

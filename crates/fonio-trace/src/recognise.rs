@@ -345,8 +345,8 @@ fn foreign(head: &[u8]) -> (String, &'static str) {
     }
 }
 
-/// A `Trace` message consists of length-delimited fields with the number 1. Two such fields in a row are
-/// hardly accidental.
+/// Perfetto's `Trace` message consists of length-delimited fields with the number 1. Two such fields in a row
+/// are hardly accidental.
 fn looks_like_perfetto(head: &[u8]) -> bool {
     let mut at = 0;
     for packets in 0..4 {

@@ -52,7 +52,8 @@ fn show(bytes: &[u8]) -> String {
     text
 }
 
-/// Kernel 3.4 with a thread-group column, a trace without latency columns, kernel 6.18 with I/O priorities.
+/// Reads a trace of kernel 3.4 with a thread-group column, one without latency columns, and one of kernel
+/// 6.18 with I/O priorities.
 #[test]
 fn traces_of_several_kernels() {
     for name in ["ftrace-3.4-tgid", "ftrace-nolatency", "ftrace-6.18"] {
@@ -248,7 +249,7 @@ mod properties {
     }
 }
 
-/// Scheduler lines around one read, a second without events, and one damaged time.
+/// The trace has scheduler lines around one read, a second without events, and one damaged time.
 #[test]
 fn a_trace_spans_all_its_events() {
     let line = |seconds: &str, event: &str| format!("            dd-7     [000] .....  {seconds}: {event}\n");

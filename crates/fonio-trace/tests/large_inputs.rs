@@ -20,7 +20,7 @@ const MQSIM: &[u8] = include_bytes!("data/mqsim-tpcc-200.trace");
 const BUFFER: usize = 256 * 1024;
 const WHOLE: usize = 64 + 65_535 + 64;
 
-/// The number of events and requests, the codes of the diagnostics, and the number of batches.
+/// Returns the number of events and requests, the codes of the diagnostics, and the number of batches.
 fn read_stream(bytes: impl Read + Send + 'static, format: Format) -> (usize, Vec<String>, u64) {
     let input = Input { name: "x".into(), bytes: Box::new(bytes) };
     let options = ReadOptions { format: Some(format), ..ReadOptions::default() };

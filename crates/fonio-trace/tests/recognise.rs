@@ -20,7 +20,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.write_all(bytes).and_then(|()| encoder.finish()).expect("memory writes")
 }
 
-/// The number of events and requests read, and the codes of the diagnostics.
+/// Returns the number of events and requests read, and the codes of the diagnostics.
 fn read(inputs: Vec<Input>, options: &ReadOptions) -> Result<(String, usize, Vec<String>), OpenError> {
     let mut reader = open(inputs, options)?;
     let all = reader.read_all().expect("memory reads");

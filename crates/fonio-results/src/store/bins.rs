@@ -20,7 +20,7 @@ pub trait Scored {
     fn bin(self, value: f64) -> i64;
     /// Returns the smallest value of a bin, and the smallest value above the bin.
     fn edges(self, bin: i64) -> (f64, f64);
-    /// The best and the worst score in a bin, both inclusive.
+    /// Returns the best and the worst score in a bin, both inclusive.
     fn scores(self, bin: i64) -> (f64, f64);
 }
 

@@ -220,7 +220,7 @@ pub fn devices(
     Ok(rows.iter().map(|row| device(row, 0)).collect())
 }
 
-/// At most `limit` comparison keys for which results of the device were received.
+/// Reads at most `limit` comparison keys for which results of the device were received.
 pub fn keys_of_device(
     connection: &mut dyn Connection,
     device_id: i64,
@@ -272,7 +272,7 @@ fn stored(row: &Row) -> Stored {
     }
 }
 
-/// A batch for a dump: received results in the order of arrival, after `seq`.
+/// Reads a batch for a dump: received results in the order of arrival, after `seq`.
 pub fn received(connection: &mut dyn Connection, seq: i64, limit: i64) -> Result<Vec<Stored>, DatabaseError> {
     let rows = connection.query(
         "SELECT r.seq, r.id, r.received_at, r.hidden_reason, r.key_id, r.device_id, d.document \
@@ -304,8 +304,8 @@ pub fn summary(
     Ok(summary)
 }
 
-/// The number of results that are better than a value: all results in better bins, and the better results in
-/// the value's own bin.
+/// Returns the number of results that are better than a value: all results in better bins, and the better
+/// results in the value's own bin.
 pub fn better_than(
     connection: &mut dyn Connection,
     summary: &Summary,
@@ -322,7 +322,7 @@ pub fn better_than(
     Ok(summary.better_than(bin) + rows[0].int(0))
 }
 
-/// A page of a ranking with `limit` rows, after a position.
+/// Reads a page of a ranking with `limit` rows, which begins after a position.
 pub fn ranking(
     connection: &mut dyn Connection,
     summary: &Summary,

@@ -152,8 +152,8 @@ impl Summary {
         kept
     }
 
-    /// Half the width of the 95 % confidence band of the complete distribution function, by the inequality of
-    /// Dvoretzky, Kiefer and Wolfowitz with Massart's constant.
+    /// Returns half the width of the 95 % confidence band of the complete distribution function, by the
+    /// inequality of Dvoretzky, Kiefer and Wolfowitz with Massart's constant.
     pub fn band(&self) -> f64 {
         /// ln(2 / 0.05).
         const LN_40: f64 = 3.688_879_454_113_936;

@@ -139,7 +139,8 @@ impl<K: Number, V: Number> Table<K, V> {
         self.raw.len() as u32
     }
 
-    /// Returns the first key with the smallest stored value, and this value. `None` if the table is empty.
+    /// Returns the first key with the smallest stored value, and this value. Returns `None` if the table is
+    /// empty.
     pub(crate) fn least(&self) -> Option<(K, V)> {
         let (mut first, mut least) = (0, *self.raw.first()?);
         for (key, raw) in self.raw.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Data blocks and free erase blocks of log-block layers.
+//! The data blocks and free erase blocks of the translation layers with log blocks.
 //!
 //! The map has only one entry for each logical block, because each unit is at its own offset in the data
 //! block. Flash pages are programmed in order, so overwrites go to log blocks. A merge combines a log block

@@ -38,10 +38,10 @@ pub struct MapLevel {
     held_max: u32,
     held: u32,
     /// For each cached segment, the segment that was used next after it; `None` for the most recently used
-    /// one.
+    /// segment.
     newer: Table<Piece, Option<Piece>>,
-    /// For each cached segment, the segment that was used last before it; `None` for the least recently
-    /// used one.
+    /// For each cached segment, the segment that was used last before it; `None` for the least recently used
+    /// segment.
     older: Table<Piece, Option<Piece>>,
     is_held: Vec<bool>,
     newest: Option<Piece>,

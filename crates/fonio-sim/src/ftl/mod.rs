@@ -183,7 +183,7 @@ pub trait Ftl: Send {
     fn write(&mut self, unit: LogicalUnit, work: &mut Work);
 
     /// If a page is partly filled, programs it with padding, because its data must become durable. The
-    /// default is for layers in which every unit is a page.
+    /// default suits layers in which every unit is a page.
     fn close_page(&mut self, _work: &mut Work) {}
 
     /// Discards `unit`. By default, as in cards, the layer does not record discards, so merges also copy

@@ -276,7 +276,7 @@ impl Cfq {
     }
 
     /// Returns the time until which the device idles for the empty queue that has it; other queues are held
-    /// back until then. `None` if the device does not idle.
+    /// back until then. Returns `None` if the device does not idle.
     fn idles_until(&self, turn: Turn, now: Timestamp) -> Option<Timestamp> {
         let queue = &self.queues[turn.queue];
         let class = queue.priority().class;

@@ -281,7 +281,8 @@ pub fn shape_of(ranges: &[ByteCount], throughput: &[f64]) -> Option<Shape> {
         return (last / lowest < 1.1 && kept.last().is_some_and(|kept| *kept > DROP))
             .then_some(Shape::HardDrop);
     }
-    // Two drops with a flat part between them: the first above 32 MiB, the second above 1 GiB.
+    // The throughput has two drops with a flat part between them: the first above 32 MiB, the second above 1
+    // GiB.
     let level = |from: u64, to: u64| {
         let within = ranges.iter().zip(throughput).filter(|(range, _)| (from..=to).contains(&range.0));
         let values: Vec<f64> = within.map(|(_, value)| *value).collect();

@@ -20,7 +20,7 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// `None` if this machine lacks a program; the test is then skipped.
+    /// Returns `None` if this machine lacks a program, so the test is skipped.
     pub fn new() -> Option<Bed> {
         if !fonio_testing::has(&[Need::Sqlite3]) {
             return None;

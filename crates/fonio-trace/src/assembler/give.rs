@@ -30,7 +30,7 @@ fn sector(entry: &Entry, sector: Sector) -> Option<Sector> {
     (!no_data).then_some(sector)
 }
 
-/// The thread that submitted to the topmost of the stacked devices, if it differs from the entry's thread.
+/// Returns the thread that submitted to the topmost of the stacked devices, if it is not the entry's thread.
 fn cause(entry: &Entry) -> Option<u32> {
     entry.root_tid.filter(|_| entry.root_tid != entry.tid)
 }

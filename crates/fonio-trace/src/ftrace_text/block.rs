@@ -27,30 +27,31 @@ pub(super) struct Block<'a> {
     pub comm: Option<&'a [u8]>,
 }
 
-/// The format of a tracepoint's fields.
+/// The format of a tracepoint's fields, with an example of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
-    /// `8,0 WS 4096 () 1024 + 8 [comm]`; newer kernels have the priority before the comm.
+    /// Such as `8,0 WS 4096 () 1024 + 8 [comm]`; newer kernels have the priority before the comm.
     Request,
-    /// `8,0 WS () 1024 + 8 [0]`; newer kernels have the priority before the error.
+    /// Such as `8,0 WS () 1024 + 8 [0]`; newer kernels have the priority before the error.
     RequestEnd,
-    /// `8,0 WS 1024 + 8 [comm]`.
+    /// Such as `8,0 WS 1024 + 8 [comm]`.
     Bio,
-    /// `8,0 WS 1024 + 8 [0]`.
+    /// Such as `8,0 WS 1024 + 8 [0]`.
     BioEnd,
-    /// `8,0 WS 1024 / 1032 [comm]`.
+    /// Such as `8,0 WS 1024 / 1032 [comm]`.
     Split,
-    /// `8,0 WS 3072 + 8 <- (8,1) 1024`.
+    /// Such as `8,0 WS 3072 + 8 <- (8,1) 1024`.
     BioRemap,
-    /// `8,0 WS 3072 + 8 <- (8,1) 1024 1`; the last number is the number of bios, which old kernels omit.
+    /// Such as `8,0 WS 3072 + 8 <- (8,1) 1024 1`; the last number is the number of bios, which old kernels
+    /// omit.
     RequestRemap,
-    /// The field `[comm]`.
+    /// Such as `[comm]`.
     Plug,
-    /// The fields `[comm] 3`.
+    /// Such as `[comm] 3`.
     Unplug,
 }
 
-/// The layout of a tracepoint, and the event's kind unless the text determines it.
+/// Returns the layout of a tracepoint, and the event's kind unless the text determines it.
 fn layout(event: &[u8]) -> Option<(Layout, EventKind)> {
     let at = Sector(0);
     Some(match event {

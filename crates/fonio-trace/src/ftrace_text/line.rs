@@ -97,8 +97,8 @@ fn event(text: &[u8]) -> (&[u8], &[u8]) {
     (b"", text)
 }
 
-/// Reads decimal digits at the start; also returns the text after them. `None` if there are no digits, or if
-/// the number needs more than 64 bits.
+/// Reads decimal digits at the start; also returns the text after them. Returns `None` if there are no
+/// digits, or if the number needs more than 64 bits.
 pub(super) fn number(text: &[u8]) -> Option<(u64, &[u8])> {
     let mut value = 0_u64;
     let mut digits = 0;

@@ -496,7 +496,7 @@ mod tests {
         }
     }
 
-    /// All events of Linux 6.18 are supported.
+    /// The decoder supports all events of Linux 6.18.
     #[test]
     fn a_real_kernel() {
         let texts = include_str!("../../tests/data/linux-6.18-x86_64/file_formats");

@@ -188,7 +188,7 @@ impl SchedDecoder {
         has_switch.then_some(SchedDecoder { order, layouts, id, flags, pid })
     }
 
-    /// Decodes one record; `None` if it is another event, or too short.
+    /// Decodes one record; `None` if the record is too short or is another event.
     pub fn decode<'r>(&self, record: &'r [u8]) -> Option<SchedRecord<'r>> {
         let get = |number: Number| number.get(record, self.order);
         let tid = |number: Number| get(number).map(|tid| tid as u32);

@@ -168,7 +168,7 @@ pub struct Attribution {
     disks: FxHashMap<DeviceId, DeviceId>,
     /// The write-back unit of each btrfs, by the device number that the events of the btrfs contain.
     units: FxHashMap<DeviceId, WritebackUnit>,
-    /// The swap areas of each disk, in order.
+    /// The swap areas of each disk, in ascending order.
     swap: FxHashMap<DeviceId, Vec<Range<u64>>>,
     /// The device number that the events of a file system show, by the number of its device, if the two
     /// numbers differ.
@@ -552,7 +552,7 @@ impl Attribution {
     }
 }
 
-/// The sector key under which a queued bio waits for its row.
+/// Returns the sector key under which a queued bio waits for its row.
 fn place(event: &BlockEvent) -> u64 {
     let flush = event.op == Op::Flush || event.flags.contains(Flags::PREFLUSH);
     if event.bytes.0 == 0 && flush { FLUSH } else { event.sector.0 }

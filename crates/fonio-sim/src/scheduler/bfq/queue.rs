@@ -62,8 +62,8 @@ pub(super) struct Queue {
     pub(super) budget: u64,
     pub(super) used: u64,
     waiting: BTreeMap<Position, Request>,
-    /// Positions in the order of insertion. Positions of requests that were already dispatched are removed
-    /// when they reach the front.
+    /// Positions of requests, with their insertion times, in the order of insertion. Positions of requests
+    /// that were already dispatched are removed when they reach the front.
     by_age: VecDeque<(Timestamp, Position)>,
     next: Option<Position>,
 }

@@ -77,7 +77,7 @@ impl Simulation {
         self.open.insert(child, (self.now, true));
     }
 
-    /// Like the kernel, emits the run time since the last event of this kind, unless this time is zero.
+    /// Emits the run time since the last event of this kind, unless this time is zero, as the kernel does.
     fn update(&mut self, on: usize, by: usize) {
         let (tid, since) = self.on[on];
         if tid != 0 && self.now > since {
@@ -208,8 +208,8 @@ proptest! {
         prop_assert_eq!(&simulation.intervals(|cpu, event| !idle_untraced(cpu, event)), &simulation.truth);
     }
 
-    /// Without run times and switches from idle threads, the limits of intervals are wrong, but intervals
-    /// of the same thread still do not overlap.
+    /// Without run times and switches from idle threads, the beginnings and ends of intervals are wrong, but
+    /// intervals of the same thread still do not overlap.
     #[test]
     fn without_runtimes_intervals_do_not_overlap(steps in steps()) {
         let simulation = Simulation::of(&steps);

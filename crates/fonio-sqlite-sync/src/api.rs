@@ -102,7 +102,8 @@ impl Api {
 
     /// Makes SQLite call `called` each time it has opened a connection. A second registration has no effect.
     pub fn call_when_opened(&self, called: Opened) -> c_int {
-        // SAFETY: SQLite calls `called` as the entry point of an extension, and `called` has the type of one.
+        // SAFETY: SQLite calls `called` as the entry point of an extension, and `called` has the type of an
+        // entry point.
         unsafe { (self.auto_extension)(transmute::<Opened, unsafe extern "C" fn()>(called)) }
     }
 

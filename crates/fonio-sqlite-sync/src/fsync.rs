@@ -1,5 +1,5 @@
-//! Drops the fsync calls of programs that are linked statically with SQLite, so that this library cannot find
-//! SQLite's functions.
+//! Drops the fsync calls of programs in which this library cannot find SQLite's functions, because the
+//! programs are linked statically with SQLite.
 //!
 //! Fsync calls are dropped only for databases of rules with `drop-fsync`. The sync of a commit looks like the
 //! sync of a checkpoint, so either all syncs of a database are dropped or none. Before programs start, the

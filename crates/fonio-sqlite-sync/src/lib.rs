@@ -11,10 +11,10 @@
 //! SQLite accesses files through two function tables: a VFS has a table to open files, and each open file has
 //! its own table. `vfs.rs` replaces `xOpen` in place, in the tables of SQLite's own Unix VFSes. The
 //! replacement also covers VFSes that the program looks up by name or has looked up before, and the
-//! application's own VFSes on top of these. If the policy affects an open file, `file.rs` gives the file a
-//! copy of its table, and replaces in this copy the few functions that matter for the file's class. SQLite's
-//! file object keeps its size and contents. All other functions, such as those for locks and shared memory,
-//! are called directly. Databases of the class `durable` are not modified at all.
+//! application's own VFSes on top of such VFSes. If the policy affects an open file, `file.rs` gives the file
+//! a copy of its table, and replaces in this copy the few functions that matter for the file's class.
+//! SQLite's file object keeps its size and contents. All other functions, such as those for locks and shared
+//! memory, are called directly. Databases of the class `durable` are not modified at all.
 //!
 //! # Invariants
 //!

@@ -8,7 +8,7 @@ use std::ffi::{CStr, CString, c_int, c_void};
 use std::ptr;
 
 /// Returns the function `name` that the code at `caller` would call without this library. Returns null if no
-/// library provides the function, or if `caller` is null and several libraries provide it.
+/// library provides the function, or if `caller` is null and several libraries provide the function.
 pub fn function(name: &CStr, caller: *const c_void) -> *mut c_void {
     if !caller.is_null()
         && let Some(found) = in_module(module_at(caller), name)

@@ -1,7 +1,7 @@
 //! The functions that are replaced by LD_PRELOAD: the functions that open databases.
 //!
 //! The replaced functions attach to the caller's SQLite only when the first database is opened. Attaching
-//! initializes SQLite, and the program's later calls of `sqlite3_config` would fail.
+//! initializes SQLite, so the program's later calls of `sqlite3_config` fail.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::transmute;

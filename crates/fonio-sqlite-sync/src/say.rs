@@ -13,7 +13,7 @@ pub struct Said(Mutex<BTreeSet<String>>);
 const MOST: usize = 1000;
 
 impl Said {
-    /// Prints the message, unless it was printed before.
+    /// Prints the message, unless the same message was printed before.
     pub fn once(&self, message: &str) {
         let Ok(mut said) = self.0.lock() else { return };
         if said.len() < MOST && said.insert(message.to_owned()) {

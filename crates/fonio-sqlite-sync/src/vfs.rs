@@ -78,7 +78,7 @@ unsafe extern "C" fn open(
 ) -> c_int {
     let Some(patched) = patched(vfs) else {
         // An application has copied a VFS together with our function. The patched VFSes open the same files,
-        // so use the first one.
+        // so use the first patched VFS.
         return match PATCHED[0].get() {
             // SAFETY: the arguments come from SQLite.
             Some(first) => unsafe { (first.open)(vfs, name, file, flags, out) },

@@ -2,7 +2,7 @@
 //!
 //! The schema is published as `docs/storebench.schema.json`. Within a version of [`SCHEMA`], keys can be
 //! added, but never removed or redefined. Unknown keys are refused. No field is for serial numbers, host
-//! names or paths, and [`Document::check`] refuses texts that look like one.
+//! names or paths, and [`Document::check`] refuses texts that look like these.
 //! [`Submission`](crate::Submission) is the part of a document that leaves the machine.
 
 use std::collections::BTreeMap;

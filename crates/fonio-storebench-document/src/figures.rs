@@ -112,7 +112,7 @@ pub const SIZES: [u64; 3] = [4 << 10, 64 << 10, 512 << 10];
 /// Numbers of concurrent requests for which the speedup is measured.
 pub const AT_ONCE: [u32; 5] = [2, 4, 8, 16, 32];
 
-/// Numbers of concurrent readers; the same number of writers runs with them.
+/// Numbers of concurrent readers that run together with the same number of writers.
 pub const BESIDE: [u32; 2] = [1, 4];
 
 /// Returns every figure, in the order of the parts.

@@ -85,7 +85,7 @@ pub(crate) fn replace(path: &Path, text: &str, like: Option<&fs::Metadata>) -> R
         let mut file = File::options().write(true).create_new(true).open(&new)?;
         if let Some(like) = like {
             // Keeps the owner, because other users of the database must also be able to replace the file.
-            // Only root is able, and needs, to do this.
+            // Only root can change the owner, and only root needs to.
             let _ = std::os::unix::fs::fchown(&file, Some(owner(like).0), Some(owner(like).1));
             file.set_permissions(like.permissions())?;
         }

@@ -37,8 +37,8 @@ pub enum Class {
         /// SQLite.
         drop_fsync: bool,
     },
-    /// The database is synced as its program requests; when the database is closed, a class is suggested for
-    /// it.
+    /// The database is synced as its program requests; when the database is closed, a class for the database
+    /// is suggested.
     Learn,
 }
 

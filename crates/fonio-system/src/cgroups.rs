@@ -4,7 +4,7 @@
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cgroups {
     /// For each hierarchy: its names, separated by commas (empty for the unified hierarchy), and the group's
-    /// path in it.
+    /// path in the hierarchy.
     groups: Vec<(String, String)>,
 }
 

@@ -77,7 +77,7 @@ impl MountTable {
         self.mounts.iter()
     }
 
-    /// Returns the visible mount at `dir`: the newest mount there, which hides the others.
+    /// Returns the visible mount at `dir`: the newest mount, which hides the older mounts there.
     pub fn at(&self, dir: &Path) -> Option<&MountPoint> {
         self.iter().rfind(|mount| mount.dir == dir)
     }

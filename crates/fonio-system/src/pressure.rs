@@ -7,9 +7,9 @@ use std::time::Duration;
 /// Two counters that start at arbitrary values, so only their differences have a meaning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pressure {
-    /// Time in which at least one task was stalled; `None` if the kernel does not report it.
+    /// Time in which at least one task was stalled; `None` if the kernel does not report this time.
     pub some: Option<Duration>,
-    /// Time in which all non-idle tasks were stalled; `None` if the kernel does not report it.
+    /// Time in which all non-idle tasks were stalled; `None` if the kernel does not report this time.
     pub full: Option<Duration>,
 }
 

@@ -39,7 +39,7 @@ pub fn say(text: fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr().lock(), "{clear}{text}");
 }
 
-/// Draws the progress line on the terminal. An empty `line` removes the old one.
+/// Draws the progress line on the terminal. An empty `line` removes the old line.
 fn draw(line: &str) {
     let mut is_drawn = lock(&IS_DRAWN);
     if line.is_empty() && !*is_drawn {

@@ -127,8 +127,8 @@ impl Need {
     }
 }
 
-/// Returns whether the machine has all `needs` that can be checked without an attempt. If not, skips the
-/// calling test, which must return.
+/// Returns whether the machine has all `needs` that can be checked without an attempt. If a need is missing,
+/// skips the calling test, which must return.
 ///
 /// # Panics
 ///
@@ -157,7 +157,7 @@ pub fn skip(need: Need, why: impl std::fmt::Display) {
     record(Skip::new(need, true, &why.to_string(), Location::caller()));
 }
 
-/// Skips one of several cases of the calling test, which continues with the others.
+/// Skips one of several cases of the calling test, which continues with the other cases.
 ///
 /// # Panics
 ///

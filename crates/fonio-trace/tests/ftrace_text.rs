@@ -226,7 +226,7 @@ mod properties {
                 ..BlockEvent::new(Timestamp(micros * 1000), kind, DeviceId(device))
             };
             let text = write(&expected, &comm, rwbs);
-            // A thread name that looks like the start of an event cannot be distinguished from a real one.
+            // A thread name that looks like the start of an event cannot be distinguished from a real event.
             let (all, _) = read_all(text.as_bytes());
             prop_assert_eq!(&all.events, &[expected], "{}", text);
             prop_assert_eq!(&all.diagnostics, &[]);

@@ -47,7 +47,7 @@ impl Summaries {
         self.inside().summaries.get(&scope).cloned()
     }
 
-    /// Returns the current generation. Callers need it before they read a summary from the database.
+    /// Returns the current generation, which callers need before they read a summary from the database.
     pub fn generation(&self) -> u64 {
         self.inside().generation
     }

@@ -345,7 +345,7 @@ impl<F: Ftl> FlashDevice<F> {
     }
 
     /// Executes the layer's work from `at` on. Returns the time at which the host's data are in flash. Sets
-    /// `accepted` to the time at which the write buffer had room for them.
+    /// `accepted` to the time at which the write buffer had room for these data.
     fn do_work(&mut self, at: u64, accepted: &mut u64) -> u64 {
         let mut durable = at;
         let mut from = at;

@@ -75,7 +75,7 @@ pub struct Buffer {
     /// The number of pages that the buffer can hold. A page leaves the buffer when it is in flash.
     pub pages: u32,
     /// The number of partly written units that the buffer can hold until the rest of their data arrives. If
-    /// 0, the missing part of a unit is read from flash at once.
+    /// the number is 0, the missing part of a unit is read from flash at once.
     pub gathered_units: u32,
 }
 

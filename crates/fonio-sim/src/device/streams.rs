@@ -13,7 +13,7 @@ pub(super) struct ReadAhead {
     pub(super) page: Option<PhysicalPage>,
 }
 
-/// The most recently used streams. A new stream replaces the least recently used one.
+/// The most recently used streams. A new stream replaces the least recently used stream.
 #[derive(Debug)]
 pub(super) struct Streams {
     streams: Vec<Stream>,
@@ -35,7 +35,7 @@ impl Streams {
     }
 
     /// Returns the stream that a command from sector `start` to `end` continues. A command that continues no
-    /// stream begins a new one.
+    /// stream begins a new stream.
     pub(super) fn follow(&mut self, start: u64, end: u64) -> Option<usize> {
         if self.streams_max == 0 {
             return None;

@@ -77,7 +77,7 @@ pub enum EngineError {
 /// The host: the queue depth of its driver, and the random seed of its processes.
 #[derive(Clone, Copy, Debug)]
 pub struct Host {
-    /// Maximum number of requests in flight at the driver. The device's own queue depth applies too.
+    /// Maximum number of requests in flight at the driver. The device's own queue depth is a further limit.
     pub depth: u32,
     /// Seed of random addresses and think times.
     pub seed: u64,

@@ -123,7 +123,8 @@ pub struct Totals {
     pub erases: u64,
     /// Number of log blocks that became data blocks without a copy.
     pub switch_merges: u64,
-    /// Number of merges that kept the beginning of a block in its log block and copied the rest after it.
+    /// Number of merges that kept the beginning of a block in its log block and copied the rest of the block
+    /// there.
     pub partial_merges: u64,
     /// Number of merges that copied a complete block.
     pub full_merges: u64,

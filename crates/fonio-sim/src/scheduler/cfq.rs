@@ -275,8 +275,8 @@ impl Cfq {
         Some(GroupTurn { class, group, ends: now + Nanos(slices.sum()) })
     }
 
-    /// Returns the time until which the device idles for the empty queue that has it; other queues are held
-    /// back until then. Returns `None` if the device does not idle.
+    /// Returns the time until which the device idles for the empty queue that has the device; other queues
+    /// are held back until then. Returns `None` if the device does not idle.
     fn idles_until(&self, turn: Turn, now: Timestamp) -> Option<Timestamp> {
         let queue = &self.queues[turn.queue];
         let class = queue.priority().class;

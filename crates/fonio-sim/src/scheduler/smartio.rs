@@ -2,9 +2,9 @@
 //!
 //! A request first waits in one of 17 queues: one for each level of the real-time and best-effort classes,
 //! and one for the idle class. For a time slice, Algorithm 6.1 moves requests of one queue to the dispatch
-//! queue, in the order of insertion, while Algorithm 6.2 allows it. The dispatch queue has a section for each
-//! class; in a section, reads precede writes (section 5, Figure 9). From the dispatch queue, requests go to
-//! the device. For each kind (sequential or random, read or write), the number of requests in flight is
+//! queue, in the order of insertion, while Algorithm 6.2 allows more. The dispatch queue has a section for
+//! each class; in a section, reads precede writes (section 5, Figure 9). From the dispatch queue, requests go
+//! to the device. For each kind (sequential or random, read or write), the number of requests in flight is
 //! limited, because more requests do not increase the device's throughput (section 4.5).
 //!
 //! Where the study leaves choices open, this model
@@ -200,7 +200,7 @@ impl SmartIo {
         }
     }
 
-    /// Returns the queue to serve instead of the current one.
+    /// Returns the queue to serve instead of the current queue.
     fn another_queue(&self, now: Timestamp) -> Option<usize> {
         let has_requests = |queue: &usize| !self.queues[*queue].requests.is_empty();
         match self.current {

@@ -304,7 +304,7 @@ fn equal_processes_get_equal_shares() {
 
 #[test]
 fn processes_that_start_together_share_a_queue_of_bfq() {
-    // The second process starts 1 ms or 1 s after the first one.
+    // The second process starts 1 ms or 1 s after the first process.
     for (pause, expected) in [(1_000_000, [0, 2, 1]), (1_000_000_000, [0, 1, 2])] {
         let settings = bfq::Tunables { slice_idle: Nanos(0), ..bfq::Tunables::DEFAULT };
         let mut driver = Driver::new(Box::new(bfq::Bfq::new(settings)), 0);

@@ -19,7 +19,7 @@ pub enum Origin {
 /// The reason why a derived number is not a prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Derivation {
-    /// The number is a number from another column of the same table, multiplied by a ratio; the simulator is
+    /// The number equals one from another column of the same table, multiplied by a ratio; the simulator is
     /// not needed.
     TableRatio,
     /// The number follows from the shape of random-write throughput over the range, which has its own check.
@@ -27,7 +27,7 @@ pub enum Derivation {
     /// The number is the point from which the speedup no longer rises, because a fitted or assumed latency is
     /// then completely hidden.
     Plateau,
-    /// The number is another published number in another unit.
+    /// The number restates another published number in another unit.
     Restated,
     /// The author knew the number when choosing plausible numbers for the profile.
     ChosenInView,

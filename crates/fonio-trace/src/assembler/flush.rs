@@ -18,7 +18,7 @@ const PARENTS_MAX: usize = 256;
 pub(super) struct FlushState {
     /// Slots and serial numbers of waiting data requests with preflush.
     before_data: Vec<(u32, u64)>,
-    /// Completed data requests that needed FUA and were issued without it.
+    /// Completed data requests that needed FUA and were issued without FUA.
     after_data: Vec<AfterData>,
     /// Number of incomplete flush bios that are part of a flush request.
     ends_due: u64,

@@ -44,10 +44,10 @@
 //! Of several equal candidates, the one that began first is taken, and the choice is counted. The exception
 //! is a candidate that is probably stale: its time to the event is more than four times the next candidate's,
 //! and the product of the two times exceeds the square of the typical time. The typical time is the running
-//! median of unambiguous pairs on that device and op, or 0 until there is one. So requests that are in flight
-//! together are paired first in, first out, and a request whose completion was lost does not shift all later
-//! pairs of that sector. A skipped candidate may still be paired later, if it is then the only candidate.
-//! When another equal request begins, the skipped candidate is emitted without completion.
+//! median of unambiguous pairs on that device and op, or 0 until there is a pair. So requests that are in
+//! flight together are paired first in, first out, and a request whose completion was lost does not shift all
+//! later pairs of that sector. A skipped candidate may still be paired later, if it is then the only
+//! candidate. When another equal request begins, the skipped candidate is emitted without completion.
 //!
 //! # One request issued several times
 //!
@@ -82,7 +82,7 @@
 //! without the requested FUA. The `cause_tid` of the flush request is the thread of these data requests. The
 //! completion without data that ends this sequence (`WS 0 + 0`) belongs to no request and is only counted.
 //! Some kernels show only this completion and not the completion of the flush request itself. The shown
-//! completion then replaces the missing one, and this replacement is counted too.
+//! completion then replaces the missing completion, and the replacement is counted.
 //!
 //! # Queue time
 //!
@@ -163,7 +163,7 @@ pub struct Assembler {
     open: Open,
     devices: Vec<Device>,
     device_index: FxHashMap<DeviceId, u32>,
-    /// The device of the previous event, nearly always the next event's device too.
+    /// The device of the previous event, which is nearly always also the next event's device.
     last_device: (DeviceId, u32),
     tally: Tally,
     /// The last ids assigned to a request and a bio.

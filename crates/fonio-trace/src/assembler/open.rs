@@ -16,7 +16,7 @@ pub(super) const NIL: u32 = u32::MAX;
 /// Stands for a time that was not recorded; event times are kept below this value.
 pub(super) const NEVER: Timestamp = Timestamp(u64::MAX);
 /// The sector for all flushes without data. Some kernels report these requests at sector 0, some at
-/// `u64::MAX`, and some at either of them.
+/// `u64::MAX`, and some at either sector.
 pub(super) const FLUSH_SECTOR: Sector = Sector(u64::MAX);
 /// The maximum number of entries under one key. No device has this many requests in flight for one sector.
 /// Beyond this number, the oldest entries are emitted.

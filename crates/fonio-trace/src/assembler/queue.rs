@@ -73,7 +73,8 @@ impl Assembler {
         if bits & seen::BIO != 0 {
             entry.bio_id = self.new_bio_id();
         }
-        // Do this before opening the new entry, because emitted entries can absorb open ones.
+        // Emit entries under the same key before opening the new entry, because emitted entries can absorb
+        // open entries.
         if self.open.first(step.key) != NIL {
             self.retire(step.key, false, sink)?;
         }
@@ -476,7 +477,7 @@ impl Assembler {
     }
 }
 
-/// Returns whether an entry is a bio of more than `bytes` and can be split there.
+/// Returns whether an entry is a bio of more than `bytes` and can be split after `bytes`.
 pub(super) fn is_larger_bio(entry: &Entry, bytes: ByteCount) -> bool {
     // A part must end at a sector boundary.
     entry.has(seen::BIO)

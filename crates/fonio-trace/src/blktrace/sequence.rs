@@ -73,7 +73,7 @@ impl Sequences {
         self.see_any(device, cpu, sequence, time)
     }
 
-    /// Returns whether this is the next number expected for the device and the processor.
+    /// Returns whether `sequence` is the next number expected for the device and the processor.
     pub fn expects(&self, device: u32, cpu: u32, sequence: u32) -> bool {
         self.index.get(&(device, cpu)).is_some_and(|at| self.keys[*at].expected == sequence)
     }
@@ -141,7 +141,7 @@ impl Key {
                 }
                 Some(gap) if sequence.wrapping_sub(gap.first) < gap.count => {
                     // The previous number was damaged, so counting continues from the number that was
-                    // expected before it.
+                    // expected before the damaged one.
                     self.gap = None;
                     self.gaps -= 1;
                     self.expected = sequence.wrapping_add(1);

@@ -189,8 +189,8 @@ impl Stream {
         let layout = Layout { wide: WIDE, big_endian: BIG };
         while key <= until && !window.is_full() && self.layout == layout {
             let Some(Head { pdu, len }) = self.head.take() else { break };
-            // Read the header again instead of storing it. The header is in the first-level cache, whereas a
-            // load of data that was just stored in parts would stall.
+            // Read the header again instead of storing it for reuse. The header is in the first-level cache,
+            // whereas a load of data that was just stored in parts would stall.
             let Some(header) = Header::read_as::<WIDE, BIG>(&self.buf[self.pos..self.end]) else { break };
             if header.is_plain() {
                 window.push_with(header.time.0, || header.plain_event());

@@ -185,7 +185,8 @@ pub struct Mapping {
     /// The column with the time when the request completed.
     pub completed: Option<(Column, TimeUnit)>,
     /// The column with the time from issue to completion, or from queue to completion if there is no issue.
-    /// If the table has only the completion time, the issue time is computed from both.
+    /// If the table has no other time than the completion time, the issue time is computed from latency and
+    /// completion.
     pub latency: Option<(Column, TimeUnit)>,
     /// The column with the operation: read, write, …
     pub op: (Column, OpWords),

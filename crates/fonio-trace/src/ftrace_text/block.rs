@@ -281,7 +281,7 @@ impl<'a> Text<'a> {
         Some(class << 13 | (hint as u16) << 3 | level as u16)
     }
 
-    /// Reads `[comm]`; the name may contain brackets, so it ends at the last one.
+    /// Reads `[comm]`; the name may contain brackets, so it ends at the last bracket.
     fn comm(&mut self) -> Option<&'a [u8]> {
         let begin = self.0.iter().position(|byte| *byte != b' ')?;
         let text = self.0[begin..].strip_prefix(b"[")?;

@@ -51,7 +51,7 @@ impl Gaps {
         }
     }
 
-    /// Handles a line that reports lost events; returns whether it is one.
+    /// Handles a line that may report lost events; returns whether the line does.
     pub fn lost_line(&mut self, line: &[u8]) -> bool {
         let Some((cpu, rest)) = line.trim_ascii_start().strip_prefix(b"CPU:").and_then(number) else {
             return false;

@@ -24,7 +24,7 @@ pub const FILE_EVENTS: [(&str, &str); 26] = [
     // Events of direct I/O before Linux 5.5.
     ("ext4", "ext4_direct_IO_enter"),
     ("ext4", "ext4_direct_IO_exit"),
-    // In Linux 6.6 and later.
+    // Events of Linux 6.6 and later.
     ("iomap", "iomap_dio_rw_begin"),
     ("iomap", "iomap_dio_rw_queued"),
     ("iomap", "iomap_dio_complete"),
@@ -35,7 +35,7 @@ pub const FILE_EVENTS: [(&str, &str); 26] = [
     ("xfs", "xfs_map_blocks_alloc"),
     ("xfs", "xfs_file_fsync"),
     ("xfs", "xlog_iclog_write"),
-    // In Linux 5.15 and later.
+    // An event of Linux 5.15 and later.
     ("xfs", "xfs_inode_inactivating"),
     ("btrfs", "extent_writepage"),
     // Older kernels use this name for `extent_writepage`.

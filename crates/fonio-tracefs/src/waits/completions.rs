@@ -38,7 +38,7 @@ struct Wanted {
 }
 
 impl Completions {
-    /// Keeps only completions that may have caused one of these wake-ups, given as processor and time.
+    /// Keeps only completions that may have caused one of the given wake-ups, each a processor and a time.
     pub fn before_wake_ups(wake_ups: impl IntoIterator<Item = (u32, u64)>) -> Completions {
         let mut wanted = Wanted::default();
         for (cpu, time) in wake_ups {

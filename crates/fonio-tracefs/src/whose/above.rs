@@ -1,6 +1,6 @@
 //! Finds the owners of bios on mapped devices: device mapper (LVM, LUKS) and RAID.
 //!
-//! A mapped device passes on a bio as a whole or in parts, at once or much later, and from any thread:
+//! A mapped device passes on a bio completely or in parts, immediately or much later, and from any thread:
 //! dm-crypt's workers encrypt parts of 128 KiB on several processors. The event of each part contains the
 //! sector on the upper device. So, for each sector of a mapped device, the last queued bio is stored.
 

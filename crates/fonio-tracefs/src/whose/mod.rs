@@ -1,4 +1,4 @@
-//! Finds whose data each bio carries: the file, the kind of data, and the thread that caused it.
+//! Finds whose data each bio carries: the file, the kind of data, and the thread that caused the bio.
 //!
 //! The thread that queues a bio often works on behalf of another thread. A kernel worker writes back pages
 //! that a program made dirty; ext4's journal thread writes metadata that programs changed. [`Attribution`]
@@ -56,8 +56,8 @@ const THREADS_MAX: usize = 16 * 1024;
 const BIOS_MAX: usize = 1 << 20;
 /// Maximum number of threads distinguished for one file or transaction.
 const WRITERS_MAX: usize = 8;
-/// Maximum number of file systems with a journal, and maximum number of threads simultaneously in fsync on
-/// one of them.
+/// Maximum number of file systems with a journal, and maximum number of threads that are simultaneously in
+/// fsync on one file system.
 const JOURNALS_MAX: usize = 256;
 const SYNCING_MAX: usize = 1024;
 /// The page-cache unit of a file system's metadata, in sectors.
@@ -223,7 +223,7 @@ impl Attribution {
         self
     }
 
-    /// Treats bios in these sectors of disks as swap, because the trace does not mark them.
+    /// Treats bios in these sectors of disks as swap, because the trace does not mark swap.
     #[must_use]
     pub fn with_swap(mut self, areas: impl IntoIterator<Item = (DeviceId, Range<u64>)>) -> Attribution {
         for (disk, sectors) in areas {

@@ -70,8 +70,8 @@ const TURNS_BEFORE_MAX_BUDGET: u64 = 9;
 const BUDGET_MIN_PART: u64 = 32;
 /// The factor by which asynchronous requests are charged; at least 3 in a running kernel.
 const ASYNC_CHARGE: u64 = 3;
-/// Processes that start within this time share a queue. Observed: the kernel's value is between 1 ms and
-/// 300 ms; we chose this one.
+/// Processes that start within this time share a queue. The observed kernel's value is between 1 ms and 300
+/// ms; we chose 100 ms.
 const BURST: Nanos = Nanos(100_000_000);
 /// A request that has waited for this time is dispatched first in its queue's next turn
 /// (`fifo_expire_sync`, `fifo_expire_async`).
@@ -227,8 +227,8 @@ impl Bfq {
         queue.is_sync() && priority.class != Class::Idle && !thinks_long && is_wanted
     }
 
-    /// Returns the time until which the device idles for the empty queue that has it. Returns `None` if the
-    /// device does not idle.
+    /// Returns the time until which the device idles for the empty queue that has the device. Returns `None`
+    /// if the device does not idle.
     fn idles_until(&self, index: usize, ends: Timestamp, now: Timestamp) -> Option<Timestamp> {
         if !self.may_idle(index) {
             return None;

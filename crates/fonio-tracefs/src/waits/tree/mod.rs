@@ -46,7 +46,7 @@ pub struct WaitTree {
     span: CommandSpan,
     /// When each unknown thread last got a processor.
     early: FxHashMap<u32, u64>,
-    /// The time when each processor last switched threads, if the trace shows this.
+    /// The time when each processor last switched threads, if the trace shows this time.
     switched: FxHashMap<u32, u64>,
     /// Whether the trace contains run times of threads.
     has_runtimes: bool,
@@ -278,7 +278,7 @@ impl WaitTree {
         let Some(state) = self.threads.get(&tid).copied() else { return };
         // The thread must have run before it left, but the trace does not show when or for how long,
         // because the kernel does not trace it or because events were lost. An idle processor runs a woken
-        // thread at once.
+        // thread immediately.
         match state {
             State::Ready { at, left: None } if !self.has_runtimes => {
                 let ready = at.map_or(time, |at| self.intervals[at].began);

@@ -1,19 +1,19 @@
-//! Parses the query string of a request. Only known parameter names are allowed, each at most once.
+//! The query string of a request. Only known parameter names are allowed, each at most once.
 
 use axum::http::Uri;
 
 use crate::problem::Problem;
 use crate::store::read::{Of, Position};
 
-/// The parameters in the query string of a request.
+/// The query parameters of a request.
 #[derive(Debug)]
 pub struct Parameters(Vec<(String, String)>);
 
-/// Maximum length of a parameter's value in bytes. No key, figure or id is longer than this.
+/// Maximum length of a parameter's value; no key, figure or id is longer.
 const VALUE_BYTES_MAX: usize = 256;
 
 impl Parameters {
-    /// Parses the query string. Only the parameters in `known` are allowed.
+    /// Reads the query parameters. Only the names in `known` are allowed.
     ///
     /// # Errors
     ///
@@ -48,12 +48,12 @@ impl Parameters {
         Some(pair.1.as_str()).filter(|value| !value.is_empty())
     }
 
-    /// Returns the value of a parameter that is required.
+    /// Returns the value of a required parameter.
     pub fn need(&self, name: &str) -> Result<&str, Problem> {
         self.get(name).ok_or_else(|| Problem::bad(format!("the parameter {name} is missing")))
     }
 
-    /// Returns the value of the parameter `by`: whether results or devices are ranked.
+    /// Returns the kind of ranked entries, from the parameter `by`.
     pub fn by(&self) -> Result<Of, Problem> {
         match self.get("by") {
             None | Some("result") => Ok(Of::Results),
@@ -62,7 +62,7 @@ impl Parameters {
         }
     }
 
-    /// Returns the value of the parameter `page`: the `next` position of an earlier page.
+    /// Returns the position in the parameter `page`, copied from `next` of an earlier page.
     pub fn page(&self) -> Result<Option<Position>, Problem> {
         let Some(text) = self.get("page") else { return Ok(None) };
         parse_position(text)

@@ -19,8 +19,8 @@ const GIB: ByteCount = ByteCount(1 << 30);
 /// A case: its name, its profile, and the operation, order, range and queue depth of its jobs.
 type Case = (&'static str, &'static str, Op, Order, ByteCount, u32);
 
-/// If a case uses the complete device, the device is overwritten once before the clock starts. It then
-/// collects garbage.
+/// If a case uses the complete device, the device is overwritten once before the clock starts. During the
+/// measurement, the device then collects garbage.
 const CASES: [Case; 7] = [
     ("page map, 16 GB, collecting, depth 1", "emmc51", Op::Write, Order::Random, CAPACITY, 1),
     ("page map, 16 GB, collecting, depth 32", "emmc51", Op::Write, Order::Random, CAPACITY, 32),

@@ -27,7 +27,7 @@ fn the_decisions_are_those_of_the_vectors() {
     }
 }
 
-/// Only compares. A kernel's decisions are never overwritten with the model's decisions.
+/// A kernel's decisions are only compared, never overwritten with the model's decisions.
 #[test]
 fn the_decisions_are_those_of_running_kernels() {
     for path in vectors("observed") {

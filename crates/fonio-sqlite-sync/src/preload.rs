@@ -1,7 +1,7 @@
 //! The functions that are replaced by LD_PRELOAD: the functions that open databases.
 //!
-//! They attach to the caller's SQLite only when the first database is opened. Attaching initializes SQLite,
-//! and the program's later calls of `sqlite3_config` would fail.
+//! The replaced functions attach to the caller's SQLite only when the first database is opened. Attaching
+//! initializes SQLite, so the program's later calls of `sqlite3_config` fail.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem::transmute;
@@ -48,23 +48,23 @@ macro_rules! exported {
         #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($argument: $kind),*) -> c_int {
-            // SAFETY: the caller's own arguments.
+            // SAFETY: the arguments come from the caller unchanged.
             unsafe { $to($($argument,)* ptr::null()) }
         }
     };
 }
 
 exported!(
-    /// `sqlite3_open_v2` of the caller's SQLite.
+    /// Calls `sqlite3_open_v2` of the caller's SQLite.
     sqlite3_open_v2(name: *const c_char, db: *mut *mut sqlite3, flags: c_int, vfs: *const c_char)
         => open_v2, "mov r8, [rsp]", "mov x4, x30"
 );
 exported!(
-    /// `sqlite3_open` of the caller's SQLite.
+    /// Calls `sqlite3_open` of the caller's SQLite.
     sqlite3_open(name: *const c_void, db: *mut *mut sqlite3) => open_utf8, "mov rdx, [rsp]", "mov x2, x30"
 );
 exported!(
-    /// `sqlite3_open16` of the caller's SQLite.
+    /// Calls `sqlite3_open16` of the caller's SQLite.
     sqlite3_open16(name: *const c_void, db: *mut *mut sqlite3) => open_utf16, "mov rdx, [rsp]", "mov x2, x30"
 );
 
@@ -81,12 +81,12 @@ unsafe extern "C" fn open_v2(
 }
 
 unsafe extern "C" fn open_utf8(name: *const c_void, db: *mut *mut sqlite3, caller: *const c_void) -> c_int {
-    // SAFETY: the caller's own arguments.
+    // SAFETY: the arguments come from the caller unchanged.
     unsafe { open_plain(c"sqlite3_open", name, db, caller) }
 }
 
 unsafe extern "C" fn open_utf16(name: *const c_void, db: *mut *mut sqlite3, caller: *const c_void) -> c_int {
-    // SAFETY: the caller's own arguments.
+    // SAFETY: the arguments come from the caller unchanged.
     unsafe { open_plain(c"sqlite3_open16", name, db, caller) }
 }
 
@@ -101,7 +101,7 @@ unsafe fn open_plain(
     unsafe { transmute::<*mut c_void, OpenPlain>(theirs)(name, db) }
 }
 
-/// Attaches to the caller's SQLite, and returns its function.
+/// Attaches to the caller's SQLite library, and returns the library's own `function`.
 fn found(function: &CStr, caller: *const c_void) -> Option<*mut c_void> {
     let theirs = guarded(|| library::function(function, caller), ptr::null_mut);
     if theirs.is_null() {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::say::say;
 
-/// The files of a database.
+/// The kinds of files of a database.
 #[derive(Clone, Copy)]
 pub enum Part {
     Database,
@@ -44,7 +44,7 @@ impl Seen {
         self.of(part).syncs.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Prints the suitable class if the database was written.
+    /// Prints which class suits the database, if the program wrote to it.
     pub fn suggest(&self, database: &Path) {
         if let Some(suggestion) = self.suggestion(database) {
             say(&suggestion);

@@ -1,6 +1,6 @@
-//! The shipped results of device models, for comparison with results of devices. `fonio-bench` computes them
-//! (`cargo studies storebench models`). These results are marked as computed, and never mixed with measured
-//! results.
+//! The shipped results of device models, for comparison with results of devices. The results were computed by
+//! `fonio-bench` (`cargo studies storebench models`). The results are marked as computed, and never mixed
+//! with measured results.
 
 use std::io::{Read, Write};
 

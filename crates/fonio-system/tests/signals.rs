@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use fonio_system::signals::{ENDING, Listener, Signal, exit_code, wake_on, watch};
 use signal_hook::low_level::raise;
 
-/// The helper process of the tests below. The environment variable selects which of these parts it plays.
+/// The helper process of the tests below. The environment variable selects the part that the process plays.
 #[test]
 fn as_a_process() {
     let Ok(part) = std::env::var("FONIO_TEST_PART") else { return };

@@ -11,7 +11,7 @@ use fonio_trace::assembler::AssemblerOptions;
 use fonio_trace::input::Input;
 use fonio_trace::recognise::{ReadOptions, open};
 
-/// Median and maximum, in microseconds.
+/// Formats the median and maximum of `values` in microseconds.
 fn spread(mut values: Vec<u64>) -> String {
     values.sort_unstable();
     match values.as_slice() {

@@ -20,7 +20,7 @@ fn gzip(bytes: &[u8]) -> Vec<u8> {
     encoder.write_all(bytes).and_then(|()| encoder.finish()).expect("memory writes")
 }
 
-/// The number of events and requests read, and the codes of the diagnostics.
+/// Returns the number of events and requests read, and the codes of the diagnostics.
 fn read(inputs: Vec<Input>, options: &ReadOptions) -> Result<(String, usize, Vec<String>), OpenError> {
     let mut reader = open(inputs, options)?;
     let all = reader.read_all().expect("memory reads");
@@ -83,7 +83,7 @@ fn a_mapping_makes_any_table_readable() {
 
 #[test]
 fn errors_say_what_was_found_and_what_to_do() {
-    // The list of formats is the same in each message.
+    // All messages contain the same list of formats.
     let formats = "fonio reads blktrace (binary), blkparse (its default text), ftrace (text of trace or trace_pipe), \
         systrace (HTML, or atrace's output), msr-cambridge (CSV), disksim (ASCII, MQSim's too), csv (any, with a \
         column mapping), each also compressed with gzip.";

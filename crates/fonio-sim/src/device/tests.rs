@@ -62,7 +62,7 @@ proptest! {
         if !limits.volatile_cache {
             prop_assert!(counters.programmed.0 >= written, "{}: written data are programmed at once", name);
         }
-        // The same commands give the same times.
+        // The same commands give the same completion times and counters.
         prop_assert_eq!(drive(name, &commands), (completions, counters));
     }
 }
@@ -176,8 +176,8 @@ fn kingston() -> (Box<dyn Device>, Costs) {
 fn a_random_write_to_a_log_block_costs_what_the_algorithm_says() {
     let (mut device, costs) = kingston();
     let mut now = crate::measure::write_in_order(device.as_mut(), CAPACITY, Timestamp(0));
-    // Erase blocks of 2 MiB and two log blocks. The fourth write evicts the log block of the first two
-    // writes, which holds units out of order.
+    // The device has erase blocks of 2 MiB and two log blocks. The fourth write evicts the log block of the
+    // first two writes, which holds units out of order.
     for (block, offset, merges) in [(0, 5, 0), (0, 3, 0), (1, 7, 0), (2, 9, 1), (2, 1, 0), (0, 9, 1)] {
         let sector = Sector((block * (2 << 20) + offset * (16 << 10)) / 512);
         let write = Command { op: Op::Write, sector, bytes: ByteCount(4096), fua: false };

@@ -19,7 +19,7 @@ use super::{
     Work,
 };
 
-/// The FAST layer.
+/// The FAST translation layer.
 #[derive(Debug)]
 pub struct Fast<W = Unwatched> {
     pub(super) data: DataBlocks<W>,
@@ -53,7 +53,7 @@ impl<W: Watch> Fast<W> {
     ///
     /// # Panics
     ///
-    /// If there is no random log block.
+    /// If `random_logs` is 0.
     pub fn new(geometry: Geometry, random_logs: u32, seed: u64, watch: W) -> Fast<W> {
         assert!(random_logs > 0, "FAST has a random log block");
         let logical = geometry.logical_blocks();

@@ -3,33 +3,33 @@
 use fonio_core::quantity::{Quantity as Amount, Unit};
 use fonio_core::{ByteCount, Nanos};
 
-/// The kind of a value. It determines the syntax, see [`fonio_core::quantity`].
+/// The kind of a value, which determines its syntax; see [`fonio_core::quantity`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
-    /// A duration, such as `"5 us"`. Stored in nanoseconds.
+    /// A duration, such as `"5 us"`, stored in nanoseconds.
     Duration,
-    /// An amount of data, such as `"16 KiB"` or `"16 GB"`. Stored in bytes.
+    /// An amount of data, such as `"16 KiB"` or `"16 GB"`, stored in bytes.
     Size,
-    /// A rate, such as `"20 MB/s"`. Stored in bytes per second.
+    /// A rate, such as `"20 MB/s"`, stored in bytes per second.
     Rate,
     /// A count, such as `4`.
     Count,
-    /// A share, such as `"7 %"`. Stored in thousandths of a percent.
+    /// A share, such as `"7 %"`, stored in thousandths of a percent.
     Share,
-    /// One of these words.
+    /// One of a list of words.
     Word(&'static [&'static str]),
 }
 
-/// One key.
+/// A key of device profiles.
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
     /// The key, as `table.name`.
     pub path: &'static str,
-    /// The kind of its value.
+    /// The kind of the key's value.
     pub quantity: Quantity,
     /// The minimum value, in the storage unit of [`Quantity`].
     pub min: u64,
-    /// The maximum value.
+    /// The maximum value, in the storage unit of [`Quantity`].
     pub max: u64,
     /// The meaning of the key.
     pub meaning: &'static str,
@@ -65,7 +65,7 @@ const fn word(path: &'static str, words: &'static [&'static str], meaning: &'sta
     key(path, Quantity::Word(words), 0, 0, meaning)
 }
 
-/// All keys, in the order of a written profile.
+/// All keys, in the order in which a profile is written.
 pub const KEYS: &[Key] = &[
     word("device.kind", &["flash", "pcm", "ram"], "the kind of memory"),
     size("device.capacity", 1 << 20, 4 * TIB, "the size that the host sees"),
@@ -142,7 +142,7 @@ pub fn find(path: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.path == path)
 }
 
-/// Returns the result of [`fonio_core::nearest`] for all keys.
+/// Returns a suggestion of the key most similar to `path`, from [`fonio_core::nearest`].
 pub(super) fn nearest(path: &str) -> String {
     fonio_core::nearest(path, KEYS.iter().map(|key| key.path))
 }
@@ -189,7 +189,8 @@ impl Quantity {
     }
 
     /// Formats a value with its unit, exact for [`Quantity::read`]. A size is written in the largest unit
-    /// in which it is an integer. Any other value is written in the largest unit in which it is at least 1.
+    /// in which it is an integer. A value other than a size is written in the largest unit in which it is at
+    /// least 1.
     pub(super) fn written(self, value: u64) -> String {
         let suits = |worth: u64| match self {
             // 16 GB is clearer than 15 625 000 KiB.

@@ -304,7 +304,7 @@ fn equal_processes_get_equal_shares() {
 
 #[test]
 fn processes_that_start_together_share_a_queue_of_bfq() {
-    // The second process starts 1 ms or 1 s after the first one.
+    // The second process starts 1 ms or 1 s after the first process.
     for (pause, expected) in [(1_000_000, [0, 2, 1]), (1_000_000_000, [0, 1, 2])] {
         let settings = bfq::Tunables { slice_idle: Nanos(0), ..bfq::Tunables::DEFAULT };
         let mut driver = Driver::new(Box::new(bfq::Bfq::new(settings)), 0);
@@ -324,10 +324,10 @@ fn processes_that_start_together_share_a_queue_of_bfq() {
 #[test]
 fn levels_share_the_time_as_documented() {
     let loops = [reader(0, 128 << 10, 0), reader(1, 128 << 10, 7)];
-    // Slices of 180 and 40 ms.
+    // The time slices are 180 and 40 ms.
     let shares = contend(Policy::Cfq, &loops, 22);
     assert!((17_800..=18_200).contains(&shares[0]) && (3_800..=4_200).contains(&shares[1]), "{shares:?}");
-    // Weights of 80 and 10.
+    // The weights are 80 and 10.
     let shares = contend(Policy::Bfq, &loops, 90);
     let ratio = shares[0] as f64 / shares[1] as f64;
     assert!((7.2..=8.8).contains(&ratio), "{shares:?}");

@@ -37,9 +37,9 @@ const MILLIS_MAX: u64 = 86_400_000;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line}: {what}")]
 pub struct VectorError {
-    /// The line, from 1.
+    /// The line number, counted from 1.
     pub line: usize,
-    /// The error and the right form.
+    /// The error and the expected form.
     pub what: String,
 }
 

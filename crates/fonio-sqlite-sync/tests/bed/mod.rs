@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use fonio_testing::Need;
 
-/// The way in which a program loads the library.
+/// How a program loads the library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loaded {
     ByPreload,
@@ -20,7 +20,7 @@ pub struct Bed {
 }
 
 impl Bed {
-    /// `None` if this machine lacks a program; the test is then skipped.
+    /// Returns `None` if this machine lacks a program, so the test is skipped.
     pub fn new() -> Option<Bed> {
         if !fonio_testing::has(&[Need::Sqlite3]) {
             return None;

@@ -1,10 +1,10 @@
 //! Handles requests that are issued several times.
 //!
 //! A busy driver requeues a request, and the kernel issues it again, mostly from kblockd or another worker.
-//! Sources without requeues (atrace records only issues and completions) show only another, equal issue. This
-//! issue is stored as a *repeat* of the request in flight until completions decide. If only one completion
-//! comes, the repeats belong to the same request. Each further completion shows that the first remaining
-//! repeat was a separate request.
+//! Sources without requeues (atrace records only issues and completions) show only another, equal issue. The
+//! equal issue is stored as a *repeat* of the request in flight until completions decide. If only one
+//! completion comes, the repeats belong to the same request. Each further completion shows that the first
+//! remaining repeat was a separate request.
 
 use std::collections::VecDeque;
 use std::io;
@@ -30,7 +30,7 @@ pub(super) struct Repeats {
     reissued_before: Timestamp,
 }
 
-/// One repeated issue.
+/// A repeated issue of a request.
 #[derive(Clone, Copy, Debug)]
 struct Repeat {
     time: Timestamp,
@@ -87,8 +87,8 @@ impl Assembler {
         self.held.push_back((step.time, index, entry.serial));
     }
 
-    /// Handles a completion that is equal to the completion of a held request. It shows that the first repeat
-    /// was a separate request.
+    /// Handles a completion that is equal to the completion of a held request. The completion shows that the
+    /// first repeat was a separate request.
     #[cold]
     pub(super) fn end_repeat(
         &mut self,

@@ -60,7 +60,7 @@ pub enum CsvError {
     Mapping(#[from] MappingError),
 }
 
-/// The index of each value in a row, from 0.
+/// The index of each value's column in a row, counted from 0.
 struct Places {
     queued: Option<(usize, TimeUnit)>,
     inserted: Option<(usize, TimeUnit)>,
@@ -76,7 +76,7 @@ struct Places {
     cpu: Option<usize>,
 }
 
-/// A cell with an unexpected value.
+/// A table cell with an unexpected value.
 struct BadCell {
     key: &'static str,
     text: String,
@@ -167,7 +167,7 @@ impl TraceReader for CsvReader {
     fn source(&self) -> Source {
         let places = &self.places;
         let completes = places.completed.is_some() || places.latency.is_some();
-        // The latency and the completion time give the issue time.
+        // The issue time can be computed from the latency and the completion time.
         let issues = places.issued.is_some() || (places.latency.is_some() && places.queued.is_none());
         let kinds = [
             ("queue", places.queued.is_some()),
@@ -347,7 +347,7 @@ impl Rows {
         }
         let device = DeviceId::new(0, number as u32);
         self.devices.insert(name.to_vec(), device);
-        // These are not merged, because each name must be reported.
+        // These diagnostics are not merged, because each name must be reported.
         complaints.ready.push(Diagnostic {
             severity: Severity::Note,
             code: "numbered-device".into(),

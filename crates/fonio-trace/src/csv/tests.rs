@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::recognise::Format;
 
-/// A reader and its complete output.
+/// Returns a reader and its complete output.
 fn read_all(bytes: &[u8], mapping: &Mapping) -> (Batch, CsvReader) {
     let mut reader = CsvReader::new(Input::of("t.csv", bytes), mapping, "csv").expect("the mapping fits");
     (reader.read_all().expect("memory reads"), reader)

@@ -1,4 +1,4 @@
-//! Finds whose data each bio carries: the file, the kind of data, and the thread that caused it.
+//! Finds whose data each bio carries: the file, the kind of data, and the thread that caused the bio.
 //!
 //! The thread that queues a bio often works on behalf of another thread. A kernel worker writes back pages
 //! that a program made dirty; ext4's journal thread writes metadata that programs changed. [`Attribution`]
@@ -45,19 +45,19 @@ use above::{Above, PassedOn};
 use journal::Journal;
 use recent::Recent;
 
-/// Maximum number of files with dirty pages per generation. At 60 bytes each, both generations take 4 MB.
+/// Maximum number of files with dirty pages per generation. At 60 bytes per file, both generations take 4 MB.
 const FILES_MAX: usize = 32 * 1024;
 /// Maximum number of dirty metadata pages per generation. ext4's largest journal has 262,144 blocks.
 const PLACES_MAX: usize = 128 * 1024;
 /// Maximum number of threads per generation.
 const THREADS_MAX: usize = 16 * 1024;
-/// Maximum number of bios that wait for their row. It equals the maximum number of open bios in the
-/// assembler.
+/// Maximum number of bios that wait for their row. The maximum number of open bios in the assembler is the
+/// same.
 const BIOS_MAX: usize = 1 << 20;
 /// Maximum number of threads distinguished for one file or transaction.
 const WRITERS_MAX: usize = 8;
-/// Maximum number of file systems with a journal, and maximum number of threads simultaneously in fsync on
-/// one of them.
+/// Maximum number of file systems with a journal, and maximum number of threads that are simultaneously in
+/// fsync on one file system.
 const JOURNALS_MAX: usize = 256;
 const SYNCING_MAX: usize = 1024;
 /// The page-cache unit of a file system's metadata, in sectors.
@@ -66,10 +66,10 @@ const PAGE_SECTORS: u64 = 8;
 /// The key, instead of a sector, of flushes without data that wait for their row.
 const FLUSH: u64 = u64::MAX;
 
-/// A file: an inode number between two deletions.
+/// A file, identified by its inode number and the last earlier deletion of a file with this number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileKey {
-    /// The inode.
+    /// The inode, which other files can have before and after this file.
     pub inode: Inode,
     /// The time when the last earlier file with this number was deleted; 0 if no deletion was seen.
     pub after: Timestamp,
@@ -78,15 +78,15 @@ pub struct FileKey {
 /// The owner of the data in a bio.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BioOwner {
-    /// The file, if it belongs to one.
+    /// The file, if the data belong to one.
     pub file: Option<FileKey>,
-    /// The thread that caused it.
+    /// The thread that caused the bio.
     pub cause: Option<u32>,
     /// The kind of data: unknown, data, metadata, journal or swap.
     pub content: Content,
 }
 
-/// Threads, each with the amount that it contributed. The thread that was added last is last.
+/// Threads, each with the amount that it contributed. The most recently added thread is last.
 #[derive(Clone, Debug, Default)]
 struct Contributors(Vec<(u32, u64)>);
 
@@ -117,7 +117,7 @@ impl Contributors {
     /// Halves the amounts, so that later contributions count more.
     fn age(&mut self) {
         self.0.iter_mut().for_each(|(_, amount)| *amount /= 2);
-        // The last known contributor stays: pages may remain dirty.
+        // The last known contributor stays, because pages may still be dirty.
         if self.0.iter().any(|(_, amount)| *amount > 0) {
             self.0.retain(|(_, amount)| *amount > 0);
         }
@@ -130,30 +130,31 @@ struct Writers {
     by: Contributors,
     /// The file system on which the file was first written back.
     fs: Option<DeviceId>,
-    /// Whether files with this number were written back on several file systems of the disk. Then their
-    /// writers are unknown.
+    /// Whether files with this inode number were written back on several file systems of the disk, so that
+    /// their writers are unknown.
     is_ambiguous: bool,
 }
 
 /// The current activity of a thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct ThreadState {
-    /// The file whose dirty pages it writes.
+    /// The file whose dirty pages the thread writes.
     writes: Option<FileKey>,
-    /// The file whose dirty pages it wrote last, if the file system does not show when the writing ended.
+    /// The file whose dirty pages the thread wrote last, if the file system does not show when the writing
+    /// ended.
     maps: Option<FileKey>,
-    /// The file system to whose log its next write belongs.
+    /// The file system to whose log the thread's next write belongs.
     log: Option<DeviceId>,
-    /// The file on which it does direct I/O.
+    /// The file on which the thread does direct I/O.
     direct: Option<FileKey>,
-    /// The file that it syncs.
+    /// The file that the thread syncs.
     syncs: Option<FileKey>,
-    /// The file whose pages it last added to the page cache, and how many bytes of these pages it has not
-    /// yet read from the device.
+    /// The file whose pages the thread last added to the page cache, and how many bytes of these pages the
+    /// thread has not yet read from the device.
     cached: Option<(FileKey, u64)>,
-    /// The file system whose journal it writes.
+    /// The file system whose journal the thread writes.
     journal: Option<DeviceId>,
-    /// The bio that it last passed on.
+    /// The bio that the thread last passed to a lower device.
     passed_on: Option<PassedOn>,
 }
 
@@ -165,9 +166,9 @@ type WaitingBios = Vec<(Timestamp, BioOwner)>;
 pub struct Attribution {
     /// The disk of each partition.
     disks: FxHashMap<DeviceId, DeviceId>,
-    /// The write-back unit of each btrfs, by the device number in its events.
+    /// The write-back unit of each btrfs, by the device number that the events of the btrfs contain.
     units: FxHashMap<DeviceId, WritebackUnit>,
-    /// The swap areas of each disk, in order.
+    /// The swap areas of each disk, in ascending order.
     swap: FxHashMap<DeviceId, Vec<Range<u64>>>,
     /// The device number that the events of a file system show, by the number of its device, if the two
     /// numbers differ.
@@ -177,7 +178,7 @@ pub struct Attribution {
     /// The thread that caused the metadata in a page of a device's page cache.
     places: Recent<(DeviceId, u64), u32>,
     journals: FxHashMap<DeviceId, Journal>,
-    /// When a file with this inode was last deleted.
+    /// The time at which a file with this inode was last deleted.
     freed: Recent<Inode, Timestamp>,
     above: Above,
     bios: FxHashMap<(DeviceId, u64), WaitingBios>,
@@ -205,7 +206,7 @@ impl Attribution {
         }
     }
 
-    /// Also follows these file systems.
+    /// Also follows the events of these btrfs file systems.
     #[must_use]
     pub fn with_btrfs<'b>(mut self, file_systems: impl IntoIterator<Item = &'b Btrfs>) -> Attribution {
         for btrfs in file_systems {
@@ -222,7 +223,7 @@ impl Attribution {
         self
     }
 
-    /// Treats bios in these sectors of disks as swap, because the trace does not mark them.
+    /// Treats bios in these sectors of disks as swap, because the trace does not mark swap.
     #[must_use]
     pub fn with_swap(mut self, areas: impl IntoIterator<Item = (DeviceId, Range<u64>)>) -> Attribution {
         for (disk, sectors) in areas {
@@ -382,7 +383,7 @@ impl Attribution {
     }
 
     /// Returns the number of entries (files, metadata pages, threads and bios) that did not fit into the
-    /// tables. Their facts are unknown.
+    /// tables. Facts about these entries are unknown.
     pub fn forgotten(&self) -> u64 {
         let tables = self.writers.forgotten + self.places.forgotten + self.threads.forgotten;
         tables + self.freed.forgotten + self.bios_forgotten
@@ -409,8 +410,8 @@ impl Attribution {
         Some(self.journals.entry(fs).or_default())
     }
 
-    /// Returns the thread on whose behalf this thread works. It is the thread itself, unless it writes back
-    /// pages of other threads or writes the journal.
+    /// Returns the thread on whose behalf this thread works: the thread itself, unless it writes back pages
+    /// of other threads or writes the journal.
     fn behind(&mut self, tid: u32) -> Option<u32> {
         let state = self.threads.get_mut(tid).copied().unwrap_or_default();
         if let Some(file) = state.writes {
@@ -446,7 +447,7 @@ impl Attribution {
             && let Some((file, bytes)) = &mut state.cached
             && file.inode.number == number
         {
-            // The thread added the page to overwrite it.
+            // The thread added the page to the page cache in order to overwrite it.
             *bytes = 0;
         }
     }
@@ -551,7 +552,7 @@ impl Attribution {
     }
 }
 
-/// The sector key under which a queued bio waits for its row.
+/// Returns the sector key under which a queued bio waits for its row.
 fn place(event: &BlockEvent) -> u64 {
     let flush = event.op == Op::Flush || event.flags.contains(Flags::PREFLUSH);
     if event.bytes.0 == 0 && flush { FLUSH } else { event.sector.0 }

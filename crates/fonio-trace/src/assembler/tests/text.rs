@@ -76,7 +76,7 @@ fn event(line: &str) -> BlockEvent {
     event
 }
 
-/// Batches of events.
+/// Parses batches of events.
 fn batches(text: &str) -> Vec<Batch> {
     let mut batches = vec![Batch::default()];
     for line in text.trim().lines().map(str::trim) {
@@ -192,7 +192,7 @@ impl RowSink for Text {
 }
 
 /// Assembles events, after an optional line of `options`, and formats the rows and counts. With options, the
-/// settled times are shown too.
+/// text also contains the settled times.
 pub(super) fn show(case: &str) -> String {
     let mut options = AssemblerOptions::default();
     let mut sink = Text::default();

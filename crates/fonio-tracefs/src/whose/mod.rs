@@ -124,50 +124,51 @@ impl Contributors {
     }
 }
 
-/// The threads that made pages of a file dirty. The event shows the disk, not the file system.
+/// The threads that dirtied pages of a file. The events show the file's disk, but not its file system.
 #[derive(Clone, Debug, Default)]
 struct Writers {
     by: Contributors,
     /// The file system on which the file was first written back.
     fs: Option<DeviceId>,
-    /// Whether files with this number were written back on several file systems of the disk. Then their
-    /// writers are unknown.
+    /// Whether files with this inode number were written back on several file systems of the disk. If so, the
+    /// writers of these files are unknown.
     is_ambiguous: bool,
 }
 
 /// The current activity of a thread.
 #[derive(Clone, Copy, Debug, Default)]
 struct ThreadState {
-    /// The file whose dirty pages it writes.
+    /// The file whose dirty pages the thread writes.
     writes: Option<FileKey>,
-    /// The file whose dirty pages it wrote last, if the file system does not show when the writing ended.
+    /// The file whose dirty pages the thread wrote last, if the file system does not show when this
+    /// write-back ended.
     maps: Option<FileKey>,
-    /// The file system to whose log its next write belongs.
+    /// The file system to whose log the thread's next write belongs.
     log: Option<DeviceId>,
-    /// The file on which it does direct I/O.
+    /// The file on which the thread does direct I/O.
     direct: Option<FileKey>,
-    /// The file that it syncs.
+    /// The file that the thread syncs.
     syncs: Option<FileKey>,
-    /// The file whose pages it last added to the page cache, and how many bytes of these pages it has not
-    /// yet read from the device.
+    /// The file whose pages the thread last added to the page cache, and how many bytes of these pages the
+    /// thread has not yet read from the device.
     cached: Option<(FileKey, u64)>,
-    /// The file system whose journal it writes.
+    /// The file system whose journal the thread writes.
     journal: Option<DeviceId>,
-    /// The bio that it last passed on.
+    /// The bio that the thread last passed on.
     passed_on: Option<PassedOn>,
 }
 
 /// The bios of one device and sector that wait for their row, each with the time at which it was queued.
 type WaitingBios = Vec<(Timestamp, BioOwner)>;
 
-/// Finds whose data each bio carries.
+/// Attributes each bio to a file, a kind of data and the thread that caused it.
 #[derive(Debug)]
 pub struct Attribution {
     /// The disk of each partition.
     disks: FxHashMap<DeviceId, DeviceId>,
     /// The write-back unit of each btrfs, by the device number in its events.
     units: FxHashMap<DeviceId, WritebackUnit>,
-    /// The swap areas of each disk, in order.
+    /// The swap areas of each disk, sorted by start sector.
     swap: FxHashMap<DeviceId, Vec<Range<u64>>>,
     /// The device number that the events of a file system show, by the number of its device, if the two
     /// numbers differ.
@@ -177,7 +178,7 @@ pub struct Attribution {
     /// The thread that caused the metadata in a page of a device's page cache.
     places: Recent<(DeviceId, u64), u32>,
     journals: FxHashMap<DeviceId, Journal>,
-    /// When a file with this inode was last deleted.
+    /// Time of the last deletion of a file with this inode.
     freed: Recent<Inode, Timestamp>,
     above: Above,
     bios: FxHashMap<(DeviceId, u64), WaitingBios>,
@@ -205,7 +206,7 @@ impl Attribution {
         }
     }
 
-    /// Also follows these file systems.
+    /// Also follows these btrfs file systems.
     #[must_use]
     pub fn with_btrfs<'b>(mut self, file_systems: impl IntoIterator<Item = &'b Btrfs>) -> Attribution {
         for btrfs in file_systems {
@@ -262,7 +263,6 @@ impl Attribution {
             FileEvent::Writes { inode } => {
                 let file = self.key(inode);
                 let before = self.threads.entry(tid).maps.replace(file);
-                // The previous file's pages are now written.
                 if let Some(before) = before.filter(|before| *before != file)
                     && let Some(writers) = self.writers.get_mut(self.writers_key(before.inode))
                 {
@@ -276,7 +276,7 @@ impl Attribution {
             }
             FileEvent::DirectEnded { inode } => {
                 let direct = &mut self.threads.entry(tid).direct;
-                // A worker completes the direct I/O of other threads.
+                // A worker can also complete the direct I/O of another thread.
                 if direct.is_some_and(|file| file.inode == inode) {
                     *direct = None;
                 }
@@ -348,8 +348,8 @@ impl Attribution {
         }
     }
 
-    /// Processes a gap in the trace. Activities during the gap are unknown, and activities that began
-    /// before it may have ended.
+    /// Processes a gap in the trace. Activities during the gap are unknown, and activities that began before
+    /// the gap may have ended.
     pub fn lost(&mut self, _gap: &LostEvents) {
         self.threads.clear();
         self.above.clear();
@@ -382,7 +382,7 @@ impl Attribution {
     }
 
     /// Returns the number of entries (files, metadata pages, threads and bios) that did not fit into the
-    /// tables. Their facts are unknown.
+    /// tables. Facts that depend on these entries are unknown.
     pub fn forgotten(&self) -> u64 {
         let tables = self.writers.forgotten + self.places.forgotten + self.threads.forgotten;
         tables + self.freed.forgotten + self.bios_forgotten
@@ -446,7 +446,7 @@ impl Attribution {
             && let Some((file, bytes)) = &mut state.cached
             && file.inode.number == number
         {
-            // The thread added the page to overwrite it.
+            // The thread overwrites the page, so it does not read the page from the device.
             *bytes = 0;
         }
     }

@@ -4,8 +4,8 @@ use std::hash::Hash;
 
 use rustc_hash::FxHashMap;
 
-/// Keeps two generations. When the young map is full, it replaces the old map, and the remaining entries of
-/// the old map are evicted. Using an old entry makes it young.
+/// Keeps two generations of entries. When the young map is full, it replaces the old map, and the remaining
+/// entries of the old map are evicted. Using an entry of the old map moves it to the young map.
 #[derive(Debug)]
 pub(super) struct Recent<K, V> {
     young: FxHashMap<K, V>,

@@ -1,4 +1,4 @@
-//! Answers questions from a watch's history. Each answer is plain data with a sentence.
+//! Answers questions from a watch's history. Each answer has data fields and a sentence for the user.
 
 mod stalls;
 mod wear;
@@ -27,7 +27,7 @@ impl History {
         all.filter(|row| row.ended > since).collect()
     }
 
-    /// Removes the spans that began after `until`, and their stalls.
+    /// Removes the spans that began after `until`, and the stalls that began after it.
     pub fn end_at(&mut self, until: UnixSeconds) {
         for rows in [&mut self.minutes, &mut self.hours, &mut self.days] {
             rows.retain(|row| row.began < until);
@@ -39,7 +39,7 @@ impl History {
         }
     }
 
-    /// Returns the sum of the spans since `since`.
+    /// Returns the sum of the history's spans since `since`.
     pub fn sum_since(&self, since: UnixSeconds) -> Summary {
         let mut sum = Summary::default();
         self.since(since).into_iter().for_each(|row| sum.merge(row));

@@ -1,4 +1,4 @@
-//! One slot: length, checksum, number, then compressed summaries.
+//! One slot of a ring: length, checksum, sequence number, then compressed summaries.
 //!
 //! | bytes | contents (little-endian) |
 //! |---|---|

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::quantity::{Sizes, as_string};
 
-/// A value, generated for each execution of a statement:
+/// A parameter value, generated for each execution of a statement:
 ///
 /// | written | value |
 /// |---|---|

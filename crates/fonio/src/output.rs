@@ -20,7 +20,7 @@ use crate::offered::offered;
 
 /// The analysis of one recording or trace.
 pub struct Explained {
-    /// The name under which the user gave the recording or trace.
+    /// The name of the recording or trace, as given by the user.
     pub name: String,
     pub analysis: Analysis,
     pub meta: Meta,

@@ -81,8 +81,7 @@ fn is_on_disk(dir: &Path) -> bool {
         return false;
     }
     let major = std::os::unix::fs::MetadataExt::dev(&dir.metadata().unwrap()) >> 8 & 0xfff;
-    // A btrfs or an overlay has a device number without a device, and loop devices are not watched by
-    // default.
+    // The device number of a btrfs or overlay belongs to no device; loop devices are not watched by default.
     if matches!(major, 0 | 7) {
         skip(Need::Disk, format!("{} is not on a disk", dir.display()));
         return false;

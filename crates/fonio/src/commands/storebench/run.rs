@@ -52,7 +52,7 @@ pub fn run(arguments: &StoreBenchRun, colour: Colour) -> Result<Exit> {
     };
     let room = match subject {
         Subject::Real(path) => room_bytes(path)?,
-        // A tenth of the emulated device is left for the file system's metadata.
+        // The file system itself needs the remaining tenth of the device.
         Subject::Profile(_) => arguments.emulated.size / 10 * 9,
     };
     let schedule = Schedule::within(&settings, room);

@@ -10,29 +10,30 @@ use anyhow::{Context, Result, bail};
 use fonio_system::signals::{self, Signal};
 use wait4::Wait4;
 
-/// Returns the top of the repository.
+/// Returns the path of the top folder of the repository.
 pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the repository")
 }
 
-/// Returns cargo's target directory.
+/// Returns the path of cargo's target directory.
 pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
 }
 
-/// Builds fonio in the release configuration and returns its path.
+/// Builds fonio in the release configuration and returns the path of the program.
 pub fn build_fonio() -> Result<PathBuf> {
     run(cargo().args(["build", "--release", "--package", "fonio"]))?;
     Ok(target().join("release/fonio"))
 }
 
-/// Builds fonio in the tests' configuration, which is faster to compile, and returns its path.
+/// Builds fonio in the configuration of the tests, which compiles faster, and returns the path of the
+/// program.
 pub fn build_fonio_for_tests() -> Result<PathBuf> {
     run(cargo().args(["build", "--package", "fonio"]))?;
     Ok(target().join("debug/fonio"))
 }
 
-/// Returns a folder for generated files in the target directory, so `cargo clean` removes it.
+/// Returns a folder for generated files in the target directory, so that `cargo clean` removes the folder.
 pub fn scratch(name: &str) -> Result<PathBuf> {
     let dir = target().join("xtask").join(name);
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
@@ -54,7 +55,7 @@ pub fn cargo() -> Command {
 /// The options with which cargo checks or tests the complete workspace.
 pub const WHOLE_WORKSPACE: [&str; 1] = ["--workspace"];
 
-/// Builds the sync-policy library and returns its path.
+/// Builds the sync-policy library and returns the library's path.
 pub fn build_sync_library() -> Result<PathBuf> {
     run(cargo().args(["build", "--package", "fonio-sqlite-sync"]))?;
     Ok(target().join("debug/libfonio_sqlite_sync.so"))
@@ -89,7 +90,7 @@ pub fn check_signals() -> Result<()> {
     Ok(())
 }
 
-/// Runs the command with our output; an exit code other than 0 is an error.
+/// Runs a command whose output goes to the output of this process. An exit code other than 0 is an error.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot start {:?}", command.get_program()))?;
     if !status.success() {
@@ -98,7 +99,8 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Returns a program's output without the last newline; an exit code other than 0 is an error with its messages.
+/// Runs a command and returns its output without the last newline. An exit code other than 0 is an error with
+/// the command's messages.
 pub fn output(command: &mut Command) -> Result<String> {
     let out = command.output().with_context(|| format!("cannot start {}", shown(command)))?;
     if !out.status.success() {
@@ -107,7 +109,7 @@ pub fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&out.stdout).trim_end().to_owned())
 }
 
-/// Removes a folder with its content, if it exists.
+/// Removes a folder with its contents, if it exists.
 pub fn remove_folder(folder: &Path) -> Result<()> {
     match std::fs::remove_dir_all(folder) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
@@ -120,15 +122,15 @@ pub fn remove_folder(folder: &Path) -> Result<()> {
 /// The resources that a process used.
 #[derive(Clone, Copy, Debug)]
 pub struct Usage {
-    /// User and system time.
+    /// Processor time in user and kernel mode.
     pub cpu: Duration,
-    /// Elapsed time from start to end.
+    /// Elapsed time from the start to the end of the process.
     pub wall: Duration,
-    /// Largest resident set.
+    /// Largest resident set size in bytes.
     pub peak_bytes: u64,
 }
 
-/// Runs the command, discards its output and measures it.
+/// Runs a command, discards its output, and measures its resource use.
 pub fn measure(command: &mut Command) -> Result<Usage> {
     let began = Instant::now();
     let mut child = command
@@ -158,7 +160,7 @@ pub fn processor_time(pid: u32) -> Result<Duration> {
     Ok(Duration::from_secs(user + system) / rustix::param::clock_ticks_per_second() as u32)
 }
 
-/// Formats the command as a user would type it.
+/// Formats a command as a user would type it.
 pub fn shown(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));

@@ -19,7 +19,7 @@ const LITTLE: Quantity = Quantity::new("times as fast", 2, 1.15, 0.0);
 const WORKLOADS: [(&str, &str); 2] = [("webbench", "0.1"), ("facebook", "0.1")];
 const RIDATA: &str = "ridata";
 
-/// Our limit for a noteworthy gain, because the study shows bars without numbers.
+/// Our limits for the study's words on gains, because the study shows bars without numbers.
 const NOTEWORTHY: f64 = 1.2;
 const SIGNIFICANT: f64 = 1.25;
 const COMPARABLE: f64 = 1.5;

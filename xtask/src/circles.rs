@@ -142,8 +142,7 @@ impl Sources {
         None
     }
 
-    /// Returns the module where a path begins, and the rest of the path; `None` for a path into another
-    /// crate.
+    /// Returns the module where a path begins, and the path's rest; `None` for a path into another crate.
     fn start(&self, from: &[String], path: &[String]) -> Option<(Module, Vec<String>)> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {

@@ -129,8 +129,7 @@ pub fn before_all_others(program: &Path) -> Command {
     command
 }
 
-/// Runs `fonio bench device` with `arguments` on a new emulated device of `profile`. The result is written to
-/// `out`.
+/// Runs `fonio bench device` with `arguments` on a new device of `profile`; writes the result to `out`.
 pub fn bench(fonio: &Path, profile: &str, arguments: &[&str], out: &Path) -> Result<()> {
     let emulated = Emulated::start(fonio, &Options::bare(profile, "1GiB"))?;
     let mut command = before_all_others(fonio);
@@ -139,8 +138,7 @@ pub fn bench(fonio: &Path, profile: &str, arguments: &[&str], out: &Path) -> Res
     process::run(command.args(arguments).arg("--output").arg(out).stdout(Stdio::null()))
 }
 
-/// Runs a fonio command in a guest. Returns fonio's output, and the guest's boot time on this machine in
-/// seconds.
+/// Runs fonio in a guest. Returns fonio's output, and the guest's boot time in seconds.
 pub fn in_guest(command: &mut Command) -> Result<(String, f64)> {
     let out = command.stdin(Stdio::null()).stderr(Stdio::piped()).output()?;
     process::check_signals()?;

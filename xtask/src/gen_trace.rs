@@ -344,8 +344,7 @@ impl<W: Write> Generator<W> {
         cpu
     }
 
-    /// Returns the service time of a request: a flash read or write, the transfer, and occasionally a long
-    /// pause.
+    /// Returns a request's service time: a flash read or write, the transfer, and sometimes a long pause.
     fn service(&mut self, io: Io) -> u64 {
         let pause = if self.random.below(1000) == 0 { self.random.below(20_000_000) } else { 0 };
         pause

@@ -26,8 +26,7 @@ pub fn build_fonio() -> Result<PathBuf> {
     Ok(target().join("release/fonio"))
 }
 
-/// Builds fonio in the configuration of the tests, which compiles faster, and returns the path of the
-/// program.
+/// Builds fonio in the tests' configuration, which compiles faster, and returns the program's path.
 pub fn build_fonio_for_tests() -> Result<PathBuf> {
     run(cargo().args(["build", "--package", "fonio"]))?;
     Ok(target().join("debug/fonio"))
@@ -99,8 +98,7 @@ pub fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command and returns its output without the last newline. An exit code other than 0 is an error with
-/// the command's messages.
+/// Returns a command's output without the last newline; an exit code other than 0 is an error.
 pub fn output(command: &mut Command) -> Result<String> {
     let out = command.output().with_context(|| format!("cannot start {}", shown(command)))?;
     if !out.status.success() {

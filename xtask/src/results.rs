@@ -1,5 +1,4 @@
-//! Results of studies and benchmarks. A command writes `studies/results/ID.json`, and the documents contain
-//! the tables.
+//! Results of studies and benchmarks: commands write `studies/results/ID.json`, and documents show them.
 //!
 //! A result is one table with its raw values, the time, the commit and the kind of machine. Figures that were
 //! published in documents before result files existed are *transcribed*: instead, they name the commit and
@@ -127,8 +126,7 @@ impl Cell {
         Cell::rounds([value], unit, decimals)
     }
 
-    /// Creates the cell of a figure with one value per round. Values that are not finite are treated as
-    /// missing.
+    /// Creates the cell of a figure with one value per round. Values that are not finite are missing.
     pub fn rounds(
         values: impl IntoIterator<Item = impl Into<Option<f64>>>,
         unit: &str,

@@ -84,8 +84,7 @@ fn all() -> Result<Vec<Sentence>> {
     Ok(sentences)
 }
 
-/// Returns the paragraphs and list items of Markdown text, each with the number of its first line. Leaves out
-/// code, tables and headings.
+/// Returns paragraphs and list items of Markdown with their first lines, but no code, tables or headings.
 fn paragraphs(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     let mut in_fence = false;
@@ -116,8 +115,7 @@ fn paragraphs(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Returns the comments of Rust code, with the numbers of their first lines, and the string literals that are
-/// on a single line.
+/// Returns Rust comments with their first lines, and string literals that are on a single line.
 fn comments_and_messages(text: &str) -> Vec<(usize, String)> {
     let mut found: Vec<(usize, String)> = Vec::new();
     let mut is_open = false;

@@ -1,9 +1,8 @@
 //! Builds the SmartIO module for one of Debian's kernels.
 //!
-//! The compiler, the kernel's headers and the kernel's source come from Debian's archive. They are unpacked
-//! in the target directory, and the build runs in this directory (chroot): the programs in the header
-//! packages need the C library of the same Debian release, and the headers require the compiler that built
-//! the kernel.
+//! The compiler, the kernel's headers and its source come from Debian's archive, unpacked in the target
+//! directory. The build runs there (chroot): the programs in the header packages need the C library of the
+//! same Debian release, and the headers require the compiler that built the kernel.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -73,8 +72,7 @@ pub fn module(name: &str) -> Result<Built> {
     process::remove_folder(&build)?;
     let mut copy = Command::new("cp");
     process::run(copy.arg("-r").arg(sources()).arg(&build))?;
-    // A program that runs during the build reads /proc. The mount of /proc disappears with the mount
-    // namespace.
+    // A program in the build reads /proc. The mount of /proc disappears with the mount namespace.
     let script = "mount -t proc proc \"$0/proc\" && exec chroot \"$0\" /usr/bin/env -i PATH=/usr/bin:/usr/sbin \
          make -s -C /build KERNEL=\"$1\" HEADERS=\"/usr/src/linux-headers-$1\" >&2";
     let mut make = process::bound_to_this(Path::new("unshare"));

@@ -109,8 +109,7 @@ const IMPURE: &[(&str, &str)] = &[
     (".cos()", "differs between platforms"),
 ];
 
-/// Crates that may contain `unsafe`: crates that call the kernel directly, the crate that C programs call,
-/// and the studies, which map files and fork.
+/// Crates that may contain `unsafe`: they call the kernel, are called by C programs, or map files.
 const MAY_HOLD_UNSAFE: &[&str] =
     &["fonio-record", "fonio-host", "fonio-emulator", "fonio-bfuse", "fonio-sqlite-sync", "fonio-studies"];
 

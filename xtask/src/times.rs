@@ -1,5 +1,4 @@
-//! `cargo xtask times`: measures how long the demo and the tests take in a new clone, for each part of a
-//! command.
+//! `cargo xtask times`: measures the time of each part of the demo and the tests in a new clone.
 
 use std::path::Path;
 use std::process::{Command, Stdio};

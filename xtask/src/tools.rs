@@ -107,8 +107,7 @@ pub const SYSTEM_GUEST: &[Tool] = &[
 pub const ALL: &[&[Tool]] =
     &[BUILD, ASSETS, BPF, DIST, EMULATED, TEST, DEMO, BENCH, FUSE, PAPER, GUEST, KERNEL, SYSTEM_GUEST];
 
-/// Installs missing programs with apt if this process is root; otherwise fails with the exact command line
-/// that would install the programs.
+/// Installs missing programs with apt as root; otherwise fails with the command line to install them.
 pub fn ensure(groups: &[&[Tool]]) -> Result<()> {
     let mut packages: Vec<&str> = Vec::new();
     for (program, package, needed_for) in groups.iter().copied().flatten() {
@@ -131,8 +130,7 @@ fn install(mut packages: Vec<&str>) -> Result<()> {
         bail!("install what is missing, then run this again:\n\n    sudo {line}\n");
     }
     println!("Installing: {}", packages.join(" "));
-    // Update the package lists first: new images have no lists, and old lists name packages that no longer
-    // exist.
+    // Update the package lists first: new images have none, and old lists name obsolete packages.
     process::run(Command::new("apt-get").args(["update", "-qq"]))?;
     process::run(
         Command::new("apt-get")
@@ -143,8 +141,7 @@ fn install(mut packages: Vec<&str>) -> Result<()> {
 }
 
 /// Installs DuckDB's Python package in a virtual environment in the target directory, where tests look for
-/// it. If the installation fails, for example without a network, prints the reason; tests that need DuckDB
-/// are then skipped.
+/// it. If this fails, for example without a network, prints the reason; such tests are then skipped.
 pub fn ensure_duckdb() -> Result<()> {
     let folder = process::scratch("python")?;
     let python = folder.join("bin/python3");

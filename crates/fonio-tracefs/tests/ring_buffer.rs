@@ -233,8 +233,7 @@ fn pages_give_what_the_kernel_prints() {
 #[test]
 fn lost_events_are_found_with_their_number() {
     let batch = read_all(vec![(0, fs::read(data("linux-6.18-x86_64").join("lost.pages")).unwrap())]);
-    // The first read returned 20 events. Before the second read, 315 events were overwritten, and 280
-    // remained.
+    // The first read returned 20 events. Afterwards, 315 events were overwritten, and 280 remained.
     assert_eq!(batch.events.len(), 20 + 280);
     expect![[r#"
         [

@@ -195,8 +195,7 @@ pub fn start(paths: &Paths) -> Result<Option<ProcessId>, ServiceError> {
     Ok(None)
 }
 
-/// Starts the watch as a separate process that outlives the terminal. The messages of the watch go to a file
-/// in memory.
+/// Starts the watch as a process that outlives the terminal. Its messages go to a file in memory.
 fn detached(folders: &Folders, paths: &Paths) -> Result<(), ServiceError> {
     fonio_system::state::make(&folders.run).map_err(system(format!("make {}", folders.run.display())))?;
     let log = folders.run.join("log");

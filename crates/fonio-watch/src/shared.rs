@@ -53,8 +53,7 @@ impl Shared {
         self.lock().clone()
     }
 
-    /// Waits until the watch has completed more than `minutes` minutes, but at most for `longest`. Returns
-    /// the figures.
+    /// Returns the figures once more than `minutes` minutes are complete, but at the latest after `longest`.
     pub fn wait(&self, minutes: u64, longest: Duration) -> Figures {
         let waited =
             self.renewed.wait_timeout_while(self.lock(), longest, |figures| figures.minutes <= minutes);

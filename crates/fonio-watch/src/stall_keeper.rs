@@ -22,8 +22,7 @@ use crate::why::{busiest, why};
 
 /// Maximum number of paths that are looked up for a kept stall: the paths of the files with the most bytes.
 const PATHS_MAX: usize = 200;
-/// Maximum number of requests that are examined to find the reason for a stall. Each needs 150 bytes of
-/// memory.
+/// Maximum number of requests examined to find the reason for a stall. Each needs 150 bytes of memory.
 const REASONS_MAX: usize = 10_000;
 
 /// A described stall, with all the data to keep except the requests.

@@ -30,8 +30,7 @@ const PARTIES_MAX: usize = 8;
 pub struct FoundStall {
     /// Start of the first long wait in the stall.
     pub began: Timestamp,
-    /// End of the last long wait in the stall; if the wait has not ended, the last time at which it was
-    /// observed.
+    /// End of the last long wait; if this wait has not ended, the last time at which it was observed.
     pub ended: Timestamp,
     /// The longest wait in the stall.
     pub worst: ObservedWait,
@@ -138,8 +137,7 @@ impl StallFinder {
         None
     }
 
-    /// Adds the waits that have not ended at `now`. A wait of a minute or more is reported once, before its
-    /// end.
+    /// Adds the waits that have not ended at `now`. Reports a wait of a minute or more once, before its end.
     pub fn see_open(&mut self, waits: &[ObservedWait], now: Timestamp) {
         self.told.retain(|told| waits.iter().any(|wait| (wait.row.tid, wait.row.began) == *told));
         for wait in waits.iter().filter(|wait| wait.is_for_storage()) {

@@ -17,8 +17,7 @@ pub struct Summary {
     pub began: UnixSeconds,
     /// Wall-clock time at the end of the span.
     pub ended: UnixSeconds,
-    /// Time within the span in which the watch was running; shorter than the span if the watch or the machine
-    /// was off.
+    /// Time in which the watch was running; shorter than the span if the watch or the machine was off.
     pub watched_s: u64,
     /// Figures of each device.
     pub devices: Vec<DeviceFigures>,
@@ -72,8 +71,7 @@ pub struct DeviceFigures {
     /// Model name, which distinguishes a card from the card that was in the slot before.
     pub model: Option<String>,
     pub size: Option<ByteCount>,
-    /// The requests. Their bytes come from the kernel's counters, which include requests that the watch
-    /// missed.
+    /// The requests. The byte counts come from the kernel, which also counts requests that the watch missed.
     pub traffic: Traffic,
     /// Time with requests in flight, from the kernel's counter.
     pub busy_ms: u64,

@@ -88,8 +88,7 @@ impl Watch {
         let now = monotonic();
         let at = wall.of(now);
         let path = folders.rings();
-        // A new history file is created only at the first write, so that one journal transaction contains the
-        // new file and its first blocks.
+        // Create the history file only at its first write, so that one journal transaction contains both.
         let rings = match path.exists().then(|| Rings::open(&path)) {
             None | Some(Err(WatchError::File { .. })) => None,
             Some(opened) => Some(opened?),

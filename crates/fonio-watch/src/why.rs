@@ -30,8 +30,7 @@ pub fn busiest(
         .map(|(device, _)| device)
 }
 
-/// Returns the reason why `party` was blocked between two times. `requests` are the requests of the device
-/// for which the party waited.
+/// Returns the reason why `party` was blocked between two times; `requests` are its device's requests.
 pub fn why(
     requests: &[ObservedRequest],
     (began, ended): (Timestamp, Timestamp),

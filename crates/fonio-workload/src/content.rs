@@ -35,8 +35,7 @@ const WORDS: &[&str] = &[
 
 const TAGS: &[&str] = &["p", "div", "span", "li", "a", "td", "h2", "b"];
 
-/// Returns 1 MiB of words with markup, the same in every run. The seed of an object determines where it
-/// begins.
+/// Returns 1 MiB of words with markup, the same in every run. An object's seed determines its start.
 fn text_pool() -> &'static [u8] {
     static POOL: OnceLock<Vec<u8>> = OnceLock::new();
     POOL.get_or_init(|| {

@@ -27,8 +27,7 @@ pub enum WorkloadError {
         #[source]
         source: io::Error,
     },
-    /// The text is not a workload definition. The source error names the line, the key and the expected
-    /// value.
+    /// The text is not a workload definition. The source error names the line, the key and the expectation.
     #[error("{origin}: not a workload")]
     Toml {
         /// The file's path, or the shipped workload's name.

@@ -30,8 +30,7 @@ pub struct Progress {
     pub left_s: Option<f64>,
 }
 
-/// Observes a run. The run's threads call the observer one at a time and wait for it, so its methods should
-/// be fast.
+/// Observes a run. The run's threads wait for its methods, one at a time, so they should be fast.
 pub trait Observer: Send {
     /// Called when a span has ended.
     fn mark(&mut self, mark: &Mark);

@@ -57,8 +57,7 @@ amounts! {
     bytes_worked
     /// Number of system calls replayed from a trace.
     calls_replayed
-    /// Number of trace calls that were not replayed because their file is not on the device, such as in
-    /// `/proc`.
+    /// Number of trace calls not replayed because their file is not on the device, such as in `/proc`.
     calls_left_out
 }
 

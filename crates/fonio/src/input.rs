@@ -126,8 +126,7 @@ impl Subject {
             }
             Subject::Kept(kept, _) => Ok(kept.pour(sink)?),
             Subject::Trace(trace) => {
-                // The reading thread also sorts the rows, which divides the work about equally between the
-                // two threads.
+                // The reading thread also sorts the rows, which divides the work about equally.
                 hand_over(sink, |sink| {
                     let mut sequencer = Sequencer::new(sink, SequencerOptions::default());
                     let meta = trace.read(reading, &mut sequencer)?;
@@ -138,8 +137,7 @@ impl Subject {
         }
     }
 
-    /// Passes every row to `sink`, like [`pour`](Subject::pour), but without sorting. The sink sorts the rows
-    /// itself.
+    /// Passes every row to `sink`, like [`pour`](Subject::pour), but unsorted: the sink sorts the rows.
     pub fn pour_unordered(self, reading: &Reading, sink: &mut dyn RowSink) -> Result<Meta> {
         match self {
             Subject::Trace(trace) => hand_over(sink, |sink| trace.read(reading, sink)),

@@ -38,8 +38,7 @@ fn blocked_unit(analysis: &Analysis) -> Option<&str> {
 struct Here<'a> {
     /// The name of the fix, such as `bfq`.
     fix: &'a str,
-    /// The device, file or unit to which the fix applies, quoted for the shell, with a leading space; empty
-    /// if the fix needs no target.
+    /// The fix's target (device, file or unit), quoted for the shell, with a leading space; can be empty.
     place: &'a str,
     /// Whether the fix can be switched on and off while programs run.
     can_switch: bool,

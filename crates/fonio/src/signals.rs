@@ -1,5 +1,4 @@
-//! Handles the signals that end a run (SIGINT, SIGTERM and SIGHUP), and cleans up after runs that were
-//! killed.
+//! Handles signals that end a run (SIGINT, SIGTERM, SIGHUP), and cleans up after killed runs.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -1,5 +1,4 @@
-//! Tests the behaviour that all commands share: exit codes, closed pipes, the width of the output, and
-//! progress.
+//! Tests the behaviour of all commands: exit codes, closed pipes, the width of the output, and progress.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -14,8 +14,7 @@ fn can() -> bool {
     has(&[Need::Root, Need::Fuse, Need::Loop, Need::Mkfs])
 }
 
-/// Starts a mounted emulated device that runs until it is stopped. Also returns what it printed when it was
-/// ready.
+/// Starts a mounted emulated device that runs until it is stopped. Also returns its first output.
 fn start() -> (Child, Value) {
     let mut child = Command::new(env!("CARGO_BIN_EXE_fonio"))
         .args(["device", "emulate", "transcend", "--size", "64MiB", "--fs", "ext4", "--mount", "--json"])

@@ -419,8 +419,7 @@ fn a_killed_process_loses_nothing_of_a_range() {
     assert!(said.contains("each time") && said.contains("has it not"), "{said}");
 }
 
-/// Syncing a file in the folder makes the file durable: the sync also flushes the device that holds the
-/// image.
+/// Syncing a file in the folder makes it durable: the sync also flushes the device with the image.
 #[test]
 fn a_sync_in_a_range_flushes_the_device_below() {
     if !has(&[Need::Root, Need::Loop, Need::Mkfs]) {

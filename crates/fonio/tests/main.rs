@@ -1,5 +1,4 @@
-//! Tests the command line as users run it. All tests are in one program, because each test program is linked
-//! with everything.
+//! Tests the command line as users run it, in one program: each program is linked with everything.
 
 use std::ffi::OsStr;
 use std::fs;

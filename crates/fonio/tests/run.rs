@@ -310,9 +310,8 @@ fn mount_options(dir: &Path) -> String {
     line.unwrap_or_else(|| panic!("{dir} is not mounted:\n{table}")).to_owned()
 }
 
-/// A fix is tested with the user's command on the user's mount. The former mount options are restored after
-/// the last round, and after a command that fails. After `kill -9`, the mount options are restored at the
-/// next start.
+/// A fix is tested with the user's command on the user's mount. The mount's former options are restored after
+/// the last round, after a command that fails and, after `kill -9`, at the next start.
 #[test]
 fn a_fix_is_tried_with_a_command_and_taken_back() {
     if !can_emulate() || !has(&[Need::Mkfs]) {
@@ -648,8 +647,7 @@ fn recorded_calls_are_replayed_in_a_directory_and_leave_nothing() {
     let recording = dir.path().join("recording");
     let recording = recording.to_str().unwrap();
     let data = dir.path().join("data");
-    // Write 64 KiB four times to two files. Each file is synced; then one file is renamed and the other is
-    // deleted.
+    // Write 64 KiB four times to two files. Each file is synced; one is then renamed, the other deleted.
     let script = "for n in 1 2; do dd if=/dev/zero of=$0.$n bs=64k count=2 oflag=append conv=notrunc,fsync status=none || exit; done; mv $0.1 $0.3; rm $0.2";
     let recorded =
         fonio(&["record", "--calls", "-o", recording, "--", "sh", "-c", script, data.to_str().unwrap()]);

@@ -47,8 +47,7 @@ impl Device {
     }
 }
 
-/// An overlay over a folder of a mounted file system, as in container engines. It is unmounted when this
-/// value is dropped.
+/// An overlay over a folder, as in container engines. It is unmounted when this value is dropped.
 pub struct Overlay {
     /// The folder through which programs access the files.
     pub merged: Mounted,

@@ -15,8 +15,7 @@ use super::stack::Places;
 use super::truth::Truth;
 use super::writers::{Place, WRITERS};
 
-/// Targets: the share of data attributed correctly, of data attributed wrongly, and of metadata and journal
-/// attributed correctly.
+/// Targets for attributed bytes: data right, data wrong, metadata and journal right.
 const DATA_RIGHT: f64 = 0.95;
 const DATA_WRONG: f64 = 0.01;
 const REST_RIGHT: f64 = 0.8;

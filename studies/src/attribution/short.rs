@@ -1,9 +1,8 @@
 //! Measures the share of bytes that fonio attributes to the right path, for files that exist only for a
 //! moment.
 //!
-//! Each writer creates files, writes them with fsync, and deletes them immediately. The writer saves the
-//! times of creation and deletion. A data bio that the writer caused between these times belongs to that
-//! file.
+//! Each writer creates files, writes them with fsync, deletes them immediately, and saves the times of
+//! creation and deletion. A data bio that the writer caused between these times belongs to that file.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

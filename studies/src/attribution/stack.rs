@@ -13,8 +13,7 @@ use fonio_system::device;
 use super::ran;
 
 const NAME: &str = "attribution";
-/// The size of the part of a volume that is on the first disk: smaller than the files, so that they use both
-/// disks.
+/// The size of a volume's part on the first disk, less than a file's size, so that files use both disks.
 const FIRST_DISK: &str = "32M";
 
 /// The layers between the file system and the disks.
@@ -159,9 +158,8 @@ fn parts(id: DeviceId, first: u64, sectors: u64) -> Result<Vec<Part>> {
     Ok(found)
 }
 
-/// Parses a line of a device-mapper table. Returns the first sector, the length, the lower device, and the
-/// first sector on it: `0 65536 linear 254:16 2048`, or `0 2064384 crypt aes-xts-plain64 :64:logon:… 0 254:16
-/// 32768 …`.
+/// Parses a device-mapper line: first sector, length, lower device, and first sector there, such as `0 65536
+/// linear 254:16 2048` or `0 2064384 crypt aes-xts-plain64 :64:logon:… 0 254:16 32768 …`.
 fn segment(line: &str) -> Option<(u64, u64, DeviceId, u64)> {
     let words: Vec<&str> = line.split(' ').collect();
     let (begin, length) = (words.first()?.parse().ok()?, words.get(1)?.parse().ok()?);

@@ -14,8 +14,7 @@ pub const LAYERS: [&str; 3] = ["lvm", "luks", "lvm-on-luks"];
 const PACKAGES: [&str; 5] = ["podman", "xfsprogs", "btrfs-progs", "lvm2", "cryptsetup-bin"];
 const DISK_BYTES: u64 = 1 << 30;
 const MEMORY_MIB: u64 = 1536;
-/// A script that creates a container image from the program and the guest's libraries, without an image
-/// registry.
+/// A script that creates a container image from the program and its libraries, without a registry.
 const IMAGE: &str = "set -e; cd /root; chmod +x attribution; mkdir image; cp attribution image; \
     cp --parents --dereference $(ldd attribution | grep -o '/[^ ]*') image; \
     tar -cf image.tar -C image .; podman import --quiet image.tar localhost/attribution";

@@ -13,8 +13,7 @@ use super::ran;
 const SECTOR: u64 = 512;
 
 pub struct Truth {
-    /// First sector, number of sectors, and file of each extent; sorted by sector. The journal has an empty
-    /// path.
+    /// First sector, sector count and file of each extent, sorted by sector. The journal's path is empty.
     extents: Vec<(u64, u64, PathBuf)>,
 }
 
@@ -63,8 +62,7 @@ impl Truth {
     }
 }
 
-/// Parses first sector and length from a line of filefrag: `   0:        0..    2047:     278528..    280575:
-/// 2048:   last`.
+/// Parses sector and length: `   0:        0..    2047:     278528..    280575:   2048:   last`.
 pub fn extent(line: &str) -> Option<(u64, u64)> {
     let mut fields = line.split(':');
     fields.next()?.trim().parse::<u64>().ok()?;

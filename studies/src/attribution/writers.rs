@@ -193,8 +193,7 @@ fn mapped(path: &Path, pause: &dyn Fn()) -> io::Result<()> {
     Ok(())
 }
 
-/// Writes a file in a child process. The second writer's child gets the same process id as the first writer's
-/// child.
+/// Writes a file in a child process. The children of both writers get the same process id.
 fn with_one_id(kind: &str, dir: &Path, path: &Path) -> io::Result<()> {
     // The file with the process id is outside `dir`, because otherwise it would occupy blocks on the device.
     let noted = dir.with_extension("pid");

@@ -15,8 +15,7 @@ const SLOWER: (usize, usize) = (18, 20);
 /// The maximum share of pairs in which equal devices may be called different.
 const FALSE_CLAIMS: f64 = 0.05;
 
-/// Compares `pairs` pairs of equal series and of different series. Fails if a required number is not reached
-/// or a limit is exceeded.
+/// Compares `pairs` pairs of equal series and of different series; fails if a limit is violated.
 pub fn run(pairs: usize, command: &str, is_complete: bool) -> Result<()> {
     let mut fine = true;
     let columns = [
@@ -98,8 +97,7 @@ fn claimed(comparison: &Comparison, one: Answer, two: Answer) -> Vec<String> {
     rows.map(|row| row.figure.clone()).collect()
 }
 
-/// Returns the number of pairs for which the comparison claims a lower response time although it is not
-/// lower.
+/// Returns the number of pairs for which the comparison wrongly claims a lower response time.
 fn wrong(all: &[Comparison]) -> usize {
     let lower = |comparison: &&Comparison| {
         claimed(comparison, Answer::Lower, Answer::Lower).iter().any(|figure| figure.starts_with("latency."))

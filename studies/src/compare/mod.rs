@@ -1,9 +1,8 @@
 //! `cargo studies compare`: measures how often a comparison claims a difference, for equal and for different
 //! recordings.
 //!
-//! By default, the study uses generated series, whose true difference is known (`generated.rs`). With
-//! `--real`, it uses recordings of fio on an emulated eMMC; the slower device has the same profile with
-//! multiplied times.
+//! By default, the true difference is known, because series are generated (`generated.rs`). `--real` uses
+//! recordings of fio on an emulated eMMC; the slower device has the same profile with multiplied times.
 
 mod generate;
 mod generated;

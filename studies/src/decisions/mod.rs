@@ -278,8 +278,7 @@ complete 300 id=3
 ";
         let found = compare("scheduler noop", &requests, 0).expect("a vector");
         assert_eq!((found.vector.as_str(), found.equal), (vector, 3));
-        // Requests of the idle class wait for the other classes, so the real-time request is dispatched
-        // first.
+        // The idle class waits for the other classes, so the real-time request is dispatched first.
         let found = compare("scheduler mq-deadline", &requests, 0).expect("a vector");
         assert_eq!(found.equal, 1);
         assert!(found.vector.ends_with("dispatch 30 -> 3\n"), "{}", found.vector);

@@ -19,8 +19,7 @@ use xtask::results::{Cell, StudyResult};
 
 use crate::emulated::{self, Emulated, Options};
 
-/// The size of an emulated card, large enough for every preparation. The published cards have 16 GB, but the
-/// protocols use less than 2 GiB.
+/// The size of an emulated card. The published cards have 16 GB, but the protocols use less than 2 GiB.
 const CAPACITY: &str = "2GiB";
 
 /// The time limit of fio. Random writes of some cards take 0.4 s each.

@@ -32,8 +32,7 @@ pub struct Streams {
     pub record: usize,
 }
 
-/// Writes the streams' files into a new folder of `dir`, makes the files durable, and returns the time in
-/// seconds.
+/// Writes the streams' files to a new folder of `dir` and syncs them. Returns the time in seconds.
 pub fn write_streams(dir: &Path, streams: Streams) -> Result<f64> {
     let data = vec![0x5a; streams.record];
     let dir = dir.join(format!("{} of {}", streams.files, streams.record));

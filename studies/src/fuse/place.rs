@@ -1,5 +1,4 @@
-//! Creates the location of the mounted directory: a tmpfs, a directory of the user, or a file system on an
-//! emulated device.
+//! Creates the mounted directory: in a tmpfs, in a user's directory, or on an emulated device.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};

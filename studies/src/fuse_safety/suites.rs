@@ -29,8 +29,7 @@ const MODES: [&str; 8] = [
     "mode=auto,io_uring=no",
 ];
 
-/// pjdfstest's settings: two users that every Debian system has, and the file system features that the suite
-/// cannot detect.
+/// pjdfstest's settings: users of every Debian system, and features that the suite cannot detect.
 const PJDFSTEST: &str = r#"
 [features]
 posix_fallocate = {}

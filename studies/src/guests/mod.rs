@@ -94,8 +94,7 @@ impl Drop for BusyLoops {
     }
 }
 
-/// Runs both jobs several times, on an idle machine and during busy loops. Returns the number of exceeded
-/// limits.
+/// Runs jobs on an idle machine and during busy loops. Returns the number of exceeded limits.
 fn repeatable(fonio: &Path) -> Result<u32> {
     println!(
         "The same jobs, {RUNS} times without and {RUNS} times with two busy loops, by the guest's clock:\n"

@@ -70,8 +70,7 @@ const SEQUENTIAL: (&str, &str) = ("f15: writes to the device", "sequential in al
 /// The measured writes through each stack, by file system, scheduler and options.
 type ByStack = BTreeMap<(&'static str, &'static str, &'static str), Vec<Once>>;
 
-/// Returns the rows of Figures 13 to 17. For Btrfs, F2FS and NILFS2, the study only draws the result of
-/// bFUSE.
+/// Returns the rows of Figures 13 to 17. For Btrfs, F2FS and NILFS2, the study only draws bFUSE's result.
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let told = told(published)?;
     if !runs.full() {

@@ -100,8 +100,7 @@ pub(super) fn rate(once: &[Once]) -> Measured {
     each(once, |once| Some(once.mb_s))
 }
 
-/// Returns the rate of `stock`, marked as used, because the processor's share was chosen to reach the study's
-/// rate.
+/// Returns the rate of `stock`, marked as used: the processor's share was chosen to reach this rate.
 pub(super) fn stock_rate(once: &[Once]) -> Measured {
     rate(once).shaped(true)
 }
@@ -115,8 +114,7 @@ pub(super) fn times(percent: f64) -> f64 {
     1.0 + percent / 100.0
 }
 
-/// Returns the rows of Figures 2 and 3 and Table 2: the share of the device's throughput that remains after
-/// each layer.
+/// Returns the rows of Figures 2, 3 and Table 2: the share of throughput that remains after each layer.
 pub(super) fn layers(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     // The study has two versions of Android; compare with the first version.
     let told = |figure: &str| published.number(&format!("bfuse.layers_mb_s.{figure}"));
@@ -356,12 +354,10 @@ pub(super) fn reaching(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     ])
 }
 
-/// The file system that phones used on the sdcard partition before FUSE; the study's table does not contain
-/// it.
+/// The file system of the phones' sdcard partition before FUSE; the study's table does not contain it.
 const VFAT: &str = "vfat";
 
-/// Returns the rows of Table 3: write calls and device requests for the study's 512,000 KiB, scaled to our
-/// file size.
+/// Returns the rows of Table 3: write calls and device requests, scaled from 512,000 KiB to our file size.
 pub(super) fn calls(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let told: Calls = published.at("bfuse.calls")?;
     let scale = BYTES as f64 / 1024.0 / told.kb_written;

@@ -1,5 +1,4 @@
-//! Reproduces Tables I to III and Figures 2 to 7 of the block-trace study: thirteen workloads on an emulated
-//! Nexus 5.
+//! Reproduces Tables I to III and Figures 2 to 7 of the block-trace study on an emulated Nexus 5.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -77,8 +76,7 @@ fn measured(runs: &mut Runs, name: &str) -> Result<(RunFigures, Rc<Report>)> {
     Ok((run, report))
 }
 
-/// Returns a value for a workload's figure. The value is marked as used if the workload states that it was
-/// adjusted to the published figure.
+/// Returns a value, marked as used if the workload states that it was adjusted to this figure.
 fn adjusted(value: impl Into<Option<f64>>, workload: &str, figure: &str) -> Result<Measured> {
     Ok(Measured::once(value).shaped(used_in_fit(workload, figure)?))
 }
@@ -227,8 +225,7 @@ fn over(key: &str) -> Result<(Group, f64)> {
     Ok((group, ms.with_context(|| format!("{key} names no milliseconds"))?))
 }
 
-/// Returns the rows of Figure 3: the larger a read, the longer it takes; the latencies of writes of the same
-/// size vary widely.
+/// Returns the rows of Figure 3: larger reads take longer; latencies of equal writes vary widely.
 pub(super) fn latency_by_size(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     each(published, runs, |workload, _, report| {
         if !SCATTERED.contains(&workload.name.as_str()) {
@@ -268,8 +265,7 @@ pub(super) fn latency_by_size(published: &Published, runs: &mut Runs) -> Result<
     })
 }
 
-/// Returns the rows of Figure 4: the device addresses over time. The study's text describes two of the
-/// drawings.
+/// Returns the rows of Figure 4: device addresses over time. The study's text describes two drawings.
 pub(super) fn places_over_time(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let (_, playback) = measured(runs, "video_playback")?;
     let map = playback.analysis.spatial.devices.first();
@@ -308,8 +304,7 @@ pub(super) fn places_over_time(_: &Published, runs: &mut Runs) -> Result<Vec<Row
     ])
 }
 
-/// Returns the rows of Figure 5: the text states one limit for all workloads. The numbers are in Table II and
-/// are scored there.
+/// Returns the rows of Figure 5: one limit for all workloads. Table II has the numbers, scored there.
 pub(super) fn requests_between_flushes(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let tables: Vec<CourvilleWorkload> = published.at("courville.workload")?;
     let most = tables.iter().map(|workload| workload.flush_gap_p90.requests).fold(0.0, f64::max);

@@ -80,8 +80,7 @@ pub(super) fn apps(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// The percentages by which the run times on the second-worst and on the worst device exceed the run time on
-/// the best device.
+/// Excess of the run times on the second-worst and the worst device over the best device, in percent.
 #[derive(Deserialize)]
 struct Spread {
     without_worst: f64,

@@ -67,8 +67,7 @@ pub(super) fn what_if(published: &Published, runs: &mut Runs) -> Result<Vec<Row>
     Ok(rows)
 }
 
-/// Returns the rows of Figure 14, including the study's bars C (SQLite databases on NILFS2): see
-/// [`log_structured`].
+/// Returns the rows of Figure 14, including bars C (SQLite on NILFS2): see [`log_structured`].
 pub(super) fn pilot(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     const RAID: &str = "kim.pilot.raid0_factor_figure_14";
     let bound = |end: &str| published.number(&format!("{RAID}.{end}"));

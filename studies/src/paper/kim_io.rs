@@ -19,8 +19,7 @@ use super::row::{Part, Quantity, Row};
 use super::runs::{Named, OfRuns, Runs, Split};
 use crate::process;
 
-/// The unit and tolerance of totals: published totals have one decimal, and the apps' content varies between
-/// runs.
+/// Unit and tolerance of totals, which are published with one decimal and vary with the apps' content.
 const TOTAL: Quantity = Quantity::new("MB", 2, 1.25, 0.1);
 const PART: Quantity = Quantity::new("MB", 2, 1.5, 0.1);
 
@@ -98,8 +97,7 @@ fn of_workload(name: &str, figures: &Four, fitted: bool, why: &str, report: &Rep
             part(PART, "random written", figures.rand_write, &random, SPLIT_WHY),
         ],
     );
-    // The byte count by pages is shown but not scored: of two scored counts, one would agree too easily by
-    // chance.
+    // The bytes counted by pages are not scored: of two scored counts, one could agree by chance.
     let by_pages = |row: Row, bytes: u64| row.noted(format!("{:.2} by pages", mb(bytes)));
     vec![
         total,

@@ -1,5 +1,4 @@
-//! Reproduces Table II: the rates of the phone's links, measured with sockets over the shaped link of `fonio
-//! run --link`.
+//! Reproduces Table II: the rates of the phone's links, measured over the link of `fonio run --link`.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,4 @@
-//! Reproduces Table III: sequential and 4 KiB random throughput of eight cards, on a phone and on a desktop
-//! computer.
+//! Reproduces Table III: throughput of eight cards (sequential, 4 KiB random) on a phone and a desktop.
 //!
 //! The profiles were fitted to the phone's columns; the desktop's columns are computed from these profiles
 //! with a single ratio. `fonio device verify` shows the origin of each number.

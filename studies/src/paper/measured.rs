@@ -49,8 +49,7 @@ impl Measured {
         median(&self.runs.iter().copied().collect::<Option<Vec<f64>>>()?)
     }
 
-    /// Returns the ratio of the largest to the smallest value of a run. `None` if a value is missing or not
-    /// above 0.
+    /// Returns the ratio of the largest to the smallest run; `None` if a run is missing or not above 0.
     pub(super) fn spread(&self) -> Option<f64> {
         let values = self.sorted()?;
         (values[0] > 0.0).then(|| values[values.len() - 1] / values[0])

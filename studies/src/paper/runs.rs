@@ -124,8 +124,7 @@ impl OfGroup for Analysis {
 pub(super) trait Split {
     fn bytes(&self) -> u64;
 
-    /// Returns the number of random bytes, counted by pages of 4 KiB: only the first page of a request can be
-    /// random.
+    /// Returns the random bytes, counted by 4 KiB pages: only a request's first page can be random.
     fn random_page_bytes(&self) -> u64;
 }
 
@@ -204,8 +203,7 @@ impl Runs {
         RUNS_MIN.to_string()
     }
 
-    /// Returns the names of the study's best device and the requested device, or `all` if no device was
-    /// requested.
+    /// Returns the study's best device and the requested device, or `all` if no device was requested.
     pub(super) fn devices(&self, best: &str, all: &str) -> String {
         self.on.as_ref().map_or_else(|| all.to_owned(), |one| format!("{best},{one}"))
     }

@@ -1,5 +1,4 @@
-//! Reproduces Figures 7, 11 and 12 and Algorithms 6.1 and 6.2 of the third study, with models of its
-//! schedulers in virtual time.
+//! Reproduces Figures 7, 11 and 12 and Algorithms 6.1 and 6.2 of the third study with scheduler models.
 //!
 //! The author of the models had read the study, so all rows are marked as used and none is scored. But none
 //! of the models' parameters was fitted to the study or changed after the first comparison
@@ -183,8 +182,7 @@ fn greatest_rows(published: &Published) -> Result<[Row; 2]> {
 /// Time for which CFQ idles to wait for the next request of a reader.
 const HOLD: Nanos = Nanos(8_000_000);
 
-/// Returns the slowdowns of one reader and one writer under a SmartIO that, like CFQ, holds writes back after
-/// a read.
+/// Returns the slowdowns of a reader and a writer if SmartIO, like CFQ, holds writes back after a read.
 fn held_rows() -> Result<Vec<Row>> {
     let held =
         || -> Box<dyn Scheduler> { Box::new(SmartIo::new(Tunables { hold: HOLD, ..Tunables::SAMSUNG_S5 })) };
@@ -197,8 +195,7 @@ fn held_rows() -> Result<Vec<Row>> {
     Ok(ACCESSES.iter().map(|(access, ..)| row(access)).collect())
 }
 
-/// Returns the rows of Figure 7: the speedup of concurrent processes over the same processes one after the
-/// other.
+/// Returns the rows of Figure 7: the speedup of concurrent processes over successive processes.
 pub(super) fn speedup_rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
     let tried: Vec<u32> = published.at("smartio.concurrency.tried")?;
     let s5_speedup = published.numbers("smartio.concurrency.s5_speedup")?;
@@ -362,8 +359,7 @@ fn slice_of_full_queue() -> String {
     }
 }
 
-/// Inserts a request into each queue, the lowest queue first, and returns the order in which they are
-/// dispatched.
+/// Inserts a request into each queue, the lowest queue first, and returns the dispatch order.
 fn order_of_queues() -> &'static str {
     let mut scheduler = unlimited();
     let classes = [Class::Idle, Class::BestEffort, Class::RealTime];

@@ -13,8 +13,7 @@ use super::{IN_MEMORY, Results, TUNED_ON};
 
 /// The study's slowdowns of one reader and one writer on the Galaxy S5 under its SmartIO (section 7.2): read, write.
 const STUDY: [(&str, [f64; 2]); 2] = [("seq", [1.72, 1.51]), ("rand", [1.97, 1.83])];
-/// Goal: the throughput of only reads or only writes is at least this share of the throughput without a
-/// scheduler.
+/// Goal: the minimum throughput of only reads or only writes, relative to that without a scheduler.
 const THROUGHPUT: f64 = 0.97;
 /// Goal: the processor time per request is at most this multiple of mq-deadline's processor time per request.
 const COST: f64 = 1.10;

@@ -1,5 +1,4 @@
-//! Performs the actions of a situation's programs, except fio and SQLite. Each program runs until it is
-//! killed.
+//! Performs the actions of programs other than fio and SQLite. Each program runs until it is killed.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -53,8 +52,7 @@ fn spin(threads: u64) {
     });
 }
 
-/// Performs an action in which one thread holds a lock while it sleeps, and the other threads wait for the
-/// lock.
+/// Starts threads that wait for a lock, which one thread at a time holds while it sleeps.
 fn lock(threads: u64) {
     let lock = Mutex::new(());
     thread::scope(|scope| {

@@ -82,8 +82,7 @@ struct Said {
 }
 
 impl Said {
-    /// Returns whether the problem and the program are right; the situation counts as correct only if both
-    /// are.
+    /// Returns whether the situation counts as correct: the problem and the program must be right.
     fn is_right(&self) -> bool {
         self.problem && self.program != Some(false)
     }
@@ -199,8 +198,7 @@ impl Situation {
         }
         let verdict = text(&analysis["verdict"]);
         let says_storage = STORAGE.contains(&id.as_str());
-        // Use the program that the verdict names: either the first program, or the program with the longest
-        // wait.
+        // Use the program named by the verdict: the first program, or the program with the longest wait.
         let blocked = &analysis["blocked"];
         let (program, file, behind) = if id == "blocked-for-long" {
             let longest = &blocked["long"]["longest"][0];
@@ -247,8 +245,7 @@ impl Program {
         let line = line.replace("$ID", &format!("fonio-verdicts-{}", std::process::id()));
         let words: Vec<&str> = line.split_whitespace().collect();
         let (first, rest) = words.split_first().context("a program without a command")?;
-        // The kernel names a process after the file that it executes, so the program is started through a
-        // link.
+        // Start the program through a link, because the kernel names a process after its file.
         let link = |target: &Path| -> Result<PathBuf> {
             let link = place.join(name);
             if !link.exists() {

@@ -1,5 +1,4 @@
-//! `cargo studies veryquick`: runs SQLite's own tests, once without the sync-policy library and once under
-//! each class of a sync policy.
+//! `cargo studies veryquick`: runs SQLite's own tests without and with the sync-policy library.
 //!
 //! apt fetches the sources of Debian's SQLite into the target folder, with separate package lists, and
 //! installs nothing. The test program contains SQLite, so it loads the library through `SQLITE_EXTRA_INIT`.

@@ -1,7 +1,6 @@
 //! Runs benchmarks that call functions of a crate, and are therefore examples of that crate.
 //!
-//! In each round, the example prints a line for each row of the result: the row's name and its values,
-//! separated by tabs.
+//! In each round, the example prints each row of the result: name and values, separated by tabs.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;

@@ -15,8 +15,7 @@ use xtask::results::{Cell, StudyResult};
 use crate::emulated::{self, Emulated, Options};
 use crate::process;
 
-/// The profile of the watched card, on which the watch also stores its history. A second card with the same
-/// profile is not used by the watch.
+/// The profile of two cards. The watch stores its history on the first card, and nothing on the second.
 const CARD: &str = "sd_a1";
 const SIZE: &str = "512MiB";
 /// The profile of a slow card on which a program occasionally stalls.
@@ -32,8 +31,7 @@ const DAY_S: f64 = 86_400.0;
 const WRITE_EVERY: Duration = Duration::from_secs(2 * 3600);
 /// The maximum time until a file system sends a write to the device.
 const SETTLED: Duration = Duration::from_secs(40);
-/// The goals for the watch: bytes written to flash per day, memory, and share of a processor at `RATE`
-/// requests per second.
+/// The watch's goals: bytes written per day, memory, and processor share at `RATE` requests per second.
 const WRITTEN_MAX: f64 = (1 << 20) as f64;
 const MEMORY_MAX: u64 = 24 << 20;
 const PROCESSOR_MAX: f64 = 0.005;
@@ -195,8 +193,7 @@ fn figure(result: &mut StudyResult, name: &str, values: &[f64], (unit, decimals)
 const MIB: f64 = (1 << 20) as f64;
 const KIB: f64 = 1024.0;
 
-/// Measures the bytes written to a card with the watch minus the bytes written to a card without it, scaled
-/// to a day.
+/// Measures the bytes written to a card because of the watch, scaled to a day.
 fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResult) -> Result<()> {
     let dir = process::scratch("watch")?;
     // Remove the state of earlier runs. Otherwise, the stalls that an earlier run kept would be written now.

@@ -1,5 +1,4 @@
-//! `cargo xtask dist test`: installs the packages in a new Debian of each architecture, runs the programs,
-//! and removes the packages.
+//! `cargo xtask dist test`: installs, uses and removes the packages in a new Debian of each architecture.
 //!
 //! First, QEMU executes the programs for foreign processors on this machine and emulates the oldest supported
 //! processor. A guest would not show instructions that an old board lacks, because the guest's processor is
@@ -59,8 +58,7 @@ fn packages(steps: &mut Steps<'_, '_>, made: &Made) -> Result<()> {
     Ok(())
 }
 
-/// Runs the programs with QEMU, which emulates the oldest supported processor. Returns the number of failed
-/// steps.
+/// Runs the programs on QEMU's oldest supported processor. Returns the number of failed steps.
 fn emulated(made: &Made) -> Result<u32> {
     let Some(emulator) = made.target.emulator() else { return Ok(0) };
     tools::ensure(&[tools::EMULATED])?;

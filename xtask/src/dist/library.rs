@@ -26,8 +26,7 @@ const LIBRARIES: [(&str, &str); 7] = [
     ("libutil.so", "libutil.so.1"),
 ];
 
-/// Builds the library in the release configuration and returns its path; `None` if fonio has no library for
-/// the target.
+/// Builds the library in the release configuration and returns its path; `None` if the target has none.
 pub fn build(of: Target) -> Result<Option<PathBuf>> {
     let Some((target, folder, loader)) = of.glibc else { return Ok(None) };
     let sysroot = sysroot()?;

@@ -25,8 +25,7 @@ Homepage: https://github.com/fonio/fonio
 ";
 
 /// The control fields of fonio's package. The static program needs no other package; recommended packages
-/// contain programs that fonio starts. The sync-policy library uses the C library of the program that loads
-/// it.
+/// contain programs that fonio starts. The sync-policy library uses the C library of the calling program.
 const FONIO: Fields = Fields {
     name: "fonio",
     section: "admin",
@@ -81,8 +80,7 @@ const COMPLETIONS: [(&str, &str); 3] = [
     ("fish", "usr/share/fish/vendor_completions.d/fonio.fish"),
 ];
 
-/// The systemd units that are installed in `usr/lib/systemd/system`. fonio starts the units itself when
-/// needed.
+/// The systemd units in `usr/lib/systemd/system`. fonio itself starts the units when needed.
 const UNITS: &[&str] =
     &["crates/fonio-sqlite-sync/fonio-sync-policy.service", "crates/fonio-watch/fonio-watch.service"];
 

@@ -18,8 +18,7 @@ pub fn container(program: &Path) -> Result<PathBuf> {
     Ok(context)
 }
 
-/// Returns systemd's rating of the security exposure of the service's unit; `None` if this machine has no
-/// systemd.
+/// Returns systemd's rating of the unit's exposure; `None` if this machine has no systemd.
 pub fn exposure() -> Option<String> {
     let unit = process::root().join(package::RESULTS_UNIT);
     let text = process::output(

@@ -1,5 +1,4 @@
-//! Tests the SmartIO module in a guest: `kernel/smartio/test/stress.sh`, with the kernel's own test device
-//! (null_blk).
+//! Runs the stress test `kernel/smartio/test/stress.sh` of the SmartIO module in a guest, on null_blk.
 
 use std::path::{Path, PathBuf};
 

@@ -23,8 +23,7 @@ struct Program {
     stride: u64,
     /// Number of the program's requests that are in flight or waiting.
     at_once: u64,
-    /// Number of the program's requests. A run ends when all programs with a limited number of requests have
-    /// ended.
+    /// Number of the program's requests. A run ends when all programs with limited requests have ended.
     count: u64,
 }
 
@@ -210,8 +209,7 @@ fn levels_have_shares() {
     if !has(&[Need::Cc]) {
         return;
     }
-    /// A group of programs: the priority level, the number of programs, and each program's number of reads in
-    /// flight.
+    /// A group of programs: priority level, number of programs, and reads in flight per program.
     type Group = (u64, usize, u64);
     let cases: [(&str, &[Group]); 5] = [
         ("one reader and four", &[(4, 1, 1), (4, 4, 1)]),

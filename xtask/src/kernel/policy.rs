@@ -18,8 +18,7 @@ pub(super) fn driver() -> &'static Path {
     static DRIVER: OnceLock<PathBuf> = OnceLock::new();
     DRIVER.get_or_init(|| {
         let folder = crate::process::scratch("kernel/policy").expect("a folder");
-        // The tests of several processes may compile at the same time, so each process uses its own file
-        // name.
+        // Several test processes may compile at the same time, so each uses its own file name.
         let program = folder.join(format!("drive-{}", std::process::id()));
         let mut cc = Command::new("cc");
         cc.args(["-Wall", "-Wextra", "-Werror", "-g", "-O1", "-fsanitize=address,undefined"]);
@@ -107,8 +106,7 @@ struct Request {
 }
 
 impl Request {
-    /// Returns the list in which the request waits in order of insertion. With turns, only reads of the same
-    /// process stay in order.
+    /// Returns the list that keeps the request in insertion order; with turns, each process has its own read list.
     fn list(&self, has_turns: bool) -> (usize, u64, usize, bool, u64) {
         let process = if has_turns && !self.is_write { self.process } else { 0 };
         let level = if self.class == 2 { 0 } else { self.level };
@@ -170,7 +168,7 @@ struct Model {
     waiting: BTreeMap<u64, Request>,
     in_flight: BTreeMap<u64, Request>,
     ends: [Vec<u64>; 2],
-    /// Number of sectors served, by class and by whether the request is sync.
+    /// Time of the last dispatched write, by class and by whether the write is sync.
     served: [[u64; 2]; 3],
 }
 
@@ -257,8 +255,7 @@ impl Model {
         writes.next().map(|first| first.came.max(self.served[class][usize::from(is_sync)]))
     }
 
-    /// Checks that the rules allow the policy to dispatch no request now. `timer` is the time of the policy's
-    /// next timer.
+    /// Checks that no request may be dispatched now. `timer` is the policy's next timer.
     fn check_none(&self, now: u64, timer: Option<u64>) -> Result<(), String> {
         if self.waiting.is_empty() {
             return Ok(());
@@ -365,8 +362,7 @@ fn sequence(seed: u64, events: u64) -> u64 {
                 let fail = |what: String| panic!("seed {seed}: {what}\n{}", driver.tail());
                 let Ok(id) = answer.parse::<u64>() else {
                     model.check_none(now, timer).unwrap_or_else(fail);
-                    // Nothing is in flight, so the policy dispatches a request only after its timer has
-                    // expired.
+                    // The policy dispatches the next request only after its timer has expired.
                     if model.in_flight.is_empty()
                         && let Some(timer) = timer
                     {

@@ -49,8 +49,7 @@ impl Steps<'_, '_> {
         self.promise(what, holds, &format!("$ {script}\n{found}"));
     }
 
-    /// Runs a command line as a user would and prints it with its output. Returns the exit code and the
-    /// output.
+    /// Runs a command line as a user would and prints it. Returns the exit code and the output.
     pub fn line(&mut self, line: &str) -> Result<(u8, String)> {
         process::check_signals()?;
         println!("\n$ {line}");

@@ -140,8 +140,7 @@ struct Writers {
 struct ThreadState {
     /// The file whose dirty pages the thread writes.
     writes: Option<FileKey>,
-    /// The file whose dirty pages the thread wrote last, if the file system does not show when this
-    /// write-back ended.
+    /// The file whose dirty pages the thread wrote last, if the file system does not show when this ended.
     maps: Option<FileKey>,
     /// The file system to whose log the thread's next write belongs.
     log: Option<DeviceId>,

@@ -117,8 +117,8 @@ impl Rings {
     /// Writes the given minutes to the history. Returns the number of bytes passed to the file system.
     ///
     /// # Errors
-    /// Returns [`WatchError::File`], for example if the disk is full. After an error, the same minutes can be
-    /// written again.
+    /// Returns [`WatchError::File`], for example on a full disk. The caller can write the minutes again
+    /// later.
     pub fn append(&mut self, minutes: &[Summary]) -> Result<ByteCount, WatchError> {
         let Some(first) = minutes.first() else { return Ok(ByteCount(0)) };
         let mut hour = Summary { began: first.began, ..Summary::default() };

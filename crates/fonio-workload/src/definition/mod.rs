@@ -67,8 +67,7 @@ pub struct Database {
     /// The value of `PRAGMA page_size` in bytes; a power of two from 512 to 65536.
     #[serde(default = "page_size_default")]
     pub page_size: u32,
-    /// The value of `PRAGMA wal_autocheckpoint` in pages; 0 disables automatic checkpoints. If absent, SQLite
-    /// uses its default.
+    /// The value of `PRAGMA wal_autocheckpoint` in pages; 0 disables it. If absent, SQLite uses its default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autocheckpoint: Option<u32>,
     /// The value of `PRAGMA journal_size_limit`. If absent, SQLite uses its default (no limit).

@@ -131,8 +131,7 @@ pub enum Step {
         /// Number of files to delete; with `keep`, number of checks.
         #[serde(default = "one")]
         count: u64,
-        /// If given, each check deletes files until this number of files is left, like a cache. The number is
-        /// scaled.
+        /// If given, each check deletes files until this number of files is left. The number is scaled.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         keep: Option<u64>,
     },

@@ -43,8 +43,7 @@ impl Server {
         self.address
     }
 
-    /// Serves requests until the process ends. Use this function in a separate process in another network
-    /// namespace.
+    /// Serves requests until the process ends, for a separate process in another network namespace.
     ///
     /// # Errors
     /// Fails if the server cannot listen on the address.

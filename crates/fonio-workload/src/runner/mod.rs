@@ -142,8 +142,7 @@ impl Runner {
         Some(directory.join(&database.file))
     }
 
-    /// Returns a flag that stops a run early: once the flag is set, the run fails with
-    /// [`WorkloadError::Stopped`].
+    /// Returns a flag that stops a run early: if set, the run fails with [`WorkloadError::Stopped`].
     #[must_use]
     pub fn stop_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.stop)

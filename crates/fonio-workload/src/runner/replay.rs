@@ -193,8 +193,7 @@ impl FilesBefore {
         self.open.insert((thread, descriptor), name.map(|name| (name, 0)));
     }
 
-    /// Records that a file of at least `bytes` bytes existed before the trace, unless the trace created the
-    /// file.
+    /// Records that a file of at least `bytes` bytes existed, unless the trace itself created the file.
     fn exists(&mut self, name: &str, bytes: u64) {
         if self.created.contains(name) {
             return;
@@ -312,8 +311,7 @@ impl<'a> Replayer<'a> {
         Ok(())
     }
 
-    /// Opens or creates a file. Like all methods that issue calls, returns false if the file is not on the
-    /// device.
+    /// Opens or creates a file. Like all call methods, returns false if the file is not on the device.
     fn open(&mut self, target: &Target, descriptor: i64, truncate: bool) -> Result<bool, WorkloadError> {
         let openings = self.openings.entry(descriptor).or_insert(0);
         *openings += 1;

@@ -17,8 +17,7 @@ impl Worker<'_, '_> {
         Ok(Done { amounts: self.amounts, times: self.times })
     }
 
-    /// Executes planned steps. `round` is the number of rounds of all enclosing repeats since the start of
-    /// the run.
+    /// Executes planned steps. `round` counts the rounds of all enclosing repeats since the run's start.
     fn steps(&mut self, plan: &[Planned<'_>], round: u64) -> Result<(), WorkloadError> {
         for planned in plan {
             if self.shared.must_stop() {

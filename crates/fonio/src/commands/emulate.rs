@@ -1,5 +1,4 @@
-//! Implements `fonio device emulate`, which runs an emulated device until the user stops it or the workload
-//! ends.
+//! Implements `fonio device emulate`, which runs a device until the user stops it or the workload ends.
 
 use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;

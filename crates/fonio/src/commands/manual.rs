@@ -36,8 +36,7 @@ pub fn completions(shell: Shell) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Adds the names of shipped workloads, fixes and profiles, which the command line accepts in addition to
-/// files.
+/// Adds the names of shipped workloads, fixes and profiles, which commands accept in addition to files.
 fn with_names(command: Command) -> Command {
     let workloads: Vec<&str> = shipped().iter().map(|workload| workload.name).collect();
     let fixes: Vec<&str> = FIXES.iter().map(|fix| fix.name).collect();

@@ -39,8 +39,7 @@ pub fn run(arguments: &Report, colour: Colour) -> Result<Exit> {
 /// The title of a redacted report, because the path of the input is also a name.
 const REDACTED: &str = "redacted recording";
 
-/// Analyses the recording or trace `input` until `stop` is set. If a `key` is given, names are replaced by
-/// tokens.
+/// Analyses the recording or trace `input` until `stop` is set. A `key` replaces names by tokens.
 pub fn explain(
     input: &[PathBuf],
     reading: &Reading,
@@ -51,8 +50,7 @@ pub fn explain(
     let subject = Subject::resolve(input)?;
     let name = if key.is_some() { REDACTED.to_owned() } else { subject.name() };
     let mut filter = filter::options(filters, &subject)?;
-    // Rows are filtered before names are replaced. Here, hide the names in the filter, which the report
-    // shows.
+    // The rows are filtered before names are replaced, but the report shows the filter, so redact it.
     for filter in filter.iter_mut().filter(|_| key.is_some()) {
         for names in [&mut filter.comms, &mut filter.units, &mut filter.files] {
             names.iter_mut().for_each(|name| *name = "redacted".to_owned());

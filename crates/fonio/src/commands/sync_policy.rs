@@ -1,5 +1,4 @@
-//! Implements `fonio sync-policy`, which checks a policy. fonio-sync-policy.service also runs this command at
-//! each boot and shutdown.
+//! Implements `fonio sync-policy`, which checks a policy. A service also runs it at boot and shutdown.
 
 use std::fmt::Display;
 use std::fs;

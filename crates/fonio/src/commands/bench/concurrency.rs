@@ -1,5 +1,4 @@
-//! Implements `fonio bench concurrency`, which measures how many concurrent requests give the full
-//! throughput, and derives settings from this number.
+//! Implements `fonio bench concurrency`, which finds the request concurrency with the full throughput.
 //! settings.
 
 use std::io::{self, Write};
@@ -104,8 +103,7 @@ fn refuse_memory(target: &Path) -> Result<()> {
     }
 }
 
-/// Returns the disk whose queue settings will change. Checks before the measurement that the result can be
-/// applied.
+/// Returns the disk to change. Checks before the measurement that the setting can be applied.
 fn disk_to_change(bench: &Bench) -> Result<Disk> {
     let target = &bench.target;
     ensure!(

@@ -65,8 +65,7 @@ pub fn run(arguments: &BenchLayers, colour: Colour) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Two emulated devices of one profile: one with a file system, and one whose blocks the benchmark
-/// overwrites.
+/// Two emulated devices of one profile: one with a file system, and one whose blocks are overwritten.
 struct OnProfile {
     mounted: Emulated,
     dir: PathBuf,

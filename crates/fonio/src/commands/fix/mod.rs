@@ -1,5 +1,4 @@
-//! Implements `fonio fix`, which shows and measures fixes, and applies, keeps and undoes fixes that are
-//! settings of the machine.
+//! Implements `fonio fix`, which shows, measures, applies, keeps and undoes fixes of the machine.
 
 mod apply;
 mod list;
@@ -25,7 +24,7 @@ use undo::undo;
 /// A setting that was applied or restored, as JSON output.
 #[derive(Serialize)]
 struct Done<'a> {
-    /// The outcome: `applied`, `restored`, `nothing_left`, `changed_since`, or with --dry-run `would_apply`,
+    /// `applied`, `restored`, `nothing_left`, `changed_since`, or with --dry-run `would_apply`,
     /// `would_restore`.
     outcome: &'a str,
     #[serde(flatten)]

@@ -63,8 +63,7 @@ pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Returns the I/O class that a fix gives to a process. If the fix does not apply to processes, returns an
-/// error that names an alternative.
+/// Returns the I/O class that a fix gives to a process, or an error that names an alternative.
 fn class(change: &Candidate) -> Result<String> {
     let name = change.name();
     let (fix, setting) = setting(change)?;

@@ -17,7 +17,8 @@ use anyhow::{Context, Result};
 
 use xtask::process;
 
-/// Maximum number of re-exports followed for one path. A path with more re-exports would be circular.
+/// Maximum number of re-exports that are followed for one path. A path with more re-exports would be
+/// circular.
 const RE_EXPORTS_MAX: usize = 16;
 
 /// The path of a module inside its crate; empty for the crate's root.
@@ -178,7 +179,7 @@ impl Sources {
             let inline = file.paths.iter().map(|path| file.with_alias(path));
             for path in used.cloned().chain(inline) {
                 let Some(target) = self.resolve(module, &path) else { continue };
-                // A submodule may use its parent's types.
+                // A submodule may use its ancestors' items.
                 if !module.starts_with(target) {
                     edges.insert((file.shown.as_str(), self.files[target].shown.as_str()));
                 }

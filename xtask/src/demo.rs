@@ -2,8 +2,8 @@
 //!
 //! As root, the demo records and explains WebBench on an emulated RiData card, tries every safe fix that
 //! needs no other hardware, and measures the two best fixes. fonio itself undoes all its changes (devices,
-//! mounts, a network namespace). Without root, the demo reports on a recording of the same workload. `demo
-//! results` is in `results_demo.rs`.
+//! mounts, a network namespace). Without root, the demo reports on a recording of the same workload. The file
+//! `results_demo.rs` contains `demo results`.
 
 use std::process::{Command, Stdio};
 

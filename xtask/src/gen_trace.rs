@@ -3,7 +3,8 @@
 //!
 //! The trace shows one disk used by several processes: sequential and random runs, reads, writes, readahead,
 //! synchronous and journal writes, flushes, discards, merges, plugs, a rare requeue, and completions on other
-//! processors. The disk accepts 32 requests at a time. The output depends only on the options.
+//! processors. The simulated disk accepts 32 requests at a time. The generated trace depends only on the
+//! options.
 //!
 //! Each request has five records (Q, G, I, D, C). A merged bio adds two records (Q, M), the plug of a merged
 //! bio adds two (P, U), and a requeue adds two (R, D).
@@ -181,7 +182,7 @@ const BACKLOG_NS: u64 = 10_000_000;
 
 /// Plans a trace and writes it in time order.
 struct Generator<W> {
-    /// The file of each processor.
+    /// The output file of each processor.
     files: Vec<W>,
     sequences: Vec<u32>,
     random: Random,
@@ -262,8 +263,8 @@ impl<W: Write> Generator<W> {
         };
     }
 
-    /// Returns whether a request on these sectors is in flight. In that case, the kernel's page lock would
-    /// delay another request.
+    /// Returns whether a request on these sectors is in flight. If so, the kernel's page lock would delay
+    /// another request.
     fn in_flight(&self, sector: u64, sectors: u64) -> bool {
         let mut slots = self.slots.iter();
         slots.any(|(until, from, to)| *until >= self.now && sector < *to && *from < sector + sectors)

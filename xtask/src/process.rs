@@ -81,7 +81,7 @@ pub fn outlive_signals() -> Result<Arc<AtomicBool>> {
     Ok(Arc::clone(INTERRUPTED.get_or_init(|| stop)))
 }
 
-/// Fails after Ctrl-C or SIGTERM.
+/// Fails if Ctrl-C or SIGTERM was received since [`outlive_signals`].
 pub fn check_signals() -> Result<()> {
     if INTERRUPTED.get().is_some_and(|stop| stop.load(Ordering::Relaxed)) {
         bail!("interrupted");

@@ -26,7 +26,7 @@ pub struct StudyResult {
     pub schema: u32,
     /// Name of the result's file, without its extension.
     pub id: String,
-    /// A phrase that says what the table shows.
+    /// The table's title: a phrase that says what the table shows.
     pub title: String,
     /// The command line that measures the result.
     pub command: String,
@@ -55,7 +55,7 @@ pub enum Origin {
     Measured {
         /// The commit of the measured sources.
         commit: String,
-        /// Whether the sources had uncommitted changes.
+        /// Whether the measured sources had uncommitted changes.
         changed: bool,
         /// The day of the measurement, as YYYY-MM-DD in UTC.
         date: String,
@@ -85,7 +85,7 @@ pub struct Machine {
     pub kernel: String,
 }
 
-/// A row of a table.
+/// A row of a result's table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Row {
@@ -99,13 +99,13 @@ pub struct Row {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Cell {
-    /// A quantity. A table shows the median of its values.
+    /// A quantity, of whose values a table shows the median.
     Quantity(Quantity),
     /// A word, or a figure that is not a single quantity.
     Text(String),
 }
 
-/// The values of a figure.
+/// The measured values of a figure, with unit and format.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Quantity {

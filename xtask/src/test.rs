@@ -108,7 +108,7 @@ struct Program {
     built_ns: u64,
 }
 
-/// Builds the unit tests of all crates.
+/// Builds the unit tests of all crates, and returns the test programs.
 fn unit_tests() -> Result<Vec<Program>> {
     /// A line of cargo's JSON output; only some lines name a test program.
     #[derive(Deserialize)]

@@ -40,13 +40,13 @@ pub(crate) struct Codec {
 }
 
 impl Codec {
-    /// Appends a request to `bytes`.
+    /// Appends the encoded request to `bytes`.
     ///
     /// # Errors
     /// Never fails, because the memory grows as needed.
     ///
     /// # Panics
-    /// If the queueing or completion time is unknown.
+    /// Panics if the request's queueing or completion time is unknown.
     pub(crate) fn encode(&mut self, request: &Request, bytes: Vec<u8>) -> Result<Vec<u8>, postcard::Error> {
         let (queued, completed) =
             request.queued.zip(request.completed).expect("a watch keeps requests that have completed");

@@ -16,7 +16,7 @@ pub enum WatchError {
         /// The operating system's error; the message already contains it.
         cause: io::Error,
     },
-    /// The file does not belong to a watch.
+    /// The existing file was not written by a watch.
     #[error("{path} is not {what}; move it away, or name another folder with --state")]
     NotOurs { path: PathBuf, what: &'static str },
     /// A newer version of fonio wrote the file.

@@ -78,7 +78,7 @@ impl Folders {
     /// the first write, so an unwritable medium does not end the watch.
     ///
     /// # Errors
-    /// [`WatchError::Runs`] if a watch is already running.
+    /// Returns [`WatchError::Runs`] if a watch is already running.
     pub fn begin(&self) -> Result<Running, WatchError> {
         fonio_system::state::make(&self.run.join("kept")).map_err(WatchError::file(&self.run, "made"))?;
         let path = self.running();
@@ -111,7 +111,7 @@ impl Folders {
     /// Stores the minutes that are not yet in the history in a file in memory.
     ///
     /// # Errors
-    /// Errors of the file system.
+    /// Returns errors of the file system.
     pub fn store_unwritten(&self, minutes: &[Summary]) -> io::Result<()> {
         let new = self.run.join("unwritten.new");
         fs::write(&new, encode(minutes, 0))?;
@@ -157,7 +157,7 @@ impl Running {
     /// Tells other processes that the start of the watch is complete.
     ///
     /// # Errors
-    /// Errors of the file system.
+    /// Returns errors of the file system.
     pub fn ready(&self) -> io::Result<()> {
         self.tell(true)
     }

@@ -11,7 +11,7 @@ const CLASSES: usize = 32;
 /// Number of durations in each class, their sum, and the longest duration.
 ///
 /// Class 0 holds durations below 1 µs; class *k* holds durations from 2ᵏ⁻¹ to 2ᵏ µs. The last class has no
-/// upper end.
+/// upper limit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histogram {
     counts: Doublings,

@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use crate::compact::Codec;
 
 const HELD: Nanos = Nanos(60_000_000_000);
-/// Maximum number of held waits, and of held counts of short waits. Each of them needs about 100 bytes.
+/// Maximum number of held waits, and of held counts of short waits. Each wait or count needs about 100 bytes.
 const WAITS_MAX: usize = 8192;
-/// Maximum number of request chunks. They take 3 MiB, and hold about 100,000 requests.
+/// Maximum number of request chunks. In total, chunks take 3 MiB, and hold about 100,000 requests.
 const CHUNKS_MAX: usize = 48;
 /// Size of a request chunk, and the space reserved for its last request.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -150,7 +150,7 @@ impl Recent {
         self.waits.iter()
     }
 
-    /// Returns the counts of short waits.
+    /// Returns the counts of short waits in the last minute.
     pub fn counts(&self) -> impl Iterator<Item = &ObservedCount> {
         self.counts.iter()
     }

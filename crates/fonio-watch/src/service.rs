@@ -61,7 +61,7 @@ pub enum ServiceError {
     /// systemd does not support one of the paths in a unit file.
     #[error("systemd does not support these paths: {words}; use UTF-8 paths without blanks and quotes")]
     Paths {
-        /// The command line of the service.
+        /// The command line of the service, which contains the paths.
         words: String,
     },
     /// The watch did not start in time.

@@ -21,7 +21,7 @@ pub struct Shared {
 pub struct Figures {
     /// Figures of the last complete minute; `None` during the first minute.
     pub minute: Option<Summary>,
-    /// Totals since the watch began.
+    /// Sum of the figures since the watch began.
     pub total: Summary,
     /// Number of minutes that the watch has completed.
     pub minutes: u64,

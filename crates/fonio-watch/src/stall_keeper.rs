@@ -213,7 +213,7 @@ fn request_in(request: ObservedRequest, files: &Files) -> Request {
 /// with the stall's time, so that names sort by age.
 ///
 /// # Errors
-/// Errors of the file system. After an error, no file is left in the folder.
+/// Returns errors of the file system. After an error, no file is left in the folder.
 pub fn store(told: &Told, recent: &Recent, folder: &Path) -> io::Result<String> {
     let name = free_name(told.stall.began, folder);
     let (new, path) = (folder.join(".new"), folder.join(&name));

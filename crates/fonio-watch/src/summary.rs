@@ -1,5 +1,5 @@
-//! Figures of a span of time. A minute and a day have the same kinds of figures, so spans can be merged into
-//! longer spans.
+//! Summaries of a watch's figures over spans of time. A minute and a day have the same kinds of figures, so
+//! spans can be merged into longer spans.
 
 use fonio_core::{BlockedIn, ByteCount, Content, Op};
 use fonio_record::observer::{Party, PartyKind};
@@ -10,7 +10,7 @@ use crate::histogram::Histogram;
 /// Wall-clock time in seconds since 1970.
 pub type UnixSeconds = i64;
 
-/// The figures of a span of time.
+/// The figures of a watch over a span of time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// Wall-clock time at the start of the span.
@@ -73,7 +73,7 @@ pub struct DeviceFigures {
     pub size: Option<ByteCount>,
     /// The requests. The byte counts come from the kernel, which also counts requests that the watch missed.
     pub traffic: Traffic,
-    /// Time with requests in flight, from the kernel's counter.
+    /// Time in which requests were in flight, from the kernel's counter.
     pub busy_ms: u64,
     /// The device's last health reading.
     pub health: Option<HealthReading>,
@@ -259,7 +259,7 @@ impl Summary {
         self.events.extend(later.events.iter().cloned());
     }
 
-    /// Adds the figures of a device.
+    /// Adds figures of a device to the summary.
     pub fn device(&mut self, more: &DeviceFigures) {
         let same = |known: &&mut DeviceFigures| known.name == more.name && known.model == more.model;
         let Some(known) = self.devices.iter_mut().find(same) else {
@@ -274,7 +274,7 @@ impl Summary {
         }
     }
 
-    /// Adds the figures of a party on a device.
+    /// Adds figures of a party on a device to the summary.
     pub fn party(&mut self, more: &PartyFigures) {
         let same = |known: &&mut PartyFigures| known.party == more.party && known.device == more.device;
         match self.parties.iter_mut().find(same) {
@@ -296,7 +296,7 @@ impl Summary {
         }
     }
 
-    /// Adds the figures of a file.
+    /// Adds figures of a file to the summary.
     pub fn file(&mut self, more: &FileFigures) {
         let same = |known: &&mut FileFigures| {
             known.target == more.target && known.device == more.device && known.party == more.party

@@ -63,7 +63,7 @@ impl Tally {
         }
     }
 
-    /// Records the disk of a request's file system.
+    /// Records which disk stores the file system of a request's file.
     fn note_disk(&mut self, request: &ObservedRequest) {
         if let Some(file) = request.file
             && (self.disks.len() < FILES_MAX || self.disks.contains_key(&file.fs))

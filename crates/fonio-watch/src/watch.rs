@@ -216,8 +216,8 @@ impl Watch {
         self.minute.stalls.push(told.stall);
     }
 
-    /// Checks whether the wall clock was set. If it was set for the first time, corrects the times of earlier
-    /// minutes.
+    /// Checks whether the wall clock was set. If the clock was set for the first time, corrects the times of
+    /// earlier minutes.
     fn look_at_clock(&mut self, now: Timestamp) {
         let wall = WallClock::now();
         let Some(by_s) = wall.set_since(self.wall) else {

@@ -86,7 +86,7 @@ impl Content {
         }
     }
 
-    /// Returns the first `len` bytes of the object `seed`.
+    /// Returns the first `len` bytes of the object with this seed.
     #[must_use]
     pub fn bytes(self, seed: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];

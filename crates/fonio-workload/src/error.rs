@@ -36,7 +36,7 @@ pub enum WorkloadError {
         #[source]
         source: Box<toml::de::Error>,
     },
-    /// A well-formed value is invalid.
+    /// A value in a workload definition is invalid.
     #[error("{origin}: {key} = {value}: {problem}")]
     Value {
         /// The file's path, or the shipped workload's name.
@@ -83,7 +83,7 @@ pub enum WorkloadError {
         /// The problem with the line.
         problem: String,
     },
-    /// A place has no directory.
+    /// The caller gave no directory for a place.
     #[error(
         "workload `{workload}` needs a directory for its place `{place}` ({about}); give one, or a root for all places"
     )]
@@ -107,7 +107,7 @@ pub enum WorkloadError {
         /// The names of this kind that the workload has.
         known: String,
     },
-    /// A numeric option is out of range.
+    /// A numeric option of a run is out of range.
     #[error("{option} = {value} is out of range; {remedy}")]
     Option {
         /// The option's name.
@@ -125,7 +125,7 @@ pub enum WorkloadError {
         /// The workload's name.
         workload: String,
     },
-    /// `run` was called before `prepare`.
+    /// The method `run` was called before `prepare`.
     #[error("workload `{workload}` was not prepared; call `prepare` before `run`, once for each run")]
     NotPrepared {
         /// The workload's name.
@@ -180,9 +180,9 @@ pub enum WorkloadError {
         database: String,
         /// The name of the pragma.
         pragma: &'static str,
-        /// The value that was set.
+        /// The value to which the pragma was set.
         wanted: String,
-        /// The value reported by SQLite.
+        /// The pragma's value as reported by SQLite.
         got: String,
     },
     /// A database file is damaged.
@@ -225,7 +225,7 @@ pub enum WorkloadError {
         #[source]
         source: io::Error,
     },
-    /// The runner's stop flag was set.
+    /// The run was stopped by the runner's stop flag.
     #[error("the run was stopped")]
     Stopped,
 }

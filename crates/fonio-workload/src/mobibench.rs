@@ -1,6 +1,7 @@
 //! Converts Mobibench's options to a workload: `-p -f -r -a -y -t -d -n -j -s -T`.
 //!
-//! The options follow ESOS-Lab's Mobibench 1.0.8. With `-d`, the workload uses SQLite, otherwise files.
+//! The options follow ESOS-Lab's Mobibench 1.0.8. With `-d`, the workload uses SQLite; otherwise, it uses
+//! files.
 
 use std::collections::BTreeMap;
 

@@ -57,7 +57,7 @@ pub(crate) enum Call {
     Failed,
 }
 
-/// The maximum number of bytes transferred by one call. A larger value means that the line is damaged.
+/// The maximum number of bytes transferred by one call. Larger values mean that the line is damaged.
 const CALL_BYTES_MAX: u64 = 1 << 30;
 /// The maximum offset in a file. A larger offset in a damaged line could fill the device.
 const OFFSET_MAX: u64 = 1 << 36;

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// A named span of the run, for the recording's marks table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Mark {
-    /// The name of the span, such as `page`.
+    /// The name of the marked span, such as `page`.
     pub name: String,
     /// The number of the round in a repeat, from 0; 0 for phases.
     pub round: u64,
@@ -32,7 +32,7 @@ pub struct Progress {
 
 /// Observes a run. The run's threads wait for its methods, one at a time, so they should be fast.
 pub trait Observer: Send {
-    /// Called when a span has ended.
+    /// Called when a marked span has ended.
     fn mark(&mut self, mark: &Mark);
     /// Called when the run has advanced, at most ten times per second.
     fn progress(&mut self, progress: &Progress) {

@@ -47,9 +47,9 @@ amounts! {
     sql_bytes_bound
     /// Number of HTTP requests that received a response.
     http_requests
-    /// Bytes of HTTP bodies received.
+    /// Bytes received in the bodies of HTTP responses.
     bytes_fetched
-    /// Bytes of HTTP bodies sent.
+    /// Bytes sent in the bodies of HTTP requests.
     bytes_sent
     /// Total length of the requested pauses in nanoseconds, summed over threads.
     think_ns
@@ -116,11 +116,11 @@ pub struct FilesOutcome {
 pub struct Outcome {
     /// The workload's name.
     pub workload: String,
-    /// The scale of the run, relative to the full amount.
+    /// The scale of the run, relative to the full amount of I/O.
     pub scale: f64,
     /// The seed of all content and random choices.
     pub seed: u64,
-    /// The SQLite version, such as `3.50.4`.
+    /// The version of SQLite that was used, such as `3.50.4`.
     pub sqlite_version: String,
     /// Start of the run, in nanoseconds of the monotonic clock.
     pub start_ns: u64,

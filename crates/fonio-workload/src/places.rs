@@ -54,7 +54,7 @@ pub struct DatabaseOverride {
     pub journal: Option<Journal>,
     /// The database's synchronous setting.
     pub synchronous: Option<Synchronous>,
-    /// Pages between checkpoints of a write-ahead log.
+    /// The number of pages between checkpoints of a write-ahead log.
     pub autocheckpoint: Option<u32>,
     /// Directory of the database's files.
     pub directory: Option<PathBuf>,

@@ -30,7 +30,7 @@ pub enum Subject {
     Trace(Trace),
 }
 
-/// The files of one foreign trace.
+/// The files of a trace recorded by another program.
 pub struct Trace {
     paths: Vec<PathBuf>,
 }
@@ -94,7 +94,7 @@ impl Subject {
         }
     }
 
-    /// Returns the display name of the subject.
+    /// Returns the name under which the input is displayed.
     pub fn name(&self) -> String {
         match self {
             Subject::Recording(recording) => recording.dir().display().to_string(),

@@ -1,4 +1,4 @@
-//! Prints results in the requested format.
+//! Prints reports and other documents in the requested format.
 
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -18,7 +18,7 @@ use crate::cli::{Colour, Output};
 use crate::exit::{Exit, NotShown};
 use crate::offered::offered;
 
-/// The analysis of one recording or trace.
+/// The name, analysis and metadata of one recording or trace.
 pub struct Explained {
     /// The name of the recording or trace, as given by the user.
     pub name: String,

@@ -10,7 +10,7 @@ use super::{json, text};
 /// Parts of fonio's messages when this machine cannot fetch a kernel or has too little memory for a guest.
 const CANNOT: [&str; 3] = ["archive cannot be read", "`apt-get ", "MiB of memory"];
 
-/// Runs fonio in a guest. Returns `None` if this machine cannot run guests, so that the test is skipped.
+/// Runs fonio in a guest. Returns `None` if this machine cannot run guests; the test is then skipped.
 fn in_guest(arguments: &[&str]) -> Option<Output> {
     let dir = tempfile::tempdir().expect("a folder");
     let mut command = Command::new(env!("CARGO_BIN_EXE_fonio"));

@@ -548,7 +548,7 @@ fn a_trace_of_a_phone_and_mobibench_run_anywhere() {
     }
 }
 
-/// Creates a folder for workloads. Returns the guard that removes the folder, the folder's path, and a path
+/// Creates a folder for workloads. Returns a guard that removes this folder, the folder's path, and a path
 /// for the results.
 fn place_and_results() -> (tempfile::TempDir, String, String) {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

@@ -112,8 +112,8 @@ fn who_wrote_what_and_what_stalled() {
     );
     assert!(Command::new("sync").arg("-f").arg(&left).status().unwrap().success());
     write_and_sync(&file, 64);
-    // The wait of dd has ended. The watch reads its data about once a second, and a stall is final when the
-    // wait ends.
+    // The fsync wait of dd has ended. The watch reads its data about once a second, and a stall is final when
+    // the wait ends.
     std::thread::sleep(std::time::Duration::from_secs(2));
     watch.done(&["stop"]);
     assert!(watch.done(&["stop"]).starts_with("No watch runs"));

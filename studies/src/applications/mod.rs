@@ -73,21 +73,21 @@ pub struct Applications {
     pub schedulers: Vec<OfScheduler>,
 }
 
-/// The results of one scheduler. Each list has one value per round.
+/// The results of one scheduler. Each list contains one value per round.
 #[derive(Default)]
 pub struct OfScheduler {
     /// The scheduler's name in the kernel.
     pub name: String,
     /// The measurements in the kernel; `None` for a scheduler that the kernel lacks.
     pub kernel: Option<Measured>,
-    /// The mean response time of the launcher's reads in the model, in seconds.
+    /// The mean response time in seconds of the launching program's reads, in the model.
     pub model_read_s: Vec<f64>,
 }
 
 /// Measurements of a scheduler that runs in the kernel.
 #[derive(Default)]
 pub struct Measured {
-    /// The mean response time of the launcher's reads in seconds.
+    /// The mean response time in seconds of the launching program's reads.
     pub read_s: Vec<f64>,
     /// Time in seconds for which the launching program was blocked on storage.
     pub blocked_s: Vec<f64>,

@@ -49,9 +49,9 @@ impl Device {
 
 /// An overlay over a folder, as in container engines. It is unmounted when this value is dropped.
 pub struct Overlay {
-    /// The folder through which programs access the files.
+    /// The overlay's mount point, through which programs access the files.
     pub merged: Mounted,
-    /// The folder that stores the files.
+    /// The overlay's upper folder, which stores the files.
     pub upper: PathBuf,
 }
 

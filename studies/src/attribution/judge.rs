@@ -71,7 +71,7 @@ pub struct Tally {
     unit_wrong: u64,
 }
 
-/// The attribution of a bio or request in a recording.
+/// A recording's attribution of a bio or request.
 struct Said<'a> {
     content: Content,
     path: Option<&'a Path>,

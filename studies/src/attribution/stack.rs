@@ -158,8 +158,8 @@ fn parts(id: DeviceId, first: u64, sectors: u64) -> Result<Vec<Part>> {
     Ok(found)
 }
 
-/// Parses a device-mapper line: first sector, length, lower device, and first sector there, such as `0 65536
-/// linear 254:16 2048` or `0 2064384 crypt aes-xts-plain64 :64:logon:… 0 254:16 32768 …`.
+/// Parses a device-mapper line: first sector, length, lower device, and first sector there, such as
+/// `0 65536 linear 254:16 2048` or `0 2064384 crypt aes-xts-plain64 :64:logon:… 0 254:16 32768 …`.
 fn segment(line: &str) -> Option<(u64, u64, DeviceId, u64)> {
     let words: Vec<&str> = line.split(' ').collect();
     let (begin, length) = (words.first()?.parse().ok()?, words.get(1)?.parse().ok()?);

@@ -83,7 +83,7 @@ impl Groups {
         Ok(groups)
     }
 
-    /// Starts a writer in its unit.
+    /// Starts a writer of this kind in its unit.
     pub fn start(&self, kind: &str, dir: &Path) -> Result<Child> {
         let own = std::env::current_exe()?;
         let unit = self.place.unit(kind);

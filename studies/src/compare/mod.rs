@@ -20,7 +20,7 @@ use xtask::results::{Cell, StudyResult};
 use crate::emulated::{self, Emulated, Options};
 use crate::{asked, process};
 
-/// The default number of pairs of generated series.
+/// The default number of pairs of series to generate.
 const PAIRS: u32 = 400;
 const PROFILE: &str = "galaxy_s3_emmc";
 const SIZE: &str = "1GiB";

@@ -1,10 +1,10 @@
 //! `cargo studies decisions`: compares the decisions of the kernel's schedulers in a guest with the decisions
 //! of their models in `fonio-sim`.
 //!
-//! The device has a queue depth of 1. As soon as a request is issued, the kernel dispatches the next request
-//! from the scheduler and holds it until the device is free. If the scheduler returns no request, the kernel
-//! asks again at the next insertion or completion. The decisions are made at these times; `block_rq_issue`
-//! comes later.
+//! The observed device has a queue depth of 1. As soon as a request is issued, the kernel dispatches the next
+//! request from the scheduler and holds it until the device is free. If the scheduler returns no request, the
+//! kernel asks again at the next insertion or completion. The decisions are made at these times;
+//! `block_rq_issue` comes later.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -110,9 +110,9 @@ pub fn experiments(name: &str) -> Vec<Target> {
 
 /// The results of an experiment.
 pub struct Measured {
-    /// The result by fio's clock, in the experiment's unit.
+    /// The experiment's result by fio's clock, in the experiment's unit.
     pub figure: f64,
-    /// The result by the model's clock, for the same requests.
+    /// The experiment's result by the model's clock, for the same requests.
     pub model: f64,
     pub requests: u64,
 }

@@ -24,7 +24,7 @@ pub enum Daemon<'a> {
     Bindfs,
     /// libfuse's passthrough example, with one thread.
     Plain,
-    /// `fonio mount` with these options.
+    /// A mount by `fonio mount` with these options.
     Fonio(&'a str),
 }
 

@@ -1,5 +1,5 @@
 //! `cargo studies fuse`: compares the modes of `fonio mount` with the directory itself, bindfs, and libfuse's
-//! plain passthrough example with one thread. Prints medians of one run.
+//! plain passthrough example with one thread. Prints the medians of the rounds.
 //!
 //! Rounds interleave the configurations, so that a slow moment of the machine does not affect only one of
 //! them.

@@ -21,7 +21,7 @@ pub struct Once {
     /// Write rate in 10^6 bytes per second, including fsync.
     pub mb_s: f64,
     pub used: Used,
-    /// Number of write requests to the device.
+    /// Number of write requests sent to the device.
     pub writes: Option<f64>,
     /// Share of the device's write requests that do not begin at the end of the previous request.
     pub random_share: Option<f64>,

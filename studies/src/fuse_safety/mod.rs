@@ -112,7 +112,7 @@ fn on_other_kernels() -> Result<()> {
     built.args(["test", "--release", "--package", "fonio-bfuse", "--test", "integration"]);
     let output = built.args(["--no-run", "--message-format", "json"]).stderr(Stdio::inherit()).output()?;
     ensure!(output.status.success(), "{} failed: {}", process::shown(&built), output.status);
-    // Without FUSE, the tests would be skipped and would pass.
+    // Require FUSE in the guest: without FUSE, tests would be skipped and would count as passed.
     let mut script = format!(
         "export {}=root,fuse && mkdir -p '{}'",
         fonio_testing::REQUIRE,

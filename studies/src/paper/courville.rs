@@ -326,7 +326,7 @@ pub(super) fn requests_between_flushes(published: &Published, runs: &mut Runs) -
     })
 }
 
-/// Returns the rows of Figure 6 and section IV.C: rewritten blocks of 4 KiB.
+/// Returns the rows of Figure 6 and section IV.C about rewritten blocks of 4 KiB.
 pub(super) fn rewritten_places(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let told = |figure: &str| published.number(&format!("courville.locality.{figure}"));
     let mut written = |workload: &str| -> Result<(Rc<Report>, String)> {

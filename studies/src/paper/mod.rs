@@ -239,7 +239,8 @@ struct Outcome {
     rows: Vec<Row>,
 }
 
-/// The number of rows by verdict. Rows that were used in a fit count neither as agreeing nor as differing.
+/// The number of rows with each verdict. Rows that were used in a fit count neither as agreeing nor as
+/// differing.
 #[derive(Default, Serialize)]
 struct Counts {
     agree: usize,
@@ -428,8 +429,8 @@ fn show(outcome: &Outcome) {
 mod tests {
     use super::*;
 
-    /// The simulator reads no files, so its code has its own copy of the cards' numbers. Both copies must be
-    /// equal.
+    /// The simulator reads no files, so its code has its own copy of the cards' numbers. Both copies of the
+    /// numbers must be equal.
     #[test]
     fn the_published_numbers_are_the_simulators() {
         let cards: Vec<published::Card> = Published::read().unwrap().at("kim.card").unwrap();

@@ -32,7 +32,7 @@ pub(super) struct Row {
     verdict: Verdict,
     /// The reason why our result differs or is missing.
     why: String,
-    /// Our value in each run.
+    /// Our measured value in each run.
     #[serde(skip)]
     runs: Vec<Option<f64>>,
 }
@@ -47,7 +47,7 @@ pub(super) enum Said {
         /// Our number; `None` if it was not measured.
         ours: Option<f64>,
         unit: &'static str,
-        /// The number of decimals to show.
+        /// The number of decimals with which both numbers are shown.
         decimals: usize,
         /// A note on our number: its devices, the spread of its runs, or a different count.
         note: String,

@@ -48,7 +48,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
 }
 
 /// Returns SmartIO's gains over BFQ (instead of CFQ) in a guest during an installation and a backup. In the
-/// study, the app ran alone. Here, an app that runs alone would have no writes to wait for.
+/// study, Facebook ran alone. Here, an app that runs alone would have no writes to wait for.
 fn gains([cfq, smartio]: [f64; 2], runs: &mut Runs) -> Result<Vec<Row>> {
     let found = runs.applications(&applications::FACEBOOK)?;
     let launch = ratio(&found, |of| &of.launches_s)?;

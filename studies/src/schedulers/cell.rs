@@ -95,9 +95,9 @@ pub const SMARTIO: &str = "smartio";
 /// Returns the options of `fonio device emulate` for a profile, each followed by a space.
 ///
 /// On the first two devices, reads of unwritten data do not access the flash, and so would not conflict with
-/// writes on the same die. Therefore, all data is written first. The guest's processor serves the device and
-/// is too slow for UFS 3.1 at full speed; the schedulers' time limits are not scaled. The Galaxy S5 and the
-/// A1 card have one die and are configured as when the policy was tuned.
+/// writes on the same die. Therefore, all data is written before the measurement. The guest's processor
+/// serves the device and is too slow for UFS 3.1 at full speed; the schedulers' time limits are not scaled.
+/// The Galaxy S5 and the A1 card have one die and are configured as when the policy was tuned.
 pub fn emulated(profile: &str) -> &'static str {
     match profile {
         "emmc51" => "--written 2GiB ",

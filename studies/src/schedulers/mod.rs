@@ -148,7 +148,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let started = Instant::now();
     let missing: Vec<&Cell> =
         cells.iter().filter(|cell| !cell.file(&folder, &versions(cell)).exists()).collect();
-    // The index of the next cell, and the number of finished cells. The first failure ends the study.
+    // The index of the next cell, and the number of finished cells. The first cell that fails ends the study.
     let state = Mutex::new((0_usize, 0_usize));
     let failed = Mutex::new(None);
     std::thread::scope(|scope| {

@@ -38,7 +38,7 @@ struct Done {
     outcome: Outcome,
 }
 
-/// The name under which this program serves an emulated card.
+/// The argument with which this program serves an emulated card.
 pub const SERVE: &str = "serve";
 
 pub fn serve(_: &[String]) -> anyhow::Result<()> {

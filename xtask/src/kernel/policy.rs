@@ -106,7 +106,7 @@ struct Request {
 }
 
 impl Request {
-    /// Returns the list that keeps the request in insertion order; with turns, each process has its own read list.
+    /// Returns the list that keeps the request in insertion order. With turns, reads have a list per process.
     fn list(&self, has_turns: bool) -> (usize, u64, usize, bool, u64) {
         let process = if has_turns && !self.is_write { self.process } else { 0 };
         let level = if self.class == 2 { 0 } else { self.level };

@@ -1,7 +1,7 @@
 //! `cargo xtask lab test`: checks fonio in guests with Debian's kernels, and in complete Debian systems.
 //!
-//! *Waits*: blocked threads, on several kernels. *Watch*: the I/O that the watch reports. *Keep*: settings
-//! that are kept across reboots. *System*: a complete Debian with systemd. *Sync policy*: whether the fix
+//! *Waits*: blocked threads, on several kernels. *Watch*: the I/O that the watch reports. *Keep*: whether
+//! settings are kept across reboots. *System*: a complete Debian with systemd. *Sync policy*: whether the fix
 //! `sync-policy` survives a reboot and a power cut. `cargo studies guests` measures how repeatable results in
 //! guests are.
 

@@ -135,7 +135,7 @@ struct Writers {
     is_ambiguous: bool,
 }
 
-/// The current activity of a thread.
+/// The I/O activity in which a thread currently is.
 #[derive(Clone, Copy, Debug, Default)]
 struct ThreadState {
     /// The file whose dirty pages the thread writes.
@@ -323,7 +323,7 @@ impl Attribution {
         }
     }
 
-    /// Processes a block event. Attributes a bio when it is queued.
+    /// Processes a block event. A bio is attributed when it is queued.
     pub fn block(&mut self, event: &BlockEvent) {
         match event.kind {
             EventKind::Remap { from_device, from_sector } => {
@@ -408,8 +408,8 @@ impl Attribution {
         Some(self.journals.entry(fs).or_default())
     }
 
-    /// Returns the thread on whose behalf this thread works. It is the thread itself, unless it writes back
-    /// pages of other threads or writes the journal.
+    /// Returns the thread on whose behalf this thread works. This is the thread itself, unless the thread
+    /// writes back pages of other threads or writes the journal.
     fn behind(&mut self, tid: u32) -> Option<u32> {
         let state = self.threads.get_mut(tid).copied().unwrap_or_default();
         if let Some(file) = state.writes {

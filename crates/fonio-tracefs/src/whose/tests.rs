@@ -257,8 +257,8 @@ fn a_bio_below_a_mapped_device_is_that_above() {
         trace.block_on(device, tid, kind, rwbs, sector, if rwbs == "F" { 0 } else { 4096 })
     };
     let from = |from_device, sector| EventKind::Remap { from_device, from_sector: Sector(sector) };
-    // Workers pass on the data of two files in a different order. The lower device is a partition of a
-    // disk.
+    // Workers pass on the data of two files in a different order. The device below the mapped device is a
+    // partition of a disk.
     for (tid, file, sector) in [(1, 12, 8), (2, 13, 16)] {
         trace.at(tid, FileEvent::DirectBegan { inode: Inode { fs: MAPPED, number: file } });
         queue(&mut trace, MAPPED, tid, "WS", (EventKind::BioQueue, sector));

@@ -16,7 +16,7 @@ pub struct StallsAnswer {
     pub verdict: String,
     /// Whether at least one stall happened.
     pub is_problem: bool,
-    /// Start of the queried period.
+    /// Start of the period for which stalls were requested.
     pub since: UnixSeconds,
     /// Number of seconds since `since` in which the watch was running.
     pub watched_s: u64,
@@ -24,7 +24,7 @@ pub struct StallsAnswer {
     pub stalls: Vec<ToldStall>,
     /// Number of all stalls since `since`, including stalls that the history no longer lists.
     pub stalls_in_all: u64,
-    /// Notes for the reader, each in one sentence.
+    /// Remarks for the user on the answer, each in one sentence.
     pub notes: Vec<String>,
 }
 

@@ -23,7 +23,7 @@ const WATCHED_MIN_S: u64 = 3600;
 /// program cycles (TLC to good MLC), and write amplification is 1 to 5. So a device endures writes of 100 to
 /// 3000 times its size.
 const ASSUMED_TIMES_SIZE: (f64, f64) = (100.0, 3000.0);
-/// Devices report their wear in steps of 10 %.
+/// Step size of the wear that devices report, in percent.
 const STEP: f64 = 10.0;
 /// Maximum number of years that is still a useful prediction of a device's life.
 const YEARS_MAX: f64 = 100.0;
@@ -34,13 +34,13 @@ const ROWS_MAX: usize = 12;
 pub struct WearAnswer {
     /// The answer, with one sentence for each device.
     pub verdict: String,
-    /// Start of the queried period.
+    /// Start of the period for which the wear was requested.
     pub since: UnixSeconds,
     /// Number of seconds since `since` in which the watch was running.
     pub watched_s: u64,
     /// The devices to which data was written.
     pub devices: Vec<WornDevice>,
-    /// Notes for the reader.
+    /// Remarks for the user on the answer.
     pub notes: Vec<String>,
 }
 

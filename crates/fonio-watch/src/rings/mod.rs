@@ -34,8 +34,8 @@ const MAGIC: &[u8; 12] = b"fonio-rings\n";
 const VERSION: u32 = 1;
 /// Size of the file's first page, which holds only the magic number and the version.
 const PAGE: u64 = 4096;
-/// Minimum length of a day in the year's ring. It is half an hour less than 24 hours, because a day can end
-/// only at a write.
+/// Minimum length in seconds of a day in the year's ring. It is half an hour less than 24 hours, because a
+/// day can end only at a write.
 const DAY_S: i64 = 24 * 3600 - 1800;
 
 #[derive(Clone, Copy, Debug)]

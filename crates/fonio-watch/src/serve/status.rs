@@ -17,7 +17,7 @@ pub(super) struct Status {
     pub watched_s: u64,
     /// Number of stalls since the watch began.
     pub stalls: u64,
-    /// Start time (UTC) of the last stall, and its sentence.
+    /// Start time (UTC) of the last stall, and a sentence that describes this stall.
     pub last_stall_at: Option<String>,
     pub last_stall: Option<String>,
     /// In the last minute: the party blocked longest on storage, the sum of its threads' waits in percent of

@@ -136,7 +136,7 @@ impl<'a> Checker<'a> {
         Ok(())
     }
 
-    /// Opens the workload's databases in memory, to check statements.
+    /// Creates in-memory databases with the workload's schemas, for checking SQL statements.
     fn schemas(&mut self) -> Checked {
         for (name, database) in &self.workload.databases {
             let connection = Connection::open_in_memory()
@@ -345,8 +345,8 @@ impl<'a> Checker<'a> {
         self.ensure(bytes <= REQUEST_BYTES_MAX, key, format!("{bytes} bytes"), large)
     }
 
-    /// Checks an SQL statement on the empty database. Executes statements that change the schema, so later
-    /// statements can be checked.
+    /// Checks an SQL statement on the empty in-memory database. Executes statements that change the schema,
+    /// so later statements can be checked.
     fn statement(&self, key: &str, text: &str, params: usize, connection: &Connection) -> Checked {
         let key = format!("{key}, statement");
         let in_statement = {

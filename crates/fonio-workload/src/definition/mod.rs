@@ -1,5 +1,5 @@
 //! Workload definitions: TOML files with an app's steps on files, rows and objects. `docs/workloads.md`
-//! explains how to write one.
+//! explains how to write a definition.
 
 mod check;
 mod param;
@@ -27,7 +27,8 @@ pub struct Workload {
     pub name: String,
     /// The workload's title in lists.
     pub title: String,
-    /// A description of the modelled app. It says which numbers are published and which are assumed.
+    /// A description of the modelled app. The description says which numbers are published and which are
+    /// assumed.
     #[serde(default)]
     pub about: String,
     /// Directories that the caller supplies, by name, each with a description of its contents.
@@ -39,7 +40,7 @@ pub struct Workload {
     /// Groups of similar files, by group name.
     #[serde(default)]
     pub files: BTreeMap<String, Files>,
-    /// The steps that create the initial state. They are not timed.
+    /// The steps that create the initial state. Their time is not measured.
     #[serde(default)]
     pub prepare: Vec<Step>,
     /// The timed phases, executed one after the other.
@@ -157,7 +158,7 @@ pub struct Files {
     pub content: Content,
 }
 
-/// A phase: threads that run concurrently. It ends when all its threads have ended.
+/// A phase: threads that run concurrently. The phase ends when all its threads have ended.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Phase {
@@ -177,11 +178,11 @@ pub struct Thread {
     /// Number of threads that execute these steps; each thread has its own random numbers.
     #[serde(default = "step::one")]
     pub instances: u64,
-    /// The steps of each thread.
+    /// The steps that each of these threads executes.
     pub steps: Vec<Step>,
 }
 
-/// A study's figures for the modelled app.
+/// Figures of a published study for the modelled app.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {

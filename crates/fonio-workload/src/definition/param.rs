@@ -1,4 +1,4 @@
-//! The values bound to the parameters of an SQL statement.
+//! Values to bind to the parameters of an SQL statement.
 
 use std::fmt;
 use std::str::FromStr;

@@ -30,7 +30,7 @@ pub enum Step {
         /// Number of transactions.
         #[serde(default = "one")]
         times: u64,
-        /// The steps of each transaction.
+        /// The steps executed in each transaction.
         steps: Vec<Step>,
     },
     /// Creates new files.
@@ -74,7 +74,7 @@ pub enum Step {
         count: u64,
         /// Bytes of each `write` call; random offsets are multiples of this size.
         size: Sizes,
-        /// The files and offsets to write.
+        /// The order in which files and offsets are written.
         #[serde(default)]
         order: Order,
         /// When the files are synced.
@@ -94,7 +94,7 @@ pub enum Step {
         /// Bytes of each `read` call.
         #[serde(default = "request_default")]
         size: Bytes,
-        /// The files and offsets to read.
+        /// The order in which files and offsets are read.
         #[serde(default)]
         order: Order,
         /// Whether to bypass the page cache (`O_DIRECT`); sizes must be multiples of 4096.
@@ -114,7 +114,7 @@ pub enum Step {
         #[serde(default)]
         sync: SyncPolicy,
     },
-    /// Moves the oldest files to another group.
+    /// Moves a group's oldest files to another group.
     Rename {
         /// The name of the source group.
         files: String,
@@ -161,25 +161,25 @@ pub enum Step {
         /// Number of objects to fetch.
         #[serde(default = "one")]
         count: u64,
-        /// Length of each object's body.
+        /// Length of each fetched object in bytes.
         size: Sizes,
-        /// The content of the objects.
+        /// The kind of content of the fetched objects.
         #[serde(default)]
         content: Content,
         /// Bytes sent in the body of each request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         send: Option<Sizes>,
-        /// The group of files in which the objects are stored.
+        /// The file group in which the fetched objects are stored; if absent, objects are not stored.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         store: Option<String>,
-        /// Bytes of each write call for storing an object.
+        /// Bytes of each `write` call that stores an object.
         #[serde(default = "request_default")]
         request: Bytes,
         /// When the stored objects are synced.
         #[serde(default)]
         sync: SyncPolicy,
     },
-    /// Pauses, like a user or a timer.
+    /// Pauses the thread, like a user or a timer.
     Think {
         /// Length of the pause in seconds, multiplied by the pace of the run.
         seconds: f64,
@@ -213,7 +213,7 @@ fn request_default() -> Bytes {
     Bytes(8192)
 }
 
-/// The points at which files are synced.
+/// The points at which a step syncs the files that it writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SyncPolicy {
@@ -229,7 +229,7 @@ pub enum SyncPolicy {
     DataEnd,
     /// `fdatasync` is called after each `write` call.
     DataEach,
-    /// Files are opened with `O_SYNC`.
+    /// Files are opened with `O_SYNC`, so each `write` call is synchronous.
     Open,
 }
 

@@ -23,7 +23,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens on `address`; port 0 lets the kernel choose one.
+    /// Starts a server on `address`; with port 0, the kernel chooses a port.
     ///
     /// # Errors
     /// Fails if the server cannot listen on the address.
@@ -74,7 +74,8 @@ fn accept(listener: &TcpListener, ended: &AtomicBool) {
                 // Ignore errors: they mean that the client disconnected early.
                 let _ = thread::Builder::new().name("objects".to_owned()).spawn(move || serve(stream));
             }
-            // Accepting can fail if no file descriptor is free. Connections may close soon and free some.
+            // Accepting can fail if no file descriptor is free. Other connections may close soon and free
+            // descriptors.
             Err(_) => thread::sleep(Duration::from_millis(10)),
         }
     }

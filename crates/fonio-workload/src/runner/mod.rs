@@ -199,7 +199,7 @@ impl Runner {
     ///
     /// # Errors
     /// Fails if `prepare` was not called, the stop flag is set, or a file, SQLite or HTTP operation fails.
-    /// The first failure ends the run.
+    /// The first failure of a thread ends the run.
     pub fn run(&mut self, observer: &mut dyn Observer) -> Result<Outcome, WorkloadError> {
         if !std::mem::take(&mut self.prepared) {
             return Err(WorkloadError::NotPrepared { workload: self.workload.name.clone() });

@@ -34,7 +34,7 @@ pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
         }
     };
     // Until here, Ctrl-C ended only the recording, and the recorded part is analysed. From now on, Ctrl-C
-    // ends the analysis.
+    // ends the analysis, too.
     stop.store(false, Ordering::Relaxed);
     let kept = arguments.out.as_ref().map(|_| input.display().to_string());
     let explained = report::explain(&[input], &arguments.reading, &arguments.filter, &stop, None)?;

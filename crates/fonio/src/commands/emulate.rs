@@ -80,8 +80,8 @@ pub fn run(arguments: &Emulate) -> Result<Exit> {
 }
 
 fn options(arguments: &Emulate, state_dir: PathBuf, ledger: &mut Ledger) -> Result<Options> {
-    // Without a profile, only the I/O path is measured, so any profile works. This profile is slow enough for
-    // every machine.
+    // Without a profile, only the I/O path is measured, so any profile works. The profile `kingston` is slow
+    // enough for every machine.
     let profile = arguments.profile.clone().unwrap_or_else(|| "kingston".to_owned());
     // Report an invalid profile before any work begins.
     profile::device(&profile, ByteCount(arguments.size), arguments.seed)?;

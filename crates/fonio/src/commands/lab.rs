@@ -119,8 +119,8 @@ struct Ran<'a> {
     stderr: String,
 }
 
-/// Returns the options for a guest that includes this program if the architectures match. The program must
-/// exist until the guest runs.
+/// Returns the options for a guest that includes this program if the architectures match. The program's file
+/// must exist until the guest runs.
 fn system_options(
     archive: &Archive,
     wanted: &Wanted,

@@ -24,7 +24,7 @@ struct Trimmed<'a> {
     bytes: u64,
 }
 
-/// Applies a fix; with --keep, also across reboots.
+/// Applies a fix; with --keep, the fix also survives reboots.
 pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
     let (change, path, keep) = (&arguments.name, arguments.target.as_deref(), arguments.keep);
     let (fix, mut setting) = setting(change)?;

@@ -24,7 +24,7 @@ use undo::undo;
 /// A setting that was applied or restored, as JSON output.
 #[derive(Serialize)]
 struct Done<'a> {
-    /// `applied`, `restored`, `nothing_left`, `changed_since`, or with --dry-run `would_apply`,
+    /// Outcome: `applied`, `restored`, `nothing_left`, `changed_since`; --dry-run: `would_apply`,
     /// `would_restore`.
     outcome: &'a str,
     #[serde(flatten)]

@@ -29,7 +29,7 @@ use crate::output;
 use crate::progress::{Done, Progress, rounded};
 use crate::signals::{self, begin};
 
-/// The seed for the offsets of random requests. It is fixed, so that results can be compared.
+/// The seed for the offsets of random requests. The seed is fixed, so that results can be compared.
 const SEED: u64 = 1;
 
 pub fn run(arguments: &StoreBenchRun, colour: Colour) -> Result<Exit> {

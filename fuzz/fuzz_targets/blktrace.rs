@@ -12,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 /// The size of the shorter of blktrace's two record headers.
 const RECORD_BYTES: usize = 48;
 
-// The first byte selects where the input is split into two files; if it is 0, the input stays one file.
+// The first byte selects where the input is split into two files; with 0, the input stays one file.
 fuzz_target!(|input: &[u8]| {
     let Some((&cut, bytes)) = input.split_first() else { return };
     recognise(bytes);

@@ -65,7 +65,6 @@ fn shown(circle: &[&str]) -> String {
     format!("{} → {}", circle.join(" → "), circle[0])
 }
 
-/// Returns the sorted folders of the crates.
 fn crates() -> Result<Vec<PathBuf>> {
     let root = process::root();
     let mut folders = vec![root.join("studies"), root.join("xtask")];

@@ -16,8 +16,8 @@ use xtask::{process, tools};
 /// A recording of the same workload on the same card, made by an earlier run of the demo.
 const SHIPPED: &str = "docs/sample/webbench-on-ridata";
 
-/// The share of the full workload that runs, because the full workload takes an hour on this card. The scale
-/// does not change the mix of operations.
+/// The scale of the workload: the full workload takes an hour on this card. The scale does not change the mix
+/// of operations.
 const SCALE: &str = "0.02";
 
 /// Time limit for measuring the best fixes.

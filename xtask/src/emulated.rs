@@ -108,7 +108,7 @@ impl Emulated {
         Ok(serde_json::from_str(&line)?)
     }
 
-    /// Asks the emulator process to end; before it ends, it undoes its changes.
+    /// Asks the emulator process to end; the process first undoes its changes.
     fn end(&self) {
         let _ = Command::new("kill").arg(self.child.id().to_string()).status();
     }

@@ -39,7 +39,6 @@ pub fn run(Arguments { targets: chosen, seconds }: &Arguments) -> Result<()> {
     fuzz(targets, &[format!("-max_total_time={seconds}")], &process::root().join("fuzz/corpus"))
 }
 
-/// Compiles all fuzz targets.
 pub fn build() -> Result<()> {
     programs().map(drop)
 }

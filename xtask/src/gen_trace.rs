@@ -215,7 +215,6 @@ impl<W: Write> Generator<W> {
         }
     }
 
-    /// Writes the complete trace, with `ios` requests.
     fn run(&mut self, ios: u64) -> io::Result<()> {
         let note = Io { pid: 0, cpu: 0, rwbs: 0, sector: 0, sectors: 0 };
         self.plan(BEGINS_NS, NOTE_CLOCK, note, WALL_CLOCK);

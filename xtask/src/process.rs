@@ -149,8 +149,8 @@ pub fn measure(command: &mut Command) -> Result<Usage> {
 pub fn processor_time(pid: u32) -> Result<Duration> {
     let path = format!("/proc/{pid}/stat");
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
-    // The process name, in parentheses, can contain spaces. Of the fields after it, the 12th is the user time
-    // and the 13th the system time.
+    // The process name, in parentheses, can contain spaces. Of the fields after the name, the 12th is the
+    // user time, and the 13th is the system time.
     let behind = text.rsplit_once(')').map_or("", |(_, behind)| behind);
     let ticks: Vec<u64> =
         behind.split_whitespace().skip(11).take(2).filter_map(|word| word.parse().ok()).collect();

@@ -15,7 +15,7 @@ use crate::process;
 
 /// The version of the file format. Changes that older readers would misunderstand increment the version.
 ///
-/// Version 1: the fields of [`StudyResult`].
+/// Version 1 has the fields of [`StudyResult`].
 pub const SCHEMA: u32 = 1;
 
 /// A table of figures with its raw values and its origin.
@@ -337,7 +337,6 @@ impl Row {
     }
 }
 
-/// Returns a Markdown table row.
 fn line(cells: &[String]) -> String {
     let cells = cells.iter().map(|cell| if cell.is_empty() { "| ".to_owned() } else { format!("| {cell} ") });
     cells.collect::<String>() + "|"

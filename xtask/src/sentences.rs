@@ -1,6 +1,6 @@
 //! `cargo xtask sentences`: draws sentences for a language review.
 //!
-//! The choice depends only on the commit, so nobody can influence it.
+//! The choice of sentences depends only on the commit, so nobody can influence it.
 
 use std::collections::BTreeSet;
 use std::fs;

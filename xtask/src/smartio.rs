@@ -1,8 +1,8 @@
 //! Builds the SmartIO module for one of Debian's kernels.
 //!
 //! The compiler, the kernel's headers and its source come from Debian's archive, unpacked in the target
-//! directory. The build runs there (chroot): the programs in the header packages need the C library of the
-//! same Debian release, and the headers require the compiler that built the kernel.
+//! directory. The build runs in this directory (chroot): the programs in the header packages need the C
+//! library of the same Debian release, and the headers require the compiler that built the kernel.
 
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};

@@ -131,7 +131,7 @@ struct Package {
 
 #[derive(Deserialize)]
 struct Target {
-    /// Kinds of the target: `lib`, `bin`, `test`, `custom-build` and so on.
+    /// Kinds of the cargo target, such as `lib`, `bin`, `test` and `custom-build`.
     kind: Vec<String>,
 }
 

@@ -87,7 +87,6 @@ fn table(title: &str, seconds: f64, parts: &str) -> String {
     lines.join("\n")
 }
 
-/// Formats a duration as minutes and seconds.
 fn clock(seconds: f64) -> String {
     let whole = seconds.max(0.0).round() as u64;
     format!("{} min {:02} s", whole / 60, whole % 60)

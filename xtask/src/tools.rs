@@ -130,7 +130,7 @@ fn install(mut packages: Vec<&str>) -> Result<()> {
         bail!("install what is missing, then run this again:\n\n    sudo {line}\n");
     }
     println!("Installing: {}", packages.join(" "));
-    // Update the package lists first: new images have none, and old lists name obsolete packages.
+    // Update the package lists first: new images have no lists, and old lists name obsolete packages.
     process::run(Command::new("apt-get").args(["update", "-qq"]))?;
     process::run(
         Command::new("apt-get")

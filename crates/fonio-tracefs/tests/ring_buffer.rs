@@ -27,7 +27,7 @@ fn formats(text: &str) -> Vec<EventFormat> {
     starts.windows(2).map(|range| EventFormat::parse(&text[range[0]..range[1]]).unwrap()).collect()
 }
 
-/// Consecutive pages of 4 KiB.
+/// Consecutive ring-buffer pages of 4 KiB.
 struct Pages {
     bytes: Vec<u8>,
     at: usize,
@@ -89,7 +89,7 @@ fn device(text: &str) -> DeviceId {
     DeviceId::new(major.parse().unwrap(), minor.parse().unwrap())
 }
 
-/// Parses one line of the kernel's text. Supports only the line formats of this trace.
+/// Parses one line of the kernel's text. Supports only the line formats that occur in `trace.txt`.
 fn from_text(line: &str) -> Line {
     let cpu_at = line.find(" [0").unwrap();
     let tid = line[..cpu_at].trim().rsplit('-').next().unwrap().parse().unwrap();
@@ -263,8 +263,8 @@ fn a_damaged_page_costs_that_page_only() {
     let dir = data("linux-6.18-x86_64");
     let mut bytes = fs::read(dir.join("cpu1.pages")).unwrap();
     let whole = read_all(vec![(1, bytes.clone())]).events.len();
-    // First, a record that claims to be larger than its page; second, a page that claims to be larger than
-    // the file.
+    // Damage two pages: a record claims to be larger than its page, and a page claims to be larger than the
+    // file.
     bytes[4096 + 16..4096 + 20].fill(0);
     bytes[4096 + 20..4096 + 24].fill(0xff);
     bytes.truncate(3 * 4096 - 1000);

@@ -49,7 +49,7 @@ struct Process {
     is_ready: bool,
 }
 
-/// Lock that prevents other watches from using these folders, until it is dropped or the process ends.
+/// Lock that keeps other watches from using these folders, until this value is dropped or the process ends.
 #[derive(Debug)]
 pub struct Running {
     file: File,

@@ -1,5 +1,5 @@
-//! A histogram of durations in power-of-two classes. It is small, can be merged exactly, and is precise
-//! enough to show slow operations.
+//! A histogram of durations in power-of-two classes. The histogram is small, can be merged exactly, and is
+//! precise enough to show slow operations.
 
 use fonio_core::Nanos;
 use fonio_core::statistics::doublings::{Doublings, class_of};

@@ -155,7 +155,7 @@ pub fn install(paths: &Paths) -> Result<(), ServiceError> {
     wait_for_service(&paths.folders()?)
 }
 
-/// Returns the unit with the program and the options of this installation.
+/// Returns the unit's text with the program and the options of this installation.
 fn unit_text(program: &Path, paths: &Paths) -> Result<String, ServiceError> {
     let mut words = vec![program.display().to_string(), "watch".to_owned(), "run".to_owned()];
     let state = absolute(paths.state.as_deref())?;
@@ -195,7 +195,8 @@ pub fn start(paths: &Paths) -> Result<Option<ProcessId>, ServiceError> {
     Ok(None)
 }
 
-/// Starts the watch as a process that outlives the terminal. Its messages go to a file in memory.
+/// Starts the watch as a process that outlives the terminal. The watch writes its messages to a file in
+/// memory.
 fn detached(folders: &Folders, paths: &Paths) -> Result<(), ServiceError> {
     fonio_system::state::make(&folders.run).map_err(system(format!("make {}", folders.run.display())))?;
     let log = folders.run.join("log");
@@ -235,7 +236,7 @@ fn waits_for(time: Duration, holds: &mut dyn FnMut() -> bool) -> bool {
     true
 }
 
-/// Stops the watch; returns whether one was running.
+/// Stops the watch; returns whether a watch was running.
 ///
 /// # Errors
 ///
@@ -268,7 +269,7 @@ fn is_waiting() -> bool {
     matches!(state.as_str(), "active" | "activating" | "reloading" | "deactivating")
 }
 
-/// Stops the watch and removes its service; with `purge`, also its history and kept stalls.
+/// Stops the watch and removes its service. With `purge`, also removes its history and kept stalls.
 ///
 /// # Errors
 ///

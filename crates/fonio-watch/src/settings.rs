@@ -44,7 +44,7 @@ pub struct Settings {
 pub struct Mqtt {
     /// Address of the broker: `HOST` or `HOST:PORT`; the default port is 1883.
     pub broker: String,
-    /// User name, if the broker needs one.
+    /// User name for the broker, if needed.
     pub user: Option<String>,
     /// Path of the file with the password.
     pub password_file: Option<PathBuf>,
@@ -74,8 +74,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Reads a settings file. A missing [`DEFAULT_FILE`] gives the defaults; any other missing file is an
-    /// error.
+    /// Reads a settings file. Returns the defaults if [`DEFAULT_FILE`] is missing; any other missing file is
+    /// an error.
     ///
     /// # Errors
     /// Returns [`WatchError::Settings`] with the mistake, its position and the correct form.

@@ -9,7 +9,7 @@ use crate::summary::{Bounds, Summary};
 
 const BOUNDS: Bounds = Bounds { parties: 60, files: 20, stalls: 20, events: 20 };
 
-/// The figures of the last minute, and those since the watch began.
+/// The figures of the last minute, and the totals since the watch began.
 #[derive(Debug, Default)]
 pub struct Shared {
     figures: Mutex<Figures>,

@@ -1,9 +1,9 @@
 //! The file of a kept stall: a compact record of the stall and the minute before it, for later analysis.
 //!
 //! A Parquet recording would have ten files, and writing it would take more memory than the watch may use. In
-//! contrast, a kept stall is a single file. The file begins with a magic number and a version. The rest is
-//! compressed with gzip: the head ([`Head`]) and the requests in the compact encoding. An encoded request
-//! takes about 15 bytes. [`Kept::pour`] converts the file to the rows of a recording.
+//! contrast, a kept stall is a single file. The file begins with a magic number and a version. The rest of
+//! the file is compressed with gzip: the head ([`Head`]) and the requests in the compact encoding. An encoded
+//! request takes about 15 bytes. [`Kept::pour`] converts the file to the rows of a recording.
 
 use std::io::{self, Read, Write};
 use std::path::Path;

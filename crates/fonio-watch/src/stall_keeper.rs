@@ -22,7 +22,7 @@ use crate::why::{busiest, why};
 
 /// Maximum number of paths that are looked up for a kept stall: the paths of the files with the most bytes.
 const PATHS_MAX: usize = 200;
-/// Maximum number of requests examined to find the reason for a stall. Each needs 150 bytes of memory.
+/// Maximum number of requests examined to find the reason for a stall. Each request needs 150 bytes.
 const REASONS_MAX: usize = 10_000;
 
 /// A described stall, with all the data to keep except the requests.
@@ -209,7 +209,7 @@ fn request_in(request: ObservedRequest, files: &Files) -> Request {
     Request { file_id, content: content.unwrap_or(request.row.content), ..request.row }
 }
 
-/// Stores a stall with the requests of the minute before in a folder. Returns the file name, which starts
+/// Stores a stall with the requests of the preceding minute in a folder. Returns the file name, which starts
 /// with the stall's time, so that names sort by age.
 ///
 /// # Errors

@@ -1,8 +1,8 @@
 //! Finds stalls in completed waits: spans in which program threads were blocked on storage for at least a
 //! threshold.
 //!
-//! A thread in one fsync is blocked many times, each time for a page or a request. These waits are counted as
-//! one wait if the thread runs only briefly in between.
+//! A thread in one fsync is blocked many times, each time for a page or a request. Such waits are counted as
+//! one wait if the thread runs only briefly between them.
 
 use std::time::Duration;
 
@@ -137,7 +137,8 @@ impl StallFinder {
         None
     }
 
-    /// Adds the waits that have not ended at `now`. Reports a wait of a minute or more once, before its end.
+    /// Adds the waits that have not ended at `now`. A wait that lasts for a minute is reported once, before
+    /// it ends.
     pub fn see_open(&mut self, waits: &[ObservedWait], now: Timestamp) {
         self.told.retain(|told| waits.iter().any(|wait| (wait.row.tid, wait.row.began) == *told));
         for wait in waits.iter().filter(|wait| wait.is_for_storage()) {

@@ -124,7 +124,7 @@ pub struct BlockedFigures {
 /// The target of written data: a file, or the kind of data if the target is not a named file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Target {
-    /// A file, by its path.
+    /// A file, identified by its path.
     File(String),
     /// A file without a known name: it was deleted before the lookup, or its file system cannot find files by
     /// inode number.
@@ -188,7 +188,7 @@ pub struct Stall {
 pub enum Why {
     /// The reason is unknown, because requests were not observed.
     Unknown,
-    /// Most of the time, no request was in flight, so the device was not the reason.
+    /// The device was not the reason, because no request was in flight most of the time.
     NoRequest,
     /// One request was in the device for most of the time.
     OneRequest { op: Op, bytes: ByteCount, took_ms: u64, party: Option<Party> },
@@ -222,10 +222,10 @@ pub struct Bounds {
 }
 
 /// If the wall clock shows a time before 2025-01-01, the clock has not been set yet. A machine without a
-/// real-time clock boots with a clock time in 1970, with its build time, or with its last shutdown time.
+/// real-time clock boots with a time in 1970, with its system's build time, or with its last shutdown time.
 const CLOCK_IS_SET: UnixSeconds = 1_735_689_600;
 
-/// Name of the row that sums up all rows that did not fit.
+/// Name of the row with the sums of all rows that did not fit into a summary.
 pub const OTHERS: &str = "others";
 
 fn others() -> Party {

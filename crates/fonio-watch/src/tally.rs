@@ -101,7 +101,7 @@ impl Tally {
         self.disks.get(&file.fs).copied()
     }
 
-    /// Ends the minute: looks up the names of its rows and begins a new minute.
+    /// Ends the minute, looks up the names for the minute's rows, and begins a new minute.
     pub fn finish(&mut self, summary: &mut Summary, observer: &mut Observer, devices: &Devices) {
         let name = |id: DeviceId| devices.name(id).map(str::to_owned);
         let mut disks_of: FxHashMap<PartyId, Vec<DeviceId>> = FxHashMap::default();

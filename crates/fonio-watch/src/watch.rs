@@ -39,8 +39,8 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Time between two searches for waits that have not ended.
 const LOOK_FOR_OPEN: Duration = Duration::from_secs(30);
 const BOUNDS: Bounds = Bounds { parties: 40, files: 30, stalls: 20, events: 20 };
-/// Maximum number of minutes not yet in the history. If there are more, minutes are merged, so that memory
-/// use stays bounded on a full disk.
+/// Maximum number of minutes not yet in the history. If there are more such minutes, they are merged, so that
+/// memory use stays bounded on a full disk.
 const UNWRITTEN_MAX: usize = 360;
 /// Size of a history write in the budget: a typical slot of the day and a slot of the week.
 const HISTORY_WRITE: ByteCount = ByteCount(12 << 10);
@@ -88,7 +88,8 @@ impl Watch {
         let now = monotonic();
         let at = wall.of(now);
         let path = folders.rings();
-        // Create the history file only at its first write, so that one journal transaction contains both.
+        // A new history file is created when it is first written, so that one journal transaction contains
+        // both.
         let rings = match path.exists().then(|| Rings::open(&path)) {
             None | Some(Err(WatchError::File { .. })) => None,
             Some(opened) => Some(opened?),
@@ -176,7 +177,7 @@ impl Watch {
         self.finish()
     }
 
-    /// Reads the observer's new rows. Returns the present time.
+    /// Reads the observer's new rows. Returns the time at which they were read.
     fn take(&mut self) -> Timestamp {
         let mut seen = Vec::new();
         let now = self.observer.drain(&mut |observed| seen.push(observed));

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use fonio_core::Random;
 
-/// A kind of content. It affects file systems and devices that compress data, and the CPU time of threads
-/// that process the content.
+/// A kind of content. The kind affects file systems and devices that compress data, and the CPU time of
+/// threads that process the content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Content {
@@ -19,8 +19,8 @@ pub enum Content {
     Random,
     /// Words and markup; deflate reduces this content to about a third.
     Text,
-    /// A sequence of zlib streams of words and markup, like a server's compressed response. The last stream
-    /// is truncated.
+    /// A sequence of zlib streams of words and markup, like a server's compressed response. The last zlib
+    /// stream is truncated.
     Deflated,
 }
 
@@ -35,7 +35,8 @@ const WORDS: &[&str] = &[
 
 const TAGS: &[&str] = &["p", "div", "span", "li", "a", "td", "h2", "b"];
 
-/// Returns 1 MiB of words with markup, the same in every run. An object's seed determines its start.
+/// Returns 1 MiB of words with markup, the same in every run. An object's seed determines where the object
+/// starts.
 fn text_pool() -> &'static [u8] {
     static POOL: OnceLock<Vec<u8>> = OnceLock::new();
     POOL.get_or_init(|| {

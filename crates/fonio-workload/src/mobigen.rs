@@ -34,7 +34,8 @@ pub(crate) enum Target {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OpenFlags {
-    /// Whether the call creates or truncates the file: `O_CREAT` with `O_EXCL` or `O_TRUNC`.
+    /// Whether the flags say that the call creates or truncates the file: `O_CREAT` with `O_EXCL` or
+    /// `O_TRUNC`.
     pub(crate) makes: bool,
     pub(crate) truncate: bool,
 }
@@ -196,7 +197,7 @@ impl<'a> Words<'a> {
             return Ok(Target::Named(relative(path)?));
         }
         let word = self.word("a path")?;
-        // mobigen truncated the beginning of some paths; the rest still ends with a quote.
+        // mobigen truncated the beginning of some paths; the rest of such a path still ends with a quote.
         match word.strip_suffix('"') {
             Some(path) => Ok(Target::Named(relative(path)?)),
             None => Ok(Target::Unnamed),

@@ -77,8 +77,8 @@ pub struct PhaseOutcome {
 /// The time that a step took.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepOutcome {
-    /// The path of the step, such as `browse/ui/1.2`: the phase, the thread, then the step's number at each
-    /// depth, from 1.
+    /// The path of the step in the workload, such as `browse/ui/1.2`: the phase, the thread, then the step's
+    /// number at each depth, from 1.
     pub key: String,
     /// The kind of step, such as `sql`.
     pub kind: String,

@@ -3,8 +3,8 @@
 //! A step's total is its *count* multiplied by the *rounds* of all enclosing repeats. At scale s, each total
 //! becomes `round(total × s)`, at least 1, so the ratio between any two steps stays the same except for
 //! rounding. Repeats are reduced first. If the number of repeats cannot be reduced further (there is no tenth
-//! of a launch), the inner counts are reduced, and spread evenly over the remaining rounds. Request sizes and
-//! batch sizes never change.
+//! of a launch), the counts of the nested steps are reduced, and spread evenly over the remaining rounds.
+//! Request sizes and batch sizes never change.
 
 use crate::definition::Step;
 

@@ -81,8 +81,8 @@ pub fn pour(
     }
 }
 
-/// Passes rows on until a signal requests a stop. After the signal, it returns an error, so that the next
-/// sink removes its output.
+/// Passes rows on until a signal requests a stop. After the signal, this sink returns an error, so that the
+/// next sink removes its output.
 pub struct UntilStopped<'a> {
     sink: &'a mut dyn RowSink,
     stop: &'a AtomicBool,

@@ -38,7 +38,8 @@ fn blocked_unit(analysis: &Analysis) -> Option<&str> {
 struct Here<'a> {
     /// The name of the fix, such as `bfq`.
     fix: &'a str,
-    /// The fix's target (device, file or unit), quoted for the shell, with a leading space; can be empty.
+    /// The fix's target (device, file or unit), quoted for the shell, with a leading space; empty if not
+    /// needed.
     place: &'a str,
     /// Whether the fix can be switched on and off while programs run.
     can_switch: bool,

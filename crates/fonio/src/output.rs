@@ -34,7 +34,7 @@ pub fn budgets(output: &Output) -> Result<Vec<Budget>> {
 /// The part of a report that the terminal shows.
 #[derive(Clone, Copy, Debug)]
 pub enum Extent<'a> {
-    /// The first screen of the report, ending with these commands.
+    /// The first screen of the report, which ends with these commands for the user.
     FirstScreen(&'a [String]),
     /// The complete report.
     All,

@@ -21,7 +21,7 @@ pub fn begin() -> Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Restores the settings and devices of runs that were killed.
+/// Cleans up after runs that were killed, and reports the cleanup.
 pub fn recover() -> Result<()> {
     let recovery = Ledger::recover(&Ledger::default_dir())?;
     for undone in &recovery.undone {

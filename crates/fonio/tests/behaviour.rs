@@ -180,7 +180,7 @@ fn screens_keep_to_the_width_of_the_terminal() {
             let output =
                 files.fonio(&split(line)).env("COLUMNS", width.to_string()).output().expect("it runs");
             for shown in text(&output.stdout).lines().filter(|line| columns(line) > width) {
-                // A path or an address may be wider than the terminal; if so, it is alone on its line.
+                // A path or an address that is wider than the terminal is alone on its line.
                 if shown.trim_start().contains(' ') {
                     wrong.push(format!("fonio {line}, {width} columns: {shown}"));
                 }

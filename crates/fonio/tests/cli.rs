@@ -331,8 +331,8 @@ fn a_command_is_recorded_and_explained() {
     assert!(!meta.contains("/bin/true") && meta.contains("word-"), "{meta}");
 }
 
-/// Returns whether a documented command runs on any machine: it needs neither root nor a device, a network or
-/// the reader's own files, and has no placeholders.
+/// Returns whether a documented command runs on any machine: without root, a device, a network, the reader's
+/// own files and placeholders.
 fn can_run_anywhere(words: &[&str]) -> bool {
     let is_replaced = |word: &str| {
         word.chars().any(char::is_uppercase) && !word.chars().any(char::is_lowercase)

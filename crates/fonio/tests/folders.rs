@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 
 use fonio_testing::{Need, has, skip};
 
-/// A shell command that creates files of each kind in the folder that the tests put into memory or move.
+/// A shell command that creates files of each kind in the folder which the tests put into memory or move.
 const FILL: &str =
     "mkdir -p $LOG/sub && echo one >$LOG/app.log && echo two >$LOG/sub/deep && ln $LOG/app.log $LOG/hard &&
     ln -s app.log $LOG/soft && chmod 640 $LOG/app.log && chown 7:8 $LOG/sub && truncate -s 1M $LOG/sparse &&

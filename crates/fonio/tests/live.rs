@@ -125,7 +125,7 @@ fn a_setting_is_tested_while_the_machine_is_used_and_comes_back_whatever_happens
     let machine = Machine::make();
     let before = machine.read_ahead();
 
-    // A test that ended by itself is continued.
+    // A test that ended by itself can be continued.
     let first = machine.test("test", &["--for", "4s", "--json", "--seed", "3"]).output().unwrap();
     assert_eq!(first.status.code(), Some(0), "{}", text(&first.stderr));
     assert_eq!(machine.read_ahead(), before);

@@ -482,9 +482,9 @@ fn the_processors_parts_are_those_that_the_kernel_counts() {
         let (ran, ready) = (seconds(0), seconds(1));
         let running = part(&series, 0, "user") + part(&series, 0, "system");
         let waited = part(&series, 0, "cpu_wait");
-        // Interrupts, and the thread's work after it read the counts, are included either in the kernel's
-        // counts or in fonio's, but not in both. After that work, the thread may also pause for the rest of a
-        // scheduling period, which is at most 50 ms.
+        // Interrupts are included only in the kernel's counts or only in fonio's counts. The same applies to
+        // the thread's work after it read the counts. After this work, the thread may also pause for the rest
+        // of a scheduling period, which is at most 50 ms.
         let near = |a: f64, b: f64| (a - b).abs() <= 0.06 + 0.2 * b;
         assert!(near(running, ran) && near(waited, ready), "{running} {ran} {waited} {ready} {share:?}");
         assert!(part(&series, 0, "unknown") < 0.01, "{series}");
@@ -647,7 +647,8 @@ fn recorded_calls_are_replayed_in_a_directory_and_leave_nothing() {
     let recording = dir.path().join("recording");
     let recording = recording.to_str().unwrap();
     let data = dir.path().join("data");
-    // Write 64 KiB four times to two files. Each file is synced; one is then renamed, the other deleted.
+    // Write 64 KiB four times to two files. Each file is synced; then one file is renamed, and the other is
+    // deleted.
     let script = "for n in 1 2; do dd if=/dev/zero of=$0.$n bs=64k count=2 oflag=append conv=notrunc,fsync status=none || exit; done; mv $0.1 $0.3; rm $0.2";
     let recorded =
         fonio(&["record", "--calls", "-o", recording, "--", "sh", "-c", script, data.to_str().unwrap()]);

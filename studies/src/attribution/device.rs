@@ -18,7 +18,7 @@ pub struct Device {
     is_loop: bool,
 }
 
-/// A mounted file system. It is unmounted when this value is dropped.
+/// A mounted file system. Dropping this value unmounts it.
 pub struct Mounted(pub PathBuf);
 
 impl Device {
@@ -47,7 +47,7 @@ impl Device {
     }
 }
 
-/// An overlay over a folder, as in container engines. It is unmounted when this value is dropped.
+/// An overlay over a folder, as in container engines. Dropping this value unmounts it.
 pub struct Overlay {
     /// The overlay's mount point, through which programs access the files.
     pub merged: Mounted,

@@ -15,7 +15,7 @@ use super::stack::Places;
 use super::truth::Truth;
 use super::writers::{Place, WRITERS};
 
-/// Targets for attributed bytes: data right, data wrong, metadata and journal right.
+/// Target shares of bytes: data attributed right and wrong; metadata and journal attributed right.
 const DATA_RIGHT: f64 = 0.95;
 const DATA_WRONG: f64 = 0.01;
 const REST_RIGHT: f64 = 0.8;

@@ -6,9 +6,9 @@
 //! renamed, and one is deleted. Each writer has its own files and its own unit, so the address of a request
 //! on the device reveals its writer (`truth.rs`). The program compares this with the recording, and prints
 //! the bytes that are right, wrong and unknown. Neighbouring bios of different files can be merged into one
-//! request, which is attributed to only one file; so data is compared both by bios and by requests. If a row
-//! of the table misses a target, the row says so. Targets: data at least 95 % right and at most 1 % wrong,
-//! metadata and journal at least 80 % right.
+//! request, which is attributed to only one file; so the attribution of data is compared both by bios and by
+//! requests. If a row of the table misses a target, the row says so. Targets: data at least 95 % right and at
+//! most 1 % wrong, metadata and journal at least 80 % right.
 //!
 //! With `--on-overlay`, the processes write through an overlay, and fonio must report the paths in its upper
 //! folder. With `--short-lived`, the writers delete their files immediately (`short.rs`).

@@ -89,7 +89,6 @@ fn nanos() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Runs all writers concurrently.
 pub fn drive(dir: &Path, notes: &Path) -> Result<()> {
     let own = std::env::current_exe()?;
     let start = |(name, _): &(&str, Load)| {

@@ -1,5 +1,4 @@
-//! Devices between the file system and the disks (LVM and LUKS), and the mapping of their sectors to the
-//! disks.
+//! Creates devices between the file system and the disks (LVM and LUKS), and maps their sectors to the disks.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

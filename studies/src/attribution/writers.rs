@@ -57,7 +57,7 @@ impl Place {
     }
 }
 
-/// The control groups of the writers. They are removed when this value is dropped.
+/// The control groups of the writers. Dropping this value removes them.
 pub struct Groups {
     place: Place,
     dirs: Vec<PathBuf>,
@@ -83,7 +83,6 @@ impl Groups {
         Ok(groups)
     }
 
-    /// Starts a writer of this kind in its unit.
     pub fn start(&self, kind: &str, dir: &Path) -> Result<Child> {
         let own = std::env::current_exe()?;
         let unit = self.place.unit(kind);

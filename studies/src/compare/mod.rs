@@ -2,7 +2,7 @@
 //! recordings.
 //!
 //! By default, the true difference is known, because series are generated (`generated.rs`). `--real` uses
-//! recordings of fio on an emulated eMMC; the slower device has the same profile with multiplied times.
+//! recordings of fio on an emulated eMMC; the slower device has the same profile, but with multiplied times.
 
 mod generate;
 mod generated;

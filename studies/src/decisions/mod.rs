@@ -3,7 +3,7 @@
 //!
 //! The observed device has a queue depth of 1. As soon as a request is issued, the kernel dispatches the next
 //! request from the scheduler and holds it until the device is free. If the scheduler returns no request, the
-//! kernel asks again at the next insertion or completion. The decisions are made at these times;
+//! kernel asks again at the next insertion or completion. The decisions are made at these times; the event
 //! `block_rq_issue` comes later.
 
 use std::fmt::Write as _;

@@ -19,7 +19,7 @@ const PLAIN_SOURCE: &str = "/usr/share/doc/libfuse3-dev/examples/passthrough_ll.
 /// A way to mount a directory at a second mount point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Daemon<'a> {
-    /// The directory itself, without a mount.
+    /// No daemon: the directory itself is used.
     None,
     Bindfs,
     /// libfuse's passthrough example, with one thread.
@@ -68,7 +68,7 @@ impl Used {
     }
 }
 
-/// A mounted directory, or the directory itself. It is unmounted when this value is dropped.
+/// A mounted directory, or the directory itself. Dropping this value unmounts it.
 pub struct Mounted {
     pub dir: PathBuf,
     daemon: Option<Child>,

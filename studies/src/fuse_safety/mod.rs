@@ -228,7 +228,7 @@ fn write_on_failing(mode: &str, fonio: &Path) -> Result<()> {
     let mounted = Mounted::start(fonio, &source, mode)?;
     let path = mounted.dir.path().join("file");
     let file = File::create(&path)?;
-    // Another handle of the same file, through which nothing is written. It must get the error too.
+    // Another handle of the same file, through which nothing is written. This handle must get the error too.
     let witness = File::options().write(true).open(&path)?;
     let (mut told, mut heard) = (0, 0);
     let mut suspect = BTreeSet::new();

@@ -72,7 +72,7 @@ pub fn run(Arguments { parts }: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Busy loops that run during a guest's job. They end when this value is dropped.
+/// Busy loops that run during a guest's job. The loops end when this value is dropped.
 struct BusyLoops(Vec<Child>);
 
 impl BusyLoops {

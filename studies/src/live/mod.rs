@@ -56,7 +56,7 @@ const CASES: [Case; 3] = [
         what: "a large program (fonio) that starts from the card every 0.3 s; the setting is the \
             read-ahead, which affects page faults",
         fix: "read-ahead=1MiB",
-        // The page cache drops the program before each start, so that each start reads the card.
+        // Drop the program from the page cache before each start, so that each start reads the card.
         load: Load::Shell(
             "cp \"$FONIO\" prog; sync; while :; do dd if=prog iflag=nocache count=0 2>/dev/null; ./prog --version >/dev/null; \
              sleep 0.3; done",

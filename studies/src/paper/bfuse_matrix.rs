@@ -147,8 +147,8 @@ fn in_words(by_stack: &ByStack) -> [Row; 3] {
             FILE_SYSTEMS.iter().zip(values).map(|(name, value)| format!("{name} {value:.digits$}{unit}"));
         named.collect::<Vec<_>>().join(", ")
     };
-    // Compute the share of pairs of file systems in which the faster one has the larger share of sequential
-    // requests.
+    // Compute the share of pairs of file systems in which the faster file system has the larger share of
+    // sequential requests.
     let pairs = (0..5).flat_map(|a| (0..a).map(move |b| (a, b)));
     let same_way = |(a, b): (usize, usize)| {
         let faster = rates[a].value()? - rates[b].value()?;

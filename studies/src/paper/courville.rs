@@ -265,7 +265,7 @@ pub(super) fn latency_by_size(published: &Published, runs: &mut Runs) -> Result<
     })
 }
 
-/// Returns the rows of Figure 4: device addresses over time. The study's text describes two drawings.
+/// Returns the rows of Figure 4: device addresses over time. The study's text describes two of the drawings.
 pub(super) fn places_over_time(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let (_, playback) = measured(runs, "video_playback")?;
     let map = playback.analysis.spatial.devices.first();
@@ -304,7 +304,7 @@ pub(super) fn places_over_time(_: &Published, runs: &mut Runs) -> Result<Vec<Row
     ])
 }
 
-/// Returns the rows of Figure 5: one limit for all workloads. Table II has the numbers, scored there.
+/// Returns the rows of Figure 5: one limit for all workloads. The numbers of Table II are scored there.
 pub(super) fn requests_between_flushes(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let tables: Vec<CourvilleWorkload> = published.at("courville.workload")?;
     let most = tables.iter().map(|workload| workload.flush_gap_p90.requests).fold(0.0, f64::max);

@@ -1,4 +1,4 @@
-//! Reproduces Figure 9: launch times on devices and in memory. The text states the variation of four apps.
+//! Reproduces Figure 9: launch times on devices and in memory. The study's text states how four apps vary.
 
 use std::collections::BTreeMap;
 

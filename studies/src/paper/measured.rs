@@ -1,7 +1,7 @@
 //! Holds our results of each run, marked if a published number influenced them.
 //!
-//! Papers compute with [`Measured`] instead of bare numbers. If a value is missing or marked, so is every
-//! value that is computed from it.
+//! Papers compute with [`Measured`] instead of bare numbers. If a value is missing or marked, every value
+//! computed from it is missing or marked, too.
 
 use fonio_core::statistics::sample::median;
 

@@ -45,7 +45,7 @@ use published::Published;
 use row::{Row, Verdict};
 use runs::Runs;
 
-/// The way to obtain the rows of a table or figure.
+/// How the rows of a table or figure are obtained.
 #[derive(Clone, Copy)]
 enum Rows {
     /// Computes the rows from models and files, fast and without privileges. With `--full`, also measures

@@ -5,11 +5,11 @@
 //!
 //! - A missing value cannot be compared.
 //! - A value that a published number influenced is shown as used and is not scored.
-//! - An effect (a gain, a slowdown) needs [`RUNS_MIN`] runs. It agrees only if it is within the tolerance,
-//!   and its distance from "no effect" exceeds its spread. It differs only if it lies outside the tolerance
-//!   by more than its spread.
+//! - An effect (a gain, a slowdown) needs [`RUNS_MIN`] runs. The effect agrees only if it is within the
+//!   tolerance, and its distance from "no effect" exceeds its spread. The effect differs only if it lies
+//!   outside the tolerance by more than its spread.
 //! - Of a total and its two parts, at most two values are scored, because the last value follows from the
-//!   others. If the total is used, only one part is scored.
+//!   other two. If the total is used, only one part is scored.
 
 use std::fmt::Write as _;
 use std::ops::RangeInclusive;
@@ -52,7 +52,7 @@ pub(super) enum Said {
         /// A note on our number: its devices, the spread of its runs, or a different count.
         note: String,
     },
-    /// Two statements in words.
+    /// A published statement and our result, both in words.
     Statement { published: String, ours: String },
 }
 
@@ -193,7 +193,7 @@ impl Row {
         Row { what: what.into(), said, used_in_fit, verdict, why: why.to_owned(), runs: Vec::new() }
     }
 
-    /// Returns a row with its verdict. `why` is dropped if our result and the published one agree.
+    /// Returns a row with its verdict. `why` is dropped if our result and the published result agree.
     fn judged(
         what: impl Into<String>,
         said: Said,

@@ -53,7 +53,7 @@ const fn tuned(name: &'static str, scheduler: &'static str, words: &'static [&'s
 const CLASSES: [&str; 4] =
     ["reader:--prioclass=1", "reader:--prio=0", "writer:--prioclass=3", "writer:--prio=7"];
 
-/// A setting that limits requests to 64 KiB. It is a setting of the queue, so its file is one folder above
+/// A setting that limits requests to 64 KiB. This is a setting of the queue, so its file is one folder above
 /// the scheduler's settings.
 const SMALL: &[&str] = &["../max_sectors_kb=64"];
 

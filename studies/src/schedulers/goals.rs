@@ -1,8 +1,8 @@
 //! Checks the goals of SmartIO: whether each goal holds, fails, or is undecided.
 //!
-//! Start `n` of one scheduler is compared with start `n` of another one, because both have the same think
-//! times. `fonio_analysis::compare::interval` computes the confidence interval of the ratio, at 95 % for all
-//! comparisons of a goal together.
+//! Start `n` of one scheduler is compared with start `n` of another scheduler, because both have the same
+//! think times. `fonio_analysis::compare::interval` computes the confidence interval of the ratio, at 95 %
+//! for all comparisons of a goal together.
 
 use fonio_analysis::compare::interval::{Answer, Change, compare_rounds};
 use fonio_core::statistics::sample::median;
@@ -57,9 +57,9 @@ fn at_most(own: &[f64], most: &[f64]) -> (Outcome, Change) {
     (outcome, change)
 }
 
-/// Compares `own` with each of the others. The goal holds if `own` is less than each. As everywhere in fonio,
-/// "less" and "more" need a difference of 5 percent, because equal configurations differ by less than this
-/// between two boots of a guest.
+/// Compares `own` with each of the others. The goal holds if `own` is less than each of the others. As
+/// everywhere in fonio, "less" and "more" need a difference of 5 percent, because equal configurations differ
+/// by less than this between two boots of a guest.
 fn below_all(own: &[f64], others: &[Vec<f64>]) -> (Outcome, Vec<Change>) {
     let pairs: Vec<(&[f64], &[f64])> = others.iter().map(|other| (other.as_slice(), own)).collect();
     let changes = compare_rounds(&pairs);

@@ -1,5 +1,5 @@
-//! Checks whether the comparison used for the goals claims differences where there are none. It compares two
-//! random halves of one cell's starts as if they were two schedulers.
+//! Checks whether the comparison used for the goals claims differences where there are none. The check
+//! compares two random halves of one cell's starts as if they belonged to two schedulers.
 
 use fonio_analysis::compare::interval::{RUNS_MIN, compare_rounds};
 use fonio_core::Random;

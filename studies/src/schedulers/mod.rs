@@ -29,8 +29,8 @@ use crate::smartio::{self, sources};
 use crate::{process, tools};
 
 const KERNEL: &str = "6.12";
-/// The study's device, on which the policy was tuned. It has a queue depth of 1; the other profiles have
-/// queue depths of 1, 32 and 32.
+/// The study's device, on which the policy was tuned. This device has a queue depth of 1; the other profiles
+/// have queue depths of 1, 32 and 32.
 const TUNED_ON: &str = "samsung_s5";
 const PROFILES: [&str; 4] = [TUNED_ON, "sd_a1", "emmc51", "ufs31"];
 /// The parts of the comparison, each with its number of starts: first with `--quick`, then without.

@@ -24,7 +24,7 @@ use crate::emulated::{self, Emulated, Options};
 use crate::{asked, process};
 
 const SITUATIONS: &str = include_str!("situations.toml");
-/// The recording time of each situation, longer than the minimum for a verdict.
+/// The recording time of each situation, which is longer than the minimum for a verdict.
 const RECORDED: &str = "14s";
 const SIZE: &str = "1GiB";
 /// The verdicts which state that storage delayed a program.

@@ -74,7 +74,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     result.keep(is_complete && arguments.write_every == WRITE_EVERY).map(drop)
 }
 
-/// A running watch of some devices. It is stopped when this value is dropped.
+/// A running watch of some devices. Dropping this value stops the watch.
 struct Watch {
     child: Child,
     fonio: PathBuf,

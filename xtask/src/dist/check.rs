@@ -58,7 +58,7 @@ fn packages(steps: &mut Steps<'_, '_>, made: &Made) -> Result<()> {
     Ok(())
 }
 
-/// Runs the programs on QEMU's oldest supported processor. Returns the number of failed steps.
+/// Runs the programs with QEMU on the oldest supported processor. Returns the number of failed steps.
 fn emulated(made: &Made) -> Result<u32> {
     let Some(emulator) = made.target.emulator() else { return Ok(0) };
     tools::ensure(&[tools::EMULATED])?;

@@ -15,7 +15,7 @@ use super::{cargo_home, linker, program, sysroot};
 use crate::process;
 
 /// The library names that the linker looks up, and the files that it must find. With glibc 2.34 and later,
-/// only the first two are needed, but Rust's standard library names them all.
+/// only the first two libraries are needed, but Rust's standard library names all.
 const LIBRARIES: [(&str, &str); 7] = [
     ("libc.so", "libc.so.6"),
     ("libgcc_s.so", "libgcc_s.so.1"),

@@ -165,7 +165,6 @@ fn within(path: &Path) -> String {
     path.strip_prefix(process::root()).unwrap_or(path).display().to_string()
 }
 
-/// Returns the folder of the Rust toolchain.
 fn sysroot() -> Result<PathBuf> {
     let text =
         process::output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(process::root()))?;

@@ -23,7 +23,7 @@ struct Program {
     stride: u64,
     /// Number of the program's requests that are in flight or waiting.
     at_once: u64,
-    /// Number of the program's requests. A run ends when all programs with limited requests have ended.
+    /// Number of the program's requests. A run ends when all programs with a limited number have ended.
     count: u64,
 }
 
@@ -114,7 +114,7 @@ impl Run<'_> {
     }
 }
 
-/// Runs several programs from the beginning.
+/// Simulates a new run of several programs.
 fn run(
     scheduler: &str,
     (depth, end): (usize, u64),
@@ -246,7 +246,7 @@ fn levels_have_shares() {
     expect_test::expect_file!["shares.txt"].assert_eq(&table);
 }
 
-/// Measures four readers without an end on a device that is faster for its two most recent streams. Returns
+/// Measures four readers that never end, on a device that is faster for its two most recent streams. Returns
 /// the total reads per second and the longest response time in µs. Both are measured after each reader has
 /// had its first turn.
 fn endless(scheduler: &str, continued_ns: u64, stride: u64) -> (u64, u64) {

@@ -29,7 +29,7 @@ pub(super) fn driver() -> &'static Path {
     })
 }
 
-/// A process that runs the policy. It reads one line per event and writes one line per reply.
+/// A process that runs the policy. The process reads one line per event and writes one line per reply.
 pub(super) struct Driver {
     child: Child,
     events: Option<ChildStdin>,
@@ -238,7 +238,8 @@ impl Model {
         }
         let higher =
             self.waiting.values().chain(self.in_flight.values()).any(|other| other.class < request.class);
-        // The oldest write has waited for the bound; because of a limit, another write can go instead.
+        // The oldest write has waited for the bound; because of a limit, another write can be dispatched
+        // instead.
         let first = self.waiting.values().find(|other| other.class == request.class).expect("this one");
         if request.class == 2 && higher && now < first.came + 1_000_000_000 {
             return Err("the idle class goes although other classes use the device".to_owned());
@@ -347,8 +348,8 @@ fn sequence(seed: u64, events: u64) -> u64 {
                 next += 1;
             }
             4..=6 => {
-                // If no request is dispatched, the timer may expire too early. It must not expire too late,
-                // because no other event would run the queue.
+                // If no request is dispatched, the timer may expire too early. The timer must not expire too
+                // late, because no other event would run the queue.
                 let next =
                     driver.event(&format!("next {now}")).expect("an answer").parse().unwrap_or(u64::MAX);
                 let answer = driver.event(&format!("dispatch {now}")).expect("an answer");

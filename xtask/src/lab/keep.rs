@@ -94,7 +94,7 @@ fn all(steps: &mut Steps<'_, '_>, fonio: &Path) -> Result<()> {
     let in_force = with_disk(IN_FORCE);
     let (force_before, files_before) = (text(steps.system, &in_force)?, text(steps.system, FILES)?);
     let is_kept = |line: &str| line.contains("-fonio") || line.starts_with("/var/lib/fonio");
-    // A new guest already has a drop-in file, for the mount of its kernel modules.
+    // A new guest already has a systemd drop-in file, for the mount of its kernel modules.
     ensure!(!files_before.lines().any(is_kept), "the guest was not new:\n{files_before}");
     for fix in FIXES {
         let command = format!("fonio fix apply {fix} --keep");

@@ -33,7 +33,6 @@ pub fn run() -> Result<u32> {
     Ok(broken)
 }
 
-/// Prints the line of one check.
 fn show(steps: &mut Steps<'_, '_>, what: &str, result: &str, holds: bool) {
     steps.promise(&format!("{what}: {}", result.replace('\n', ", ")), holds, "");
 }

@@ -8,26 +8,25 @@
 //!   dirty pages from `ext4_writepages` to `ext4_writepages_result`; on xfs, after `xfs_map_blocks_*`; on
 //!   btrfs, after `extent_writepage`. The cause is the thread that recently made most of the file's pages
 //!   dirty.
-//! - A bio of a thread that does direct I/O on a file is data of that file. The cause is the thread itself.
-//! - Other bios of ext4's journal thread belong to the journal. The cause is the cause of the commit: the
-//!   thread that has been in fsync longest or, if no thread is in fsync, the thread that changed most
-//!   blocks in the transaction.
-//! - The first write after `xlog_iclog_write` belongs to xfs's log. The cause is the thread itself, if it has
-//!   called fsync.
-//! - A bio with the flag *meta* is metadata. The cause of a read is the thread itself. The cause of a write
-//!   is the cause of the commit after which the block became dirty; on btrfs, it is the thread itself, if it
-//!   has called fsync.
+//! - A bio of a thread that does direct I/O on a file is data of that file, caused by the thread itself.
+//! - Other bios of ext4's journal thread belong to the journal. Their cause is the cause of the commit: the
+//!   thread that has been in fsync longest or, if no thread is in fsync, the thread that changed most blocks
+//!   in the transaction.
+//! - The first write after `xlog_iclog_write` belongs to xfs's log. The write's cause is the thread itself,
+//!   if it has called fsync.
+//! - A bio with the flag *meta* is metadata. The cause of a metadata read is the thread itself. The cause of
+//!   a metadata write is the cause of the commit after which the block became dirty; on btrfs, it is the
+//!   thread itself, if it has called fsync.
 //! - A read by a thread that has just added pages of a file to the page cache is data of that file; the cause is the
 //!   thread itself.
 //! - A flush by a thread in fsync belongs to the file that the thread syncs.
-//! - A bio in a swap area is swap. The cause is the thread itself, because it needs the page or free
-//!   memory.
+//! - A bio in a swap area is swap, caused by the thread itself, which needs the page or free memory.
 //! - A bio from an upper device (device mapper, RAID) gets the attribution of the upper bio, regardless of
 //!   the thread that passes it on. For example, dm-crypt's workers pass bios on after they have encrypted
 //!   the data.
 //!
-//! Facts that the events do not show stay unknown. Tables have a fixed size and evict the least recently
-//! used entries; [`Attribution::forgotten`] counts the evicted entries.
+//! If the events do not show a file or a cause, it stays unknown. Tables have a fixed size and evict the
+//! least recently used entries; [`Attribution::forgotten`] counts the evicted entries.
 
 mod above;
 mod journal;
@@ -45,14 +44,14 @@ use above::{Above, PassedOn};
 use journal::Journal;
 use recent::Recent;
 
-/// Maximum number of files with dirty pages per generation. At 60 bytes each, both generations take 4 MB.
+/// Maximum number of files with dirty pages per generation. At 60 bytes per file, both generations take 4 MB.
 const FILES_MAX: usize = 32 * 1024;
 /// Maximum number of dirty metadata pages per generation. ext4's largest journal has 262,144 blocks.
 const PLACES_MAX: usize = 128 * 1024;
 /// Maximum number of threads per generation.
 const THREADS_MAX: usize = 16 * 1024;
-/// Maximum number of bios that wait for their row. It equals the maximum number of open bios in the
-/// assembler.
+/// Maximum number of bios that wait for their request's row. This number equals the maximum number of open
+/// bios in the assembler.
 const BIOS_MAX: usize = 1 << 20;
 /// Maximum number of threads distinguished for one file or transaction.
 const WRITERS_MAX: usize = 8;
@@ -71,22 +70,22 @@ const FLUSH: u64 = u64::MAX;
 pub struct FileKey {
     /// The inode.
     pub inode: Inode,
-    /// The time when the last earlier file with this number was deleted; 0 if no deletion was seen.
+    /// The time when the last earlier file with this inode number was deleted; 0 if no deletion was seen.
     pub after: Timestamp,
 }
 
 /// The owner of the data in a bio.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BioOwner {
-    /// The file, if it belongs to one.
+    /// The file to which the data belong, if any.
     pub file: Option<FileKey>,
-    /// The thread that caused it.
+    /// The thread that caused the bio.
     pub cause: Option<u32>,
     /// The kind of data: unknown, data, metadata, journal or swap.
     pub content: Content,
 }
 
-/// Threads, each with the amount that it contributed. The thread that was added last is last.
+/// Threads, each with the amount that it contributed. The most recently added thread is last.
 #[derive(Clone, Debug, Default)]
 struct Contributors(Vec<(u32, u64)>);
 
@@ -205,7 +204,7 @@ impl Attribution {
         }
     }
 
-    /// Also follows these btrfs file systems.
+    /// Also attributes bios of these btrfs file systems.
     #[must_use]
     pub fn with_btrfs<'b>(mut self, file_systems: impl IntoIterator<Item = &'b Btrfs>) -> Attribution {
         for btrfs in file_systems {
@@ -275,7 +274,7 @@ impl Attribution {
             }
             FileEvent::DirectEnded { inode } => {
                 let direct = &mut self.threads.entry(tid).direct;
-                // A worker can also complete the direct I/O of another thread.
+                // The thread may be a kernel worker that completes another thread's direct I/O.
                 if direct.is_some_and(|file| file.inode == inode) {
                     *direct = None;
                 }
@@ -347,8 +346,8 @@ impl Attribution {
         }
     }
 
-    /// Processes a gap in the trace. Activities during the gap are unknown, and activities that began before
-    /// the gap may have ended.
+    /// Processes a gap in the trace. The threads' activities during the gap are unknown, and earlier
+    /// activities may have ended.
     pub fn lost(&mut self, _gap: &LostEvents) {
         self.threads.clear();
         self.above.clear();
@@ -360,7 +359,7 @@ impl Attribution {
         let key = (device, sector.map_or(FLUSH, |sector| sector.0));
         let Some(waiting) = self.bios.get_mut(&key) else { return BioOwner::default() };
         let exact = waiting.iter().position(|(time, _)| *time == queued);
-        // Old kernels queue the rest of a split bio again, but the row of the rest has the queue time of
+        // Old kernels queue the rest of a split bio again, but the row for this rest has the queue time of
         // the complete bio.
         let at = exact.or_else(|| waiting.iter().position(|(time, _)| *time > queued));
         let Some(at) = at else { return BioOwner::default() };
@@ -381,7 +380,7 @@ impl Attribution {
     }
 
     /// Returns the number of entries (files, metadata pages, threads and bios) that did not fit into the
-    /// tables. Facts that depend on these entries are unknown.
+    /// tables. Owners that depend on these entries are unknown.
     pub fn forgotten(&self) -> u64 {
         let tables = self.writers.forgotten + self.places.forgotten + self.threads.forgotten;
         tables + self.freed.forgotten + self.bios_forgotten

@@ -18,8 +18,7 @@ impl History {
     pub fn since(&self, since: UnixSeconds) -> Vec<&Summary> {
         let first = |rows: &[Summary]| rows.iter().map(|row| row.began).min().unwrap_or(UnixSeconds::MAX);
         let (minutes, hours) = (first(&self.minutes), first(&self.hours).min(first(&self.minutes)));
-        // The second condition ensures that a span that began and ended in the same second does not precede
-        // itself.
+        // Without the second condition, a span that began and ended in the same second would precede itself.
         let is_before = |row: &Summary, end: UnixSeconds| row.ended <= end && row.began < end;
         let days = self.days.iter().filter(|day| is_before(day, hours));
         let hours = self.hours.iter().filter(|hour| is_before(hour, minutes));

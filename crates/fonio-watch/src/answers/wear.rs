@@ -19,9 +19,9 @@ const DAY_S: f64 = 86_400.0;
 const YEAR_S: f64 = 365.25 * DAY_S;
 /// Minimum watched time for computing a write rate; a shorter time does not represent a usual day.
 const WATCHED_MIN_S: u64 = 3600;
-/// Assumed endurance as a multiple of the device's size, if no other source exists. Cells endure 500 to 3000
-/// program cycles (TLC to good MLC), and write amplification is 1 to 5. So a device endures writes of 100 to
-/// 3000 times its size.
+/// Assumed endurance as a multiple of the device's size, if no source for the endurance exists. Cells endure
+/// 500 to 3000 program cycles (TLC to good MLC), and write amplification is 1 to 5. So a device endures
+/// writes of 100 to 3000 times its size.
 const ASSUMED_TIMES_SIZE: (f64, f64) = (100.0, 3000.0);
 /// Step size of the wear that devices report, in percent.
 const STEP: f64 = 10.0;
@@ -207,7 +207,7 @@ fn estimate(
     let years = |bytes: f64| bytes / per_year.max(1.0);
     let readings = readings(history, name);
     let used = readings.last().and_then(|(_, health)| used_percent(health));
-    // The reported wear is the upper end of a 10 % step.
+    // Devices report the upper end of a 10 % step as their wear.
     let left = |used: f64| (100.0 - used).max(0.0) / 100.0;
     if let Some(endurance) = stated {
         let (least, most) = used.map_or((1.0, 1.0), |used| (left(used), left((used - STEP).max(0.0))));

@@ -10,9 +10,9 @@
 //! | year | the sum of 24 hours | 367 | 4 KiB |
 //!
 //! Each write overwrites one slot of the day and one slot of the week, in place. So the file system writes
-//! only these 8 to 20 KiB, the inode and its journal record. A new history file is synced once. Later writes
-//! are not synced, because the loss of two hours of figures is less harmful than regular flushes. A torn slot
-//! fails its checksum and is skipped; the other slots stay valid.
+//! only these slots (8 to 20 KiB), the inode and its journal record. A new history file is synced once. Later
+//! writes are not synced, because the loss of two hours of figures is less harmful than regular flushes. A
+//! torn slot fails its checksum and is skipped; the other slots stay valid.
 //!
 //! A slot is a header (`slot.rs`) and the summaries, encoded by postcard and compressed. If the minutes do
 //! not fit, the smallest parties and files are merged, and then neighbouring minutes are merged.
@@ -34,8 +34,8 @@ const MAGIC: &[u8; 12] = b"fonio-rings\n";
 const VERSION: u32 = 1;
 /// Size of the file's first page, which holds only the magic number and the version.
 const PAGE: u64 = 4096;
-/// Minimum length in seconds of a day in the year's ring. It is half an hour less than 24 hours, because a
-/// day can end only at a write.
+/// Minimum length in seconds of a day in the year's ring. This is half an hour less than 24 hours, because a
+/// day can end only when the history is written.
 const DAY_S: i64 = 24 * 3600 - 1800;
 
 #[derive(Clone, Copy, Debug)]
@@ -109,7 +109,7 @@ impl Rings {
         }
         hours.sort_by_key(|hour: &Summary| hour.ended);
         let since: Vec<Summary> = hours.into_iter().filter(|hour| hour.began >= last_day).collect();
-        // If the watch was off for a long time, a new day begins.
+        // If the watch was off for a long time, begin a new day.
         since.iter().for_each(|hour| rings.day.merge(hour));
         Ok(rings)
     }

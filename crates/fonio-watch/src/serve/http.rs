@@ -12,7 +12,6 @@ use crate::shared::Shared;
 
 const INDEX: &str = "fonio watch\n\n/metrics     for Prometheus\n/api/status  JSON\n";
 
-/// Starts the HTTP server in a separate thread.
 pub(super) fn start(address: SocketAddr, shared: Arc<Shared>) -> Result<TextServer, WatchError> {
     let listen = |error: std::io::Error| WatchError::Listen {
         address: address.to_string(),

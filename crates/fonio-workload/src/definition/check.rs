@@ -8,7 +8,8 @@ use rusqlite::Connection;
 use super::{Database, Files, Phase, Sizes, Step, Thread, Workload};
 use crate::error::WorkloadError;
 
-/// The maximum number of operations of a step, including repeats. At 1 µs each, these take eleven days.
+/// The maximum number of operations of a step, including repeats. At 1 µs each, the operations take eleven
+/// days.
 const OPERATIONS_MAX: u64 = 1_000_000_000_000;
 
 /// The maximum nesting depth of steps. The checker and the runner process nested steps recursively.

@@ -19,7 +19,7 @@ pub use parse::{Shipped, shipped};
 pub use quantity::{Bytes, Sizes};
 pub use step::{Order, Step, SyncPolicy, Work};
 
-/// A workload: the state before it starts, and the steps of the app.
+/// A workload: the initial state, and the steps of the app.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
@@ -68,10 +68,11 @@ pub struct Database {
     /// The value of `PRAGMA page_size` in bytes; a power of two from 512 to 65536.
     #[serde(default = "page_size_default")]
     pub page_size: u32,
-    /// The value of `PRAGMA wal_autocheckpoint` in pages; 0 disables it. If absent, SQLite uses its default.
+    /// The value of `PRAGMA wal_autocheckpoint` in pages. 0: no automatic checkpoints; absent: SQLite's
+    /// default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub autocheckpoint: Option<u32>,
-    /// The value of `PRAGMA journal_size_limit`. If absent, SQLite uses its default (no limit).
+    /// The value of `PRAGMA journal_size_limit`. If absent: SQLite's default (no limit).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub journal_size_limit: Option<Bytes>,
     /// SQL statements that create the tables; they run before the steps of `prepare`.

@@ -76,8 +76,8 @@ fn without_each(item: &Value) -> Value {
     item
 }
 
-/// Replaces each `$key` in strings. A string that is only `$key` becomes the row's value itself, so a count
-/// remains a number.
+/// Replaces each `$key` in strings. A string that is only `$key` becomes the row's value itself, so counts
+/// remain numbers.
 fn fill(value: Value, row: &Table) -> Result<Value, String> {
     Ok(match value {
         Value::String(text) => match text.strip_prefix('$').filter(|key| key.bytes().all(is_word)) {

@@ -40,12 +40,12 @@ pub enum Step {
         /// Number of files to create.
         #[serde(default = "one")]
         count: u64,
-        /// Length of each file.
+        /// Length of each file in bytes.
         size: Sizes,
         /// Bytes of each `write` call.
         #[serde(default = "request_default")]
         request: Bytes,
-        /// When the new files are synced.
+        /// The points at which the new files are synced.
         #[serde(default)]
         sync: SyncPolicy,
     },
@@ -53,23 +53,23 @@ pub enum Step {
     Append {
         /// The name of the file group.
         files: String,
-        /// Number of write calls.
+        /// Number of `write` calls.
         #[serde(default = "one")]
         count: u64,
         /// Bytes of each `write` call.
         size: Sizes,
-        /// When the file is synced.
+        /// The points at which the file is synced.
         #[serde(default)]
         sync: SyncPolicy,
         /// Whether to bypass the page cache (`O_DIRECT`); sizes must be multiples of 4096.
         #[serde(default)]
         direct: bool,
     },
-    /// Writes within existing files.
+    /// Overwrites data in existing files of a group.
     Overwrite {
         /// The name of the file group.
         files: String,
-        /// Number of write calls.
+        /// Number of `write` calls.
         #[serde(default = "one")]
         count: u64,
         /// Bytes of each `write` call; random offsets are multiples of this size.
@@ -77,14 +77,14 @@ pub enum Step {
         /// The order in which files and offsets are written.
         #[serde(default)]
         order: Order,
-        /// When the files are synced.
+        /// The points at which the files are synced.
         #[serde(default)]
         sync: SyncPolicy,
         /// Whether to bypass the page cache (`O_DIRECT`); sizes must be multiples of 4096.
         #[serde(default)]
         direct: bool,
     },
-    /// Reads from existing files.
+    /// Reads existing files of a group.
     Read {
         /// The name of the file group.
         files: String,
@@ -110,7 +110,7 @@ pub enum Step {
         count: u64,
         /// Length of each new version in bytes.
         size: Sizes,
-        /// When the new versions are synced.
+        /// The points at which the new versions are synced.
         #[serde(default)]
         sync: SyncPolicy,
     },
@@ -124,14 +124,15 @@ pub enum Step {
         #[serde(default = "one")]
         count: u64,
     },
-    /// Deletes the oldest files.
+    /// Deletes a group's oldest files.
     Delete {
         /// The name of the file group.
         files: String,
         /// Number of files to delete; with `keep`, number of checks.
         #[serde(default = "one")]
         count: u64,
-        /// If given, each check deletes files until this number of files is left. The number is scaled.
+        /// If given, each check deletes files until this number of files is left. `--scale` also scales this
+        /// number.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         keep: Option<u64>,
     },
@@ -175,7 +176,7 @@ pub enum Step {
         /// Bytes of each `write` call that stores an object.
         #[serde(default = "request_default")]
         request: Bytes,
-        /// When the stored objects are synced.
+        /// The points at which the stored objects are synced.
         #[serde(default)]
         sync: SyncPolicy,
     },

@@ -1,8 +1,8 @@
 //! Runs a workload with real files, SQLite and HTTP, and measures its run time.
 //!
 //! Lifecycle: [`Runner::new`] checks the workload without touching the workload's files. [`Runner::prepare`]
-//! creates the initial state and writes it back. [`Runner::run`] is timed. Before `run`, the caller may drop
-//! caches and start a recording. Each run needs its own `prepare`.
+//! creates the initial state and writes it back. The time of [`Runner::run`] is measured. Before `run`, the
+//! caller may drop caches and start a recording. Each run needs its own `prepare`.
 
 mod buffer;
 mod files;
@@ -84,7 +84,7 @@ struct Shared<'a> {
 const PROGRESS_INTERVAL_NS: u64 = 100_000_000;
 
 impl Runner {
-    /// Checks options and names, and reads the replayed traces. Touches no other files.
+    /// Checks options and names, and reads the replayed traces. Accesses no other files.
     ///
     /// # Errors
     /// Fails if an option is out of range, a place has no directory, an override has an unknown name, a
@@ -148,7 +148,7 @@ impl Runner {
         Arc::clone(&self.stop)
     }
 
-    /// Creates the initial state and waits for its write-back. This time is not measured.
+    /// Creates the initial state and waits for its write-back. The time of this preparation is not measured.
     ///
     /// # Errors
     /// Fails if a place's directory is not empty, or if a file, SQLite or HTTP operation fails.

@@ -69,7 +69,8 @@ impl Trace {
         Ok(())
     }
 
-    /// Issues the trace's calls in one thread per traced thread. Returns the amounts summed over the threads.
+    /// Issues the trace's calls in one thread per traced thread. Returns the I/O amounts, summed over the
+    /// threads.
     pub(super) fn run(
         &self,
         runner: &Runner,
@@ -101,7 +102,6 @@ impl Trace {
     }
 }
 
-/// Creates a file with `bytes` random bytes.
 fn make_file(path: &Path, bytes: u64, seed: u64) -> Result<(), WorkloadError> {
     let file = File::create(path).map_err(file_error("make", path))?;
     let mut buffer = vec![0; 1 << 20];
@@ -146,7 +146,6 @@ struct FilesBefore {
 }
 
 impl FilesBefore {
-    /// Processes the next call of the trace.
     fn add(&mut self, line: &Line) {
         match &line.call {
             Call::Open { target, flags, descriptor } if *descriptor >= 0 => {

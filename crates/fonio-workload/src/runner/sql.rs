@@ -86,8 +86,8 @@ fn open(runner: &Runner, name: &str) -> Result<Connection, WorkloadError> {
     Ok(connection)
 }
 
-/// Closes a database. SQLite then checkpoints the write-ahead log; the time of this checkpoint is part of the
-/// run time.
+/// Closes a database. On closing, SQLite checkpoints the write-ahead log; the time of this checkpoint is part
+/// of the run time.
 pub(super) fn close(runner: &Runner, name: &str, connection: Connection) -> Result<(), WorkloadError> {
     connection.close().map_err(|(_, source)| failed(runner, name, "close it")(source))
 }

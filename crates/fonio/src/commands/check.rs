@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::output::{self, Extent};
 use crate::signals;
 
-/// Reads the named recording or trace, or records a device or folder for a while. Then prints the verdict.
+/// Reads the named recording or trace, or records a device or folder for a while; prints the verdict.
 pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
     let budgets = output::budgets(&arguments.output)?;
     let stop = signals::watch()?;

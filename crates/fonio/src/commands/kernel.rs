@@ -63,7 +63,6 @@ fn in_guest(words: &[OsString]) -> Option<String> {
     Some(line.collect::<Vec<_>>().join(" "))
 }
 
-/// Quotes `word` for use in a shell command.
 fn quoted(word: &str) -> String {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./:,=+@%".contains(letter);
     if !word.is_empty() && word.chars().all(plain) {

@@ -219,7 +219,7 @@ pub fn run_setup(wanted: &Wanted, setup: &SetupArgs) -> Result<Exit> {
     let mut bring = vec![out.clone()];
     bring.extend(setup.html.clone());
     let result = fonio_in_guest(wanted, &words, &bring);
-    // The guest's results have replaced this directory. After a failed command, it still exists, empty.
+    // The guest's results have replaced this directory. After a failed command, the directory is empty.
     let _ = fs::remove_dir(&out);
     result
 }

@@ -50,7 +50,7 @@ pub fn explain(
     let subject = Subject::resolve(input)?;
     let name = if key.is_some() { REDACTED.to_owned() } else { subject.name() };
     let mut filter = filter::options(filters, &subject)?;
-    // The rows are filtered before names are replaced, but the report shows the filter, so redact it.
+    // The rows are filtered before names are replaced, but the report shows the filter, so redact the filter.
     for filter in filter.iter_mut().filter(|_| key.is_some()) {
         for names in [&mut filter.comms, &mut filter.units, &mut filter.files] {
             names.iter_mut().for_each(|name| *name = "redacted".to_owned());

@@ -1,4 +1,5 @@
-//! Implements `fonio sync-policy`, which checks a policy. A service also runs it at boot and shutdown.
+//! Implements `fonio sync-policy`, which checks a policy. A service also runs this command at boot and
+//! shutdown.
 
 use std::fmt::Display;
 use std::fs;

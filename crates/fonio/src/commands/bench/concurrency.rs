@@ -1,5 +1,5 @@
-//! Implements `fonio bench concurrency`, which finds the request concurrency with the full throughput.
-//! settings.
+//! Implements `fonio bench concurrency`, which measures how many concurrent requests give the full
+//! throughput, and derives settings from this number.
 
 use std::io::{self, Write};
 use std::path::Path;

@@ -21,8 +21,8 @@ use crate::progress::{Done, Progress};
 use crate::results::results_directory;
 use crate::{output, signals};
 
-/// Added to the time until the kernel writes dirty pages back, so that a slice includes all of the
-/// write-back. With the kernel's default write-back times, the sum is 40 s.
+/// Time added to the kernel's write-back delay, so that a slice includes all of the write-back. With the
+/// kernel's default write-back times, the sum is 40 s.
 const BESIDE_WRITE_BACK: Duration = Duration::from_secs(5);
 
 const RESULTS: &str = "fonio-live";

@@ -95,7 +95,7 @@ impl Others {
             let (Some(figure), Some(value)) = (figure, result.value(name)) else { continue };
             let Some(ecdf) = server.ecdf(&key, name)? else { continue };
             count = count.max(ecdf.results);
-            // The points are sorted by value. The first point that is not smaller stores the share of smaller
+            // The points are sorted by value. The first point not below the value stores the share of smaller
             // values.
             let smaller = match ecdf.points.iter().find(|point| point.value >= value.value) {
                 Some(point) => point.share,

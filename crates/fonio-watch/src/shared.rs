@@ -53,7 +53,7 @@ impl Shared {
         self.lock().clone()
     }
 
-    /// Returns the figures once more than `minutes` minutes are complete, but at the latest after `longest`.
+    /// Waits until more than `minutes` minutes are complete, at most for `longest`; returns the figures.
     pub fn wait(&self, minutes: u64, longest: Duration) -> Figures {
         let waited =
             self.renewed.wait_timeout_while(self.lock(), longest, |figures| figures.minutes <= minutes);

@@ -38,7 +38,7 @@ impl Places {
 pub struct Overrides {
     /// Replacement directories of places, such as a RAM disk for the web cache.
     pub places: BTreeMap<String, PathBuf>,
-    /// Replacement settings of databases.
+    /// Replacement settings of databases, by database name.
     pub databases: BTreeMap<String, DatabaseOverride>,
     /// Places in which files are never synced, regardless of the steps.
     pub no_sync_places: BTreeSet<String>,

@@ -18,7 +18,7 @@ pub struct Device {
     is_loop: bool,
 }
 
-/// A mounted file system. Dropping this value unmounts it.
+/// A mounted file system. Dropping this value unmounts the file system.
 pub struct Mounted(pub PathBuf);
 
 impl Device {
@@ -47,7 +47,7 @@ impl Device {
     }
 }
 
-/// An overlay over a folder, as in container engines. Dropping this value unmounts it.
+/// An overlay over a folder, as in container engines. Dropping this value unmounts the overlay.
 pub struct Overlay {
     /// The overlay's mount point, through which programs access the files.
     pub merged: Mounted,

@@ -62,8 +62,8 @@ impl Truth {
     }
 }
 
-/// Parses an extent's sector and length from filefrag: `   0:        0..    2047:     278528..    280575:
-/// 2048:   last`.
+/// Parses an extent's sector and length from a line of filefrag:
+/// `   0:        0..    2047:     278528..    280575:   2048:   last`.
 pub fn extent(line: &str) -> Option<(u64, u64)> {
     let mut fields = line.split(':');
     fields.next()?.trim().parse::<u64>().ok()?;

@@ -57,7 +57,7 @@ impl Place {
     }
 }
 
-/// The control groups of the writers. Dropping this value removes them.
+/// The control groups of the writers. Dropping this value removes the groups.
 pub struct Groups {
     place: Place,
     dirs: Vec<PathBuf>,

@@ -68,7 +68,7 @@ impl Used {
     }
 }
 
-/// A mounted directory, or the directory itself. Dropping this value unmounts it.
+/// A mounted directory, or the directory itself. Dropping this value unmounts the directory.
 pub struct Mounted {
     pub dir: PathBuf,
     daemon: Option<Child>,

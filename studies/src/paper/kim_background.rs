@@ -12,7 +12,7 @@ use super::row::{Quantity, Row};
 use super::runs::{Named, OfRuns, Runs, Split};
 
 const DEVICE: &str = "transcend";
-/// The factor by which pauses are shortened: a minute instead of two hours.
+/// The factor for the length of pauses: a minute instead of two hours.
 const PACE: &str = "0.008";
 const PACE_FULL: &str = "0.03";
 

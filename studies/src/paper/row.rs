@@ -239,8 +239,8 @@ impl Row {
         Row::judged(what, Row::in_words(published, text), ours, effect(ours, &range), why)
     }
 
-    /// Returns the row of a statement that an effect is at most a factor `most`. The statement holds if every
-    /// run lies within this factor of 1.
+    /// Returns the row of a statement that there is no effect. The statement holds if every run lies within
+    /// the factor `most` of 1.
     pub(super) fn no_effect(
         what: impl Into<String>,
         published: impl Into<String>,

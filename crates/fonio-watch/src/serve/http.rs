@@ -1,4 +1,4 @@
-//! Responses of the HTTP server: `/metrics` for Prometheus, `/api/status` for Home Assistant and others.
+//! Serves figures over HTTP: `/metrics` for Prometheus, and `/api/status` for Home Assistant and others.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -33,7 +33,7 @@ const PROGRAMS: [&str; 12] = [
 pub struct Built {
     /// The kernel for which the module was built.
     pub kernel: Kernel,
-    /// The files of the kernel.
+    /// Files of the kernel for which the module was built.
     pub files: KernelFiles,
     /// Path of the module file.
     pub module: PathBuf,

@@ -53,7 +53,7 @@ pub struct Head {
     pub limited: Option<String>,
 }
 
-/// A thread in the data of a kept stall.
+/// A thread that a kept stall refers to.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct KeptThread {
@@ -64,7 +64,7 @@ pub struct KeptThread {
     pub unit: Option<String>,
 }
 
-/// A file in the data of a kept stall.
+/// A file that a kept stall refers to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub struct KeptFile {

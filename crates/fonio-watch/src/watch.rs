@@ -1,5 +1,5 @@
-//! The main loop of a watch. About once a second, the loop reads the observer's rows. It sums up these rows
-//! every minute, and writes to the medium at longer intervals.
+//! The main loop of a watch. About once a second, the loop reads the observer's rows. The loop sums up these
+//! rows every minute, and writes to the medium at longer intervals.
 //!
 //! Lifecycle: [`Watch::begin`] locks out other watches and reads the files of the previous watch.
 //! [`Watch::run`] continues until it is stopped, and then writes and syncs the remaining minutes. Memory is

@@ -71,8 +71,8 @@ pub struct Found {
 static PLANS: AtomicU32 = AtomicU32::new(0);
 
 impl Plan {
-    /// Runs the plan on this machine, or in a guest with the kernel `guest`. Also returns the command line of
-    /// fonio, if the plan runs it.
+    /// Runs the plan on this machine, or in a guest with the kernel `guest`. If the plan runs fonio, also
+    /// returns fonio's command line.
     ///
     /// # Errors
     ///
@@ -235,7 +235,7 @@ impl Experiment {
 const WRITE: &str = "--write";
 const RECORD_BYTES: usize = 512 << 10;
 
-/// Writes a file of `bytes` in records of 512 KiB, syncs it, and prints the time in seconds.
+/// Writes a file of `bytes` bytes in records of 512 KiB, syncs it, and prints the time in seconds.
 fn write_file(path: &str, bytes: &str) -> Result<()> {
     let bytes: u64 = bytes.parse().context("a size is a number")?;
     let data = vec![0; RECORD_BYTES];

@@ -147,7 +147,7 @@ fn conform(pjdfstest: &Path, dir: &Path, scratch: &Path) -> Result<BTreeMap<Stri
     Ok(cases)
 }
 
-/// Parses the outcomes of pjdfstest. One line is one case; indented lines after it give the reason.
+/// Parses the outcomes of pjdfstest. Each line is a case; indented lines below a case give the reason.
 fn outcomes(text: &str) -> BTreeMap<String, String> {
     let cases = text.lines().filter_map(|line| {
         let (case, outcome) = line.split_once(char::is_whitespace)?;

@@ -434,7 +434,8 @@ mod tests {
             (2.0, vec![0.9, 2.0, 2.2], Cannot),
             (1.2, vec![1.1, 1.2, 1.4], Cannot),
             (1.2, vec![1.18, 1.2, 1.22], Agrees),
-            // The value lies outside the tolerance: first by more than the spread, then by less.
+            // The first value exceeds the tolerance by more than the spread; the second value exceeds it by
+            // less.
             (2.0, vec![4.0, 4.2, 4.4], Differs),
             (2.0, vec![2.5, 3.1, 4.0], Cannot),
             // The effect is in the opposite direction.

@@ -30,7 +30,7 @@ int fonio_test_extra_init(const char *unused){
 }
 "#;
 
-/// The path of the key that signs the sources.
+/// The path of the key with which Debian signs the sources.
 const KEY: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 const CLASSES: [&str; 4] = ["durable", "learn", "ordered", "cache"];

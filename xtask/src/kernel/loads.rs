@@ -23,7 +23,7 @@ struct Program {
     stride: u64,
     /// Number of the program's requests that are in flight or waiting.
     at_once: u64,
-    /// Number of the program's requests. A run ends when all programs with a limited number have ended.
+    /// Number of the program's requests. A run ends when all programs with a limit have ended.
     count: u64,
 }
 

@@ -49,7 +49,7 @@ pub(super) struct Worker<'s, 'a> {
     pub(super) last: Vec<u8>,
     pub(super) amounts: Amounts,
     pub(super) times: Vec<StepTime>,
-    /// Location of the current step, for error messages.
+    /// Location of the current step in the workload, for error messages.
     pub(super) key: String,
     pub(super) index: usize,
 }

@@ -83,8 +83,8 @@ pub(super) fn run_and_publish(
         estimate.announce(measurement, measurement.name);
     });
     let (series, first) = series.inspect_err(|_| {
-        // Remove the folder if no run ended. If the folder contains a recording, removing it fails, and the
-        // folder stays.
+        // Remove the results folder if no run ended. If the folder contains a recording, removing it fails,
+        // and the folder stays.
         let _ = fs::remove_dir(&out);
     })?;
     publish(&series, &first, at, &out, colour)
@@ -201,8 +201,8 @@ pub(super) fn measure(
         }
     }
     let (series, first) = run(&arms, rounds, &out).inspect_err(|_| {
-        // Remove the folder if no run began. If the folder contains a recording, removing it fails, and the
-        // folder stays.
+        // Remove the results folder if no run began. If the folder contains a recording, removing it fails,
+        // and the folder stays.
         let _ = fs::remove_dir(&out);
     })?;
     publish(&series, &first, arguments, &out, colour)

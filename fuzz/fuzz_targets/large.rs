@@ -26,7 +26,7 @@ const LENGTHS: [usize; 8] =
     [48, 4096, 64 * 1024, 64 + 65_535 + 64, 200 * 1024, 256 * 1024, 512 * 1024, 1 << 20];
 const BYTES_MAX: usize = 4 << 20;
 
-/// Four bytes describe a segment.
+/// Composes an input. Each four bytes of `description` describe one segment of the input.
 fn compose(real: &[u8], mut description: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     while let Some((&[kind, a, b, c], rest)) = description.split_first_chunk::<4>() {
@@ -56,7 +56,7 @@ fn compose(real: &[u8], mut description: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Panics if a reader keeps reading after the end of the input.
+/// A reader that panics if it is read again after the end of the input.
 struct Once(Cursor<Vec<u8>>, u32);
 
 impl Read for Once {

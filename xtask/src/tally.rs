@@ -13,12 +13,12 @@ use fonio_testing::Skip;
 
 use xtask::process;
 
-/// Runs the tests with their own output, and returns the tally. `scope` contains the `cargo test` options
+/// Runs the tests with their own output, and returns a summary. `scope` contains the `cargo test` options
 /// that select tests; if it is empty, all tests of the workspace run.
 ///
 /// # Errors
 ///
-/// A test failed, a test program ended without a result, or the tests did not compile.
+/// Fails if a test failed, a test program ended without a result, or the tests did not compile.
 pub fn run(scope: &[&str]) -> Result<String> {
     let skips = process::scratch("tests")?.join("skips");
     fs::write(&skips, "").with_context(|| format!("cannot write {}", skips.display()))?;
@@ -28,7 +28,7 @@ pub fn run(scope: &[&str]) -> Result<String> {
         .args(if scope.is_empty() { &process::WHOLE_WORKSPACE } else { scope })
         .arg("--no-fail-fast")
         .env(fonio_testing::SKIPS, &skips);
-    // One pipe for both streams keeps the order of cargo's and the tests' lines.
+    // Use one pipe for both streams, which keeps the order of cargo's and the tests' lines.
     let (output, writer) = std::io::pipe().context("cannot make a pipe")?;
     command.stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn().context("cannot start cargo")?;
@@ -57,7 +57,7 @@ pub fn run(scope: &[&str]) -> Result<String> {
     Ok(tally.to_string())
 }
 
-/// The results of the test programs so far.
+/// The results of the test programs that have run so far.
 #[derive(Debug, Default)]
 struct Tally {
     programs: u64,
@@ -66,9 +66,9 @@ struct Tally {
     ignored: u64,
     failed: u64,
     failed_names: Vec<String>,
-    /// The current program, and whether it has printed its result.
+    /// The name of the current test program, and whether it has printed its result.
     current: Option<(String, bool)>,
-    /// Programs that crashed: they ended without printing a result.
+    /// Names of test programs that crashed: they ended without printing a result.
     crashed: Vec<String>,
     skips: BTreeSet<Skip>,
 }

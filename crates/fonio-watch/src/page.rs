@@ -1,4 +1,4 @@
-//! Renders the history of a watch as a page with charts.
+//! Renders the history of a watch as an HTML page with charts.
 
 use fonio_core::quantity::Unit;
 use fonio_core::{ByteCount, Nanos};
@@ -13,13 +13,13 @@ use crate::settings::Settings;
 use crate::summary::{DeviceFigures, OTHERS, Summary, Traffic, UnixSeconds};
 use crate::times;
 
-/// Maximum number of parties with their own curve.
+/// Maximum number of parties that have their own curve in a chart.
 const CURVES_MAX: usize = 6;
-/// Maximum number of stalls marked in the chart.
+/// Maximum number of stalls marked in the chart of blocked time.
 const MARKS_MAX: usize = 5;
 /// Maximum number of rows in the table of stalls.
 const ROWS_MAX: usize = 100;
-/// Maximum gap between spans that counts as watched.
+/// Maximum gap between two spans, in seconds, for which the watch counts as uninterrupted.
 const GAP_S: i64 = 90;
 
 struct About<'a> {
@@ -31,7 +31,7 @@ struct About<'a> {
     load: Summary,
 }
 
-/// Creates the page about the history since `since`.
+/// Creates the page about a watch's history since `since`.
 pub fn document(history: &History, since: UnixSeconds, settings: &Settings) -> Document {
     let about = About {
         history,
@@ -378,16 +378,16 @@ fn distinct(names: impl Iterator<Item = String>) -> Vec<String> {
     kept
 }
 
-/// Turns the history's spans into points of curves.
+/// Converts the history's spans into points of curves.
 struct Curves<'a> {
-    /// In time order; `None` where nothing was watched.
+    /// The spans in time order, each with its time; `None` where the watch was not running.
     spans: Vec<(f64, Option<&'a Summary>)>,
-    /// Clock time at 0 of the axis.
+    /// Wall-clock time at the axis value 0.
     zero: i64,
     axis: Axis,
 }
 
-/// Returns a figure of a span for the party with this name.
+/// A function that returns a figure of a span for the party with the given name.
 type Value<'a> = dyn Fn(&Summary, &str) -> f64 + 'a;
 
 impl<'a> Curves<'a> {
@@ -450,7 +450,7 @@ impl<'a> Curves<'a> {
         }
     }
 
-    /// Returns a curve for each of the first parties, and a curve for the sum of the other parties.
+    /// Returns a curve for each of the leading parties, and a curve for the sum of the other parties.
     fn stacked(
         &self,
         id: &str,
@@ -476,7 +476,7 @@ impl<'a> Curves<'a> {
         self.figure(id, title, caption, Plot::StackedArea, y, series)
     }
 
-    /// Returns the response times of a device; `None` if no request was observed.
+    /// Returns a chart of a device's response times; `None` if no request was observed.
     fn responses(&self, at: usize, device: &str) -> Option<Chart> {
         type Kind = fn(&Traffic) -> &Histogram;
         let kinds: [(&str, Role, Kind); 3] = [

@@ -6,19 +6,19 @@ use std::process::{Command, Output};
 
 use fonio_testing::{Need, has, skip};
 
-/// Creates files of each kind in the folder that the tests put into memory or move.
+/// A shell command that creates files of each kind in the folder which the tests put into memory or move.
 const FILL: &str =
     "mkdir -p $LOG/sub && echo one >$LOG/app.log && echo two >$LOG/sub/deep && ln $LOG/app.log $LOG/hard &&
     ln -s app.log $LOG/soft && chmod 640 $LOG/app.log && chown 7:8 $LOG/sub && truncate -s 1M $LOG/sparse &&
     setfattr -n trusted.note -v x $LOG/app.log 2>/dev/null || true";
 
-/// Prints everything that a folder contains.
+/// A shell function that prints everything that a folder contains.
 const TELL: &str = "tell() { (cd $1 && find . -type d -printf '%P %y %m %U:%G %T@\\n' | sort && \
     find . ! -type d -printf '%P %y %m %U:%G %n %s %T@ %l\\n' | sort && \
     find . -type f | sort | xargs -r sha1sum); }";
 
-/// Runs a script that stops at the first failing command. Returns `None` if the machine has no mount
-/// namespaces.
+/// Runs a shell script that stops at the first failing command. Returns `None` if the machine does not
+/// support mount namespaces.
 #[track_caller]
 fn run(script: &str) -> Option<Output> {
     if !has(&[Need::Root]) {
@@ -50,7 +50,7 @@ fn text(script: &str) -> Option<String> {
     Some(said + &errors)
 }
 
-/// Runs a script that must succeed and print each of these texts; returns its output.
+/// Runs a shell script that must succeed and print each of the `expected` texts. Returns the script's output.
 #[track_caller]
 fn says(script: &str, expected: &[&str]) -> Option<String> {
     let said = text(script)?;
@@ -214,7 +214,7 @@ fn a_killed_process_leaves_what_can_be_undone() {
     );
 }
 
-/// Mounts a new ext4 at `$CARD`, and makes `/etc` writable.
+/// Shell commands that mount a new ext4 at `$CARD`, and make `/etc` writable.
 const CARD: &str = "CARD=${CARD:-/run/card}; mkdir $CARD; truncate -s 32M $DIR/image; mkfs.ext4 -q -F $DIR/image; mount -o loop $DIR/image $CARD;
     mkdir /run/etc; cp -a /etc/. /run/etc; mount --bind /run/etc /etc; touch /etc/fstab; cp /etc/fstab $DIR/fstab;
     trap 'umount -q $LOG || true; umount $CARD' EXIT";
@@ -314,7 +314,7 @@ fn a_folder_gets_a_write_buffer() {
     assert!(!said.contains("still use the old files"), "{said}");
 }
 
-/// All writes to a folder go to one image on the same device, and undo keeps the written data.
+/// All writes to the folder go to one image file on the same device, and undo keeps the written data.
 #[test]
 fn a_folder_gets_a_range_of_its_device() {
     if !has(&[Need::Root, Need::Loop, Need::Mkfs]) {
@@ -391,7 +391,7 @@ fn a_folder_gets_a_range_of_its_device() {
     says(&format!("CARD=$DIR/card; {CARD}; {script}"), &expected);
 }
 
-/// If fonio is killed at any moment while it applies or undoes the fix, the folder keeps its content, and no
+/// If fonio is killed at any moment while it applies or undoes the fix, the folder keeps its contents, and no
 /// loop device remains.
 #[test]
 fn a_killed_process_loses_nothing_of_a_range() {
@@ -419,7 +419,7 @@ fn a_killed_process_loses_nothing_of_a_range() {
     assert!(said.contains("each time") && said.contains("has it not"), "{said}");
 }
 
-/// Syncing a file in the folder makes it durable: the sync flushes the device that holds the image.
+/// Syncing a file in the folder makes it durable: the sync also flushes the device with the image.
 #[test]
 fn a_sync_in_a_range_flushes_the_device_below() {
     if !has(&[Need::Root, Need::Loop, Need::Mkfs]) {

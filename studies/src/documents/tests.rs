@@ -66,7 +66,7 @@ fn the_commands_of_studies_in_documents_are_valid() {
     for (path, text) in all().expect("the documents can be read") {
         for command in markdown::commands(&text, &["cargo studies"]) {
             count += 1;
-            // Words in capitals are placeholders; the value of an option may be anything.
+            // Words in capitals are placeholders. The value of an option may be any word.
             let is_chosen = |at: usize| command.words[at].chars().all(|c| c.is_ascii_uppercase());
             let is_kept = |at: &usize| !is_chosen(*at) || command.words[*at - 1].starts_with("--");
             let words = (1..command.words.len()).filter(is_kept).map(|at| command.words[at].as_str());

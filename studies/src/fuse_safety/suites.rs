@@ -6,7 +6,7 @@
 //! - fsx: random reads, writes, mappings, truncations, holes and copies of one file, compared with the expected
 //!   contents.
 //!
-//! Both are written in Rust and compiled on first use.
+//! Both suites are written in Rust and compiled on first use.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,7 +29,7 @@ const MODES: [&str; 8] = [
     "mode=auto,io_uring=no",
 ];
 
-/// Two users that every Debian system has, and the features of the file system that the suite cannot detect.
+/// pjdfstest's settings: users of every Debian system, and features that the suite cannot detect.
 const PJDFSTEST: &str = r#"
 [features]
 posix_fallocate = {}
@@ -45,15 +45,15 @@ allow_remount = false
 entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
 "#;
 
-/// This case is skipped, because the C library's table of maximum link counts does not contain FUSE.
+/// A case that is skipped, because the C library's table of maximum link counts does not contain FUSE.
 const NOT_TRIED: &str = "link::link_count_max";
 
-/// Default number of operations; `FONIO_FSX_OPERATIONS` overrides it.
+/// Default number of fsx operations; the environment variable `FONIO_FSX_OPERATIONS` overrides it.
 const OPERATIONS: u64 = 20_000;
 const SEEDS: std::ops::RangeInclusive<u64> = 1..=3;
 
-/// A run of fsx: the maximum file size, the maximum operation size, how often the file is closed, and whether
-/// it is mapped.
+/// The settings of a run of fsx: the maximum file size, the maximum operation size, how often the file is
+/// closed, and whether the file is mapped.
 struct Profile {
     name: &'static str,
     file_bytes: u64,
@@ -147,7 +147,7 @@ fn conform(pjdfstest: &Path, dir: &Path, scratch: &Path) -> Result<BTreeMap<Stri
     Ok(cases)
 }
 
-/// Parses the outcomes. One line is one case; indented lines after it give the reason.
+/// Parses the outcomes of pjdfstest. Each line is a case; indented lines below a case give the reason.
 fn outcomes(text: &str) -> BTreeMap<String, String> {
     let cases = text.lines().filter_map(|line| {
         let (case, outcome) = line.split_once(char::is_whitespace)?;

@@ -22,14 +22,14 @@ use crate::schedulers::points;
 use crate::{process, tools};
 
 const RUNS: usize = 5;
-/// The promised limit for differences of run times by the guest's clock.
+/// The promised limit for relative differences of run times by the guest's clock.
 const REPEATABLE_WITHIN: f64 = 0.01;
-/// The promised limit for differences between fio's figures and the model's.
+/// The promised limit for relative differences between fio's figures and the model's figures.
 const MODEL_WITHIN: f64 = 0.05;
 /// The promised limit for the time until a guest runs its command, in seconds by this machine's clock.
 const BOOT_S: f64 = 20.0;
 const STARTS: u32 = 16;
-/// The device of the jobs: the profile with the largest variation of write times.
+/// The device for the jobs: the profile whose write times vary most.
 const CARD: &str = "ridata";
 const KERNEL: &str = "lab:6.12";
 
@@ -37,8 +37,8 @@ const FIO_JOB: &str = "fio --name=job --output-format=json --ioengine=psync --di
     --rw=randwrite --bs=4k --size=64m --number_ios=300 --randseed=1";
 
 /// Number of plans that compare equal devices, and how many of these plans may claim a difference. A plan
-/// claims one with a probability of at most 5 %; more than 3 of 20 plans do so with a probability of at most
-/// 1.6 %.
+/// claims a difference with a probability of at most 5 %; more than 3 of 20 plans do so with a probability of
+/// at most 1.6 %.
 const EQUAL_PLANS: u64 = 20;
 const EQUAL_CLAIMS: u32 = 3;
 const EQUALS: [&str; 4] = ["a", "b", "c", "d"];
@@ -52,7 +52,7 @@ pub struct Arguments {
     parts: Vec<String>,
 }
 
-/// Measures the parts; fails if a promised limit is exceeded.
+/// Measures the named parts of the study. Fails if a promised limit is exceeded.
 pub fn run(Arguments { parts }: &Arguments) -> Result<()> {
     tools::ensure(&[tools::BUILD, tools::GUEST])?;
     let fonio = process::build_fonio()?;
@@ -72,7 +72,7 @@ pub fn run(Arguments { parts }: &Arguments) -> Result<()> {
     Ok(())
 }
 
-/// Busy loops during a guest's job; they end when this is dropped.
+/// Busy loops that run during a guest's job. The loops end when this value is dropped.
 struct BusyLoops(Vec<Child>);
 
 impl BusyLoops {
@@ -94,7 +94,7 @@ impl Drop for BusyLoops {
     }
 }
 
-/// Runs both jobs several times, idle and during busy loops. Returns the number of exceeded limits.
+/// Runs jobs on an idle machine and during busy loops. Returns the number of exceeded limits.
 fn repeatable(fonio: &Path) -> Result<u32> {
     println!(
         "The same jobs, {RUNS} times without and {RUNS} times with two busy loops, by the guest's clock:\n"
@@ -141,7 +141,7 @@ fn repeatable(fonio: &Path) -> Result<u32> {
     Ok(broken)
 }
 
-/// Measures a reader and two concurrent writers at depth 1, sixteen times with different think times.
+/// Measures a reader and two concurrent writers at queue depth 1, sixteen times with different think times.
 fn mixed(fonio: &Path) -> Result<u32> {
     println!(
         "A reader during two writers on {CARD}, {STARTS} starts with different random think times (mean \
@@ -221,7 +221,7 @@ fn model(fonio: &Path) -> Result<u32> {
     Ok(broken)
 }
 
-/// Compares equal devices many times. Returns the number of exceeded limits.
+/// Compares copies of the same device many times. Returns the number of exceeded limits.
 fn equal(fonio: &Path) -> Result<u32> {
     println!(
         "webbench at a scale of 1/20 on {} equal devices, {EQUAL_PLANS} plans of three rounds:\n",
@@ -237,7 +237,7 @@ fn equal(fonio: &Path) -> Result<u32> {
         let (mut of_card, mut count, mut largest) = (0_u32, 0_u32, 0.0_f64);
         for plan in plans {
             process::check_signals()?;
-            // Each round adds one to the seed.
+            // Each of a plan's rounds increments the seed.
             let answers = plan_of_equals(fonio, card, 1 + plan * 100)?;
             count += 1;
             of_card += u32::from(answers.iter().any(|(claimed, _)| *claimed));
@@ -311,7 +311,7 @@ fn parts_of(text: &str) -> Result<(Value, Vec<Value>)> {
     Ok((end["end"]["report"].clone(), fio.context("fio gave no JSON")?))
 }
 
-/// Returns minimum, median and maximum, and the range divided by the median.
+/// The minimum, median and maximum of some values, and the range divided by the median.
 struct Spread {
     points: [f64; 3],
     share: f64,

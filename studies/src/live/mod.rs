@@ -20,11 +20,11 @@ const SIZE: &str = "512MiB";
 struct Case {
     name: &'static str,
     what: &'static str,
-    /// The fix, which is tested on the emulated card.
+    /// The fix that is tested on the emulated card.
     fix: &'static str,
-    /// The load of the machine during the trial.
+    /// The load that runs on the machine during the trial.
     load: Load,
-    /// The time limit of a run.
+    /// The duration of a trial.
     lasting: &'static str,
 }
 
@@ -56,7 +56,7 @@ const CASES: [Case; 3] = [
         what: "a large program (fonio) that starts from the card every 0.3 s; the setting is the \
             read-ahead, which affects page faults",
         fix: "read-ahead=1MiB",
-        // The program is dropped from the page cache before each start.
+        // Drop the program from the page cache before each start, so that each start reads the card.
         load: Load::Shell(
             "cp \"$FONIO\" prog; sync; while :; do dd if=prog iflag=nocache count=0 2>/dev/null; ./prog --version >/dev/null; \
              sleep 0.3; done",

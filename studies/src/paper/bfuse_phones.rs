@@ -1,5 +1,5 @@
-//! Table 1 of Jeong and Won 2014: the file systems of six phones, and whether fonio can create them. Nothing
-//! is scored, because fonio only copies the published configurations and measures nothing.
+//! Reproduces Table 1 of Jeong and Won 2014: the file systems of six phones, and whether fonio can create
+//! them. Nothing is scored, because fonio only copies the published configurations and measures nothing.
 
 use anyhow::Result;
 use fonio_host::Filesystem;
@@ -9,7 +9,7 @@ use super::published::Published;
 use super::row::Row;
 use super::runs::Runs;
 
-/// A phone; `None` for a missing partition.
+/// The file systems of a phone's partitions; `None` for a partition that the phone does not have.
 #[derive(Deserialize)]
 struct Phone {
     name: String,

@@ -1,4 +1,4 @@
-//! The numbers of the studies: `studies/published.toml`.
+//! Reads the published numbers of the studies from `studies/published.toml`.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 
 pub(super) const TEXT: &str = include_str!("../../published.toml");
 
-/// The numbers by path of keys, such as `kim.background.network_rx_mb`.
+/// The published numbers, by path of keys such as `kim.background.network_rx_mb`.
 pub(super) struct Published(toml::Value);
 
 impl Published {

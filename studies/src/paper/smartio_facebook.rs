@@ -1,4 +1,4 @@
-//! Figure 15: the time until Facebook is ready and until its timeline is ready, in seconds.
+//! Reproduces Figure 15: the time until Facebook is ready and until its timeline is ready, in seconds.
 //!
 //! The share of the processor (`--cpu`) was chosen to match the launch on the Samsung Galaxy S5, so these
 //! times do not show a gain.
@@ -14,7 +14,7 @@ use super::runs::{Named, OfRuns, Runs};
 use super::smartio_apps::ratio;
 use crate::applications;
 
-/// The study's phones that have a profile.
+/// The study's phones that have a profile: the study's name and the profile's name.
 const PHONES: [(&str, &str); 3] = [("samsung_s5", "samsung_s5"), ("nexus_5", "nexus5"), ("razr", "razr")];
 const FITTED: &str = "samsung_s5";
 
@@ -48,7 +48,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
 }
 
 /// Returns SmartIO's gains over BFQ (instead of CFQ) in a guest during an installation and a backup. In the
-/// study, the app ran alone. Here, an app that runs alone would have no writes to wait for.
+/// study, Facebook ran alone. Here, an app that runs alone would have no writes to wait for.
 fn gains([cfq, smartio]: [f64; 2], runs: &mut Runs) -> Result<Vec<Row>> {
     let found = runs.applications(&applications::FACEBOOK)?;
     let launch = ratio(&found, |of| &of.launches_s)?;
@@ -63,5 +63,5 @@ fn gains([cfq, smartio]: [f64; 2], runs: &mut Runs) -> Result<Vec<Row>> {
     ])
 }
 
-/// The first load of the feed and five drags.
+/// Number of measured spans: the first load of the feed, and five drags.
 const DRAGS: f64 = 6.0;

@@ -17,7 +17,7 @@ pub struct Arguments {
     cuts: u32,
 }
 
-/// Cuts the power; continues where an earlier run was interrupted.
+/// Cuts the power of emulated cards; continues an interrupted run.
 pub fn run(Arguments { cuts }: &Arguments) -> Result<()> {
     ensure!(process::is_root(), "emulated devices and mounts need root: run it with sudo");
     tools::ensure(&[tools::BUILD])?;

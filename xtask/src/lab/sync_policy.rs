@@ -1,5 +1,5 @@
-//! `cargo xtask lab test sync-policy`: checks the fix and its units in a complete Debian, across a clean
-//! reboot and a power cut.
+//! `cargo xtask lab test sync-policy`: checks the fix `sync-policy` and its units in a complete Debian,
+//! across a clean reboot and a power cut.
 
 use std::process::Command;
 
@@ -9,8 +9,8 @@ use fonio_lab::SystemOptions;
 use crate::lab::steps::{Steps, in_debian, ok, text};
 use crate::process;
 
-/// Creates a unit that keeps an ordered database and a cache open, and programs that cannot preload a
-/// library.
+/// A script that creates a unit which keeps an ordered database and a cache open, and programs that cannot
+/// preload a library.
 const PREPARE: &str = include_str!("sync_policy_prepare.sh");
 
 const POLICY: &str = include_str!("sync_policy_rules.sh");
@@ -23,7 +23,7 @@ pub fn run() -> Result<u32> {
     let library = process::build_sync_library()?;
     let fonio = process::build_fonio_for_tests()?;
     let folder = tempfile::tempdir()?;
-    // A program without a dynamic linker, which must be refused.
+    // The fix must reject a program without a dynamic linker.
     let source = folder.path().join("static.c");
     std::fs::write(&source, "int main(void){return 0;}\n")?;
     let program = folder.path().join("static");
@@ -49,7 +49,7 @@ pub fn run() -> Result<u32> {
     })
 }
 
-/// Returns the row counts of both databases, read without the library.
+/// Returns the row counts of both databases, which are read without the library.
 fn rows(steps: &mut Steps<'_, '_>) -> Result<[u64; 2]> {
     let said = text(steps.system, ROWS)?;
     let rows: Vec<u64> = said.lines().filter_map(|line| line.parse().ok()).collect();
@@ -100,7 +100,7 @@ fn all(steps: &mut Steps<'_, '_>) -> Result<()> {
     let is_told = said.contains("removed /srv/app/cache.db");
     steps.promise("the unit says that it removed the cache", is_told, "");
     let cut = rows(steps)?;
-    // The rows of one window, at five per second.
+    // At most the rows of one window may be missing, with five rows per second.
     steps.promise("the ordered database lacks only the last rows", cut[0] + 10 >= rebooted[0], "");
     steps.promise("the cache is new", cut[1] < rebooted[1], "");
     let (code, _) = steps.line("fonio fix undo")?;

@@ -1,4 +1,4 @@
-//! The values bound to the parameters of an SQL statement.
+//! Values to bind to the parameters of an SQL statement.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::quantity::{Sizes, as_string};
 
-/// A value, generated for each execution of a statement:
+/// A parameter value, generated for each execution of a statement:
 ///
 /// | written | value |
 /// |---|---|

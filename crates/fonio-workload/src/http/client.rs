@@ -6,10 +6,10 @@ use super::read_head;
 use crate::content::Content;
 use crate::error::WorkloadError;
 
-/// Longer than any stall of a shaped link.
+/// Timeout of a network operation, longer than any stall of a shaped link.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// An HTTP client with one connection, opened on first use.
+/// An HTTP client with one connection, which is opened on first use.
 #[derive(Debug)]
 pub(crate) struct Client {
     address: SocketAddr,

@@ -1,5 +1,5 @@
-//! `fonio replay RECORDING --on model:PROFILE`: replays a recording in virtual time, with models of a device
-//! and of schedulers.
+//! Implements `fonio replay RECORDING --on model:PROFILE`, which replays a recording in virtual time, with
+//! models of a device and of schedulers.
 
 use anyhow::{Context, Result, bail};
 use fonio_core::ByteCount;
@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::output;
 use crate::progress::Progress;
 
-/// The prefix that marks a target as a model.
+/// The prefix that marks a replay target as a device model.
 pub const PREFIX: &str = "model:";
 
 pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {

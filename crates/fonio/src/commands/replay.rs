@@ -1,4 +1,4 @@
-//! `fonio replay`: repeats the I/O of a recording on other storage or with other settings.
+//! Implements `fonio replay`, which repeats the I/O of a recording on other storage or with other settings.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ use crate::roles::roles;
 use crate::setups::setups;
 use crate::signals::begin;
 
-/// Replays in models, on devices or in folders.
+/// Replays a recording in models, on devices or in folders.
 pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
     if let Some(kernel) = &arguments.setup.guest {
         return lab::run_setup(kernel, &arguments.setup);

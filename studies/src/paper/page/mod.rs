@@ -45,7 +45,7 @@ fn section(paper: &Outcome) -> Section {
     }
 }
 
-/// A line for each number, from agreement to its value.
+/// Returns a chart with a line for each number, from the ratio 1 (agreement) to the number's ratio.
 fn figure(paper: &Outcome) -> Option<Chart> {
     let rows: Vec<(&Row, f64)> = paper.rows.iter().filter_map(|row| Some((row, row.ratio()?))).collect();
     if rows.is_empty() {
@@ -66,7 +66,7 @@ fn figure(paper: &Outcome) -> Option<Chart> {
         series.low.push(ratio.min(1.0));
         series.high.push(ratio.max(1.0));
     }
-    // The axis ends at powers of two, like its ticks.
+    // The axis ends at powers of two, like the axis labels.
     let (mut low, mut high) = (0.5, 2.0);
     for (_, ratio) in &rows {
         while *ratio < low {

@@ -1,4 +1,4 @@
-//! `fonio fix apply`.
+//! Implements `fonio fix apply`.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,18 +13,18 @@ use crate::cli::fix::FixApply;
 use crate::exit::Exit;
 use crate::{output, signals};
 
-/// The result of a trim, for `--json`.
+/// The result of a trim, as JSON output.
 #[derive(Serialize)]
 struct Trimmed<'a> {
     outcome: &'a str,
     dir: &'a Path,
     filesystem: &'a str,
     source: &'a str,
-    /// With `would_trim`, the free space of the file system.
+    /// Number of trimmed bytes; if `outcome` is `would_trim`, the free space of the file system.
     bytes: u64,
 }
 
-/// Applies a fix; with --keep, also across reboots.
+/// Applies a fix; with --keep, the fix also survives reboots.
 pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
     let (change, path, keep) = (&arguments.name, arguments.target.as_deref(), arguments.keep);
     let (fix, mut setting) = setting(change)?;

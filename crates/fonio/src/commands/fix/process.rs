@@ -13,10 +13,10 @@ use crate::cli::fix::FixApply;
 use crate::exit::Exit;
 use crate::output;
 
-/// The only fix that Linux applies per thread.
+/// The name of the only fix that Linux applies per thread.
 const IO_CLASS: &str = "io-class";
 
-/// The new I/O class of a process, for `--json`.
+/// The new I/O class of a process, as JSON output.
 #[derive(Serialize)]
 struct Changed<'a> {
     outcome: &'a str,
@@ -36,8 +36,8 @@ pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
             return Ok(Exit::Fine);
         }
         drop(out);
-        // The command replaces this process, so the caller gets the exit code of the command, and signals
-        // reach the command.
+        // The command replaces this process, so the caller gets the command's exit code, and the command gets
+        // signals.
         let error = with_io_class(&class, &arguments.command).exec();
         return Err(error).context("cannot start ionice; install util-linux");
     };
@@ -63,7 +63,7 @@ pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
     Ok(Exit::Fine)
 }
 
-/// Returns the I/O class that the fix gives to a process, or an error that names an alternative.
+/// Returns the I/O class that a fix gives to a process, or an error that names an alternative.
 fn class(change: &Candidate) -> Result<String> {
     let name = change.name();
     let (fix, setting) = setting(change)?;

@@ -1,4 +1,4 @@
-//! `fonio storebench show`, and the report of a result.
+//! Implements `fonio storebench show`, and creates the report of a result.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -36,7 +36,7 @@ pub fn run(
         None => Others::models(&result),
         Some(server) => Others::of_server(&Server::at(server)?, &result)?,
     };
-    // A page has room for every figure.
+    // An HTML page has enough space for every figure.
     let report = document(&result, &others, all || shown.html.is_some());
     output::show_document(&report, &shown.as_report(), Extent::All, colour)?;
     Ok(Exit::Fine)
@@ -61,18 +61,18 @@ const LEADING: [&str; 16] = [
     "cpu.iowait",
 ];
 
-/// The ranks of a result's figures among other results.
+/// The ranks of a result's figures among the figures of other results.
 pub struct Others {
-    /// A description of these results, for the column heading.
+    /// A description of the other results, for the column heading.
     words: String,
-    /// The percentage of other results that are worse, by figure.
+    /// The percentage of other results that are worse than this result, by figure.
     better_than_percent: BTreeMap<String, f64>,
-    /// Notes on missing figures.
+    /// Notes that explain missing figures.
     notes: Vec<String>,
 }
 
 impl Others {
-    /// Ranks the result among the shipped results of models.
+    /// Ranks the result among the models' results that are shipped with fonio.
     pub fn models(result: &Document) -> Others {
         let mut count = 0;
         let percents = figures::catalogue().into_iter().filter_map(|figure| {
@@ -84,7 +84,7 @@ impl Others {
         Others { words: format!("{count} models"), better_than_percent, notes: Vec::new() }
     }
 
-    /// Ranks the result among a server's results of the same key.
+    /// Ranks the result among a server's results that have the same key.
     pub fn of_server(server: &Server, result: &Document) -> Result<Others> {
         let key = result.key.to_string();
         let mut others =
@@ -95,7 +95,7 @@ impl Others {
             let (Some(figure), Some(value)) = (figure, result.value(name)) else { continue };
             let Some(ecdf) = server.ecdf(&key, name)? else { continue };
             count = count.max(ecdf.results);
-            // The points are sorted. The first point that is not smaller stores the share of the smaller
+            // The points are sorted by value. The first point not below the value stores the share of smaller
             // values.
             let smaller = match ecdf.points.iter().find(|point| point.value >= value.value) {
                 Some(point) => point.share,
@@ -114,7 +114,7 @@ impl Others {
     }
 }
 
-/// Returns the report of a result. If `all` is set, the report contains every figure.
+/// Returns the report of a result. If `all` is set, the report contains all figures.
 pub fn document(result: &Document, others: &Others, all: bool) -> Report {
     let tone =
         if matches!(result.capacity_check, CapacityCheck::Fake { .. }) { Tone::Bad } else { Tone::Plain };
@@ -147,7 +147,7 @@ pub fn document(result: &Document, others: &Others, all: bool) -> Report {
     }
 }
 
-/// Returns a short description of the device.
+/// Returns a short description of the measured device.
 pub fn device_words(result: &Document) -> String {
     let device = &result.device;
     let size = output::bytes(ByteCount(device.capacity_bytes));
@@ -199,7 +199,7 @@ fn is_missing(result: &Document, part: Part) -> bool {
 /// Formats a value with half of its confidence interval: `12.3 MB/s ± 3 %`.
 pub fn with_interval(value: &Value) -> String {
     let text = value.unit.format(value.value);
-    // The bounds of a parameter's interval are integers.
+    // A parameter's confidence interval has integer bounds.
     if value.unit == Unit::Count && value.high > value.value {
         return format!("{text} to {:.0}", value.high);
     }
@@ -242,7 +242,7 @@ fn row(result: &Document, figure: &CatalogueFigure, others: &Others) -> Vec<Cell
     vec![Cell::words(figure.label.clone()), Cell::words(value), Cell::words(runs), standing]
 }
 
-/// Returns a sentence for each reason why figures were not measured.
+/// Returns a sentence for each reason for which figures were not measured.
 fn missing(result: &Document, figures: &[CatalogueFigure]) -> Vec<String> {
     let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
     for figure in figures {

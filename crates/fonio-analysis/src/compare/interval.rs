@@ -337,7 +337,7 @@ mod tests {
         // 17 rounds on, t * 0.42 / root(n) is below 0.223.
         let fix: Vec<f64> = [-0.2f64, 0.0, 0.2].iter().map(|value| 10.0 * libm::exp(*value)).collect();
         assert_eq!(rounds_needed(&base, &fix, 1.25, 1, 40), Some(17));
-        assert!(rounds_needed(&base, &fix, 1.25, 2, 40) > Some(17), "two ratios need stricter intervals");
+        assert!(rounds_needed(&base, &fix, 1.25, 2, 40) > Some(17), "two ratios need more rounds than one");
         assert_eq!(rounds_needed(&base, &fix, 1.25, 1, 4), Some(4));
         assert_eq!(rounds_needed(&base[..2], &fix[..2], 1.25, 1, 4), None);
         // Tables: 0.446 for 2 degrees of freedom, 2.343 for 5.

@@ -149,7 +149,7 @@ fn side(side: &Named<Vec<Named<&Analysis>>>) -> Side {
 fn row(measured: &[Vec<Vec<Headline>>], figure: usize) -> ComparisonRow {
     let first = &measured[0][0][figure];
     let known = measured.iter().flatten().find_map(|recording| recording[figure].figure.as_ref());
-    let known = known.expect("only figures that a recording has are compared");
+    let known = known.expect("each compared figure occurs in at least one recording");
     let runs: Vec<Vec<Option<f64>>> = measured.iter().map(|side| values(side, figure)).collect();
     let values: Vec<Option<f64>> = runs.iter().map(|runs| typical(runs)).collect();
     ComparisonRow {

@@ -124,7 +124,7 @@ pub fn rates(log: &str) -> Result<Vec<f64>, BenchError> {
         .map(|(at, line)| {
             let rate = line.split(',').nth(1).and_then(|field| field.trim().parse::<u64>().ok());
             rate.map(|kib_s| kib_s as f64 * 1024.0 / 1e6).ok_or_else(|| BenchError::FioOutput {
-                what: format!("line {} of its bandwidth log is `{line}`", at + 1),
+                what: format!("line {} of fio's bandwidth log is `{line}`", at + 1),
             })
         })
         .collect()

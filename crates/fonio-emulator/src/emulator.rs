@@ -203,7 +203,7 @@ impl Emulated {
 
     /// Returns the limits that the device reports to its host.
     pub fn limits(&self) -> &Limits {
-        &self.server.as_ref().expect("it is there until it is stopped").limits
+        &self.server.as_ref().expect("the server exists until the emulator is stopped").limits
     }
 
     /// Returns the block device; `None` with NBD.
@@ -239,18 +239,18 @@ impl Emulated {
 
     /// Returns the minimum service time of a 4 KiB command.
     pub fn fastest(&self) -> Nanos {
-        self.server.as_ref().expect("it is there until it is stopped").fastest
+        self.server.as_ref().expect("the server exists until the emulator is stopped").fastest
     }
 
     /// Returns whether the kernel keeps the CPUs awake. If it does not, completions are late by the wake-up
     /// time of a CPU.
     pub fn cpus_awake(&self) -> bool {
-        self.server.as_ref().expect("it is there until it is stopped").cpus_awake
+        self.server.as_ref().expect("the server exists until the emulator is stopped").cpus_awake
     }
 
     /// Returns the process id of the serving process.
     pub fn server_pid(&self) -> u32 {
-        self.server.as_ref().expect("it is there until it is stopped").pid()
+        self.server.as_ref().expect("the server exists until the emulator is stopped").pid()
     }
 
     /// Returns the ledger, for additional entries of the caller.

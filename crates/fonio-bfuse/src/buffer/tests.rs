@@ -120,7 +120,7 @@ fn run(steps: &[Step], options: BufferOptions) {
         assert_eq!(file.pending.error_for(&mut seen), None);
     }
     assert_eq!(statistics.fill_bytes.get(), 0, "data are left in the buffer");
-    assert_eq!(statistics.bytes_in.get(), statistics.flush_bytes.sum(), "not all buffered bytes were flushed");
+    assert_eq!(statistics.bytes_in.get(), statistics.flush_bytes.sum(), "all buffered bytes were flushed");
 }
 
 fn options(entries: usize, thread: bool, flush: Duration) -> BufferOptions {

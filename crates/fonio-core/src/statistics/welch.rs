@@ -135,7 +135,7 @@ mod tests {
             }
             // The expected count is 1900 (95 % of 2000), with a standard deviation of 10. It can be higher,
             // because degrees of freedom are rounded down.
-            assert!((1870..=1985).contains(&held), "{first} and {other} values: {held}");
+            assert!((1870..=1985).contains(&held), "{first} and {other} values: {held} intervals hold");
         }
     }
 

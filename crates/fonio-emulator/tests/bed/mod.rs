@@ -1,5 +1,5 @@
 //! Shared code of the tests with real emulated devices.
-#![allow(dead_code, reason = "each test program uses only a part")]
+#![allow(dead_code, reason = "each test program uses only a part of this module")]
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

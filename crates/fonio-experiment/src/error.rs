@@ -101,7 +101,7 @@ pub enum ExperimentError {
     },
     /// The data that a recording accesses do not fit on the device.
     #[error(
-        "the recording accesses {}, and {} has {} free: use another place, or --size for an emulated device",
+        "the recording accesses {}, but {} has only {} free: use another place, or --size for an emulated device",
         wanted.to_exact_text(), place.display(), free.to_exact_text()
     )]
     NoRoom {

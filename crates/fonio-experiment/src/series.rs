@@ -420,12 +420,12 @@ mod tests {
                 &[twice, twice],
             ),
         ] {
-            let (arms, refused) = planned(setups, fixes).expect("fixes may be left out");
+            let (arms, refused) = planned(setups, fixes).expect("fixes that cannot be tried are left out");
             assert_eq!(arms, expected);
             assert_eq!(refused, left_out);
         }
         let refused = planned(&[("ext4", on("ridata", Ext4)), ("nilfs2", on("ridata", Nilfs2))], &[]);
-        let refused = refused.expect_err("a setup is not left out");
+        let refused = refused.expect_err("a setup that cannot run is an error");
         assert_eq!(refused.to_string(), "this kernel (6.18.0) has no nilfs2");
     }
 

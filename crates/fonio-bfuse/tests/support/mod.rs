@@ -78,13 +78,13 @@ impl Mounted {
     /// Terminates the daemon, and returns whether it ended successfully.
     pub fn terminate(&mut self) -> bool {
         let pid = rustix::process::Pid::from_child(&self.daemon);
-        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("the daemon is our child process");
-        self.daemon.wait().expect("the daemon is our child process").success()
+        rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("the daemon is our child");
+        self.daemon.wait().expect("the daemon is our child").success()
     }
 
     pub fn kill(&mut self) {
-        self.daemon.kill().expect("the daemon is our child process");
-        self.daemon.wait().expect("the daemon is our child process");
+        self.daemon.kill().expect("the daemon is our child");
+        self.daemon.wait().expect("the daemon is our child");
     }
 
     pub fn unmount_lazily(&self) {

@@ -174,7 +174,7 @@ fn cold(dropped: &Dropped) -> String {
         );
     };
     let mut text = format!(
-        "before the first, {} of the {} cached from {files} files were dropped",
+        "before the first launch, {} of the {} cached from {files} files were dropped",
         size(held.saturating_sub(kept)),
         size(held)
     );
@@ -184,7 +184,7 @@ fn cold(dropped: &Dropped) -> String {
             .iter()
             .map(|kept| format!("{} ({})", kept.path.display(), size(kept.bytes)))
             .collect();
-        text += &format!("; {} stayed, in use by other processes: {}", size(kept), names.join(", "));
+        text += &format!("; {} stayed cached, used by other processes: {}", size(kept), names.join(", "));
     }
     text + ". Names and inodes stay cached."
 }
@@ -205,7 +205,7 @@ mod tests {
         assert_eq!(ended(Some(0), None, false), "");
         assert_eq!(ended(Some(3), None, false), "ended with exit code 3");
         assert_eq!(ended(None, Some(9), false), "was ended by signal 9");
-        assert_eq!(ended(None, Some(15), true), "", "it was ended because it was quiet");
+        assert_eq!(ended(None, Some(15), true), "", "fonio itself ended the quiet command");
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
         let mut dropped =
             Dropped { files: 3, held_bytes: Some(3 << 20), kept_bytes: Some(0), ..Dropped::default() };
         let all = cold(&dropped);
-        assert!(all.starts_with("before the first, 3 MiB of the 3 MiB") && !all.contains("stayed"), "{all}");
+        assert!(all.starts_with("before the first launch, 3 MiB of the") && !all.contains("stayed"), "{all}");
         dropped.kept_bytes = Some(1 << 20);
         dropped.kept = vec![Kept { path: PathBuf::from("/lib/libc.so"), bytes: 1 << 20 }];
         let some = cold(&dropped);

@@ -53,5 +53,5 @@ pub(super) fn unit_named(word: &Path) -> Result<String, String> {
 /// processes.
 pub(super) fn restart(unit: &Path) -> String {
     let unit = unit.display();
-    format!("It applies only to new processes of the unit: run `systemctl restart {unit}`.")
+    format!("The setting applies only to new processes of the unit: run `systemctl restart {unit}`.")
 }

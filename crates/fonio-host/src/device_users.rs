@@ -40,7 +40,7 @@ fn users_below(proc: &Path, device: &Path) -> String {
         }
     }
     if found.is_empty() {
-        return "no process opened or mounted the device; it may be swap or part of another".to_owned();
+        return "no process has the device open or mounted; swap or another device may use it".to_owned();
     }
     let more = found.len().saturating_sub(NAMED_MAX);
     found.truncate(NAMED_MAX);

@@ -43,7 +43,7 @@ pub enum RecordError {
         mount: PathBuf,
     },
     /// A process selected for recording its calls does not exist.
-    #[error("no process {pid} is running; name a running one, or record a command with --calls")]
+    #[error("no process {pid} is running; name a running process, or record a command with --calls")]
     NoProcess {
         /// Its number.
         pid: u32,
@@ -149,7 +149,7 @@ pub enum RecordError {
     #[error(transparent)]
     Recording(#[from] fonio_recording::RecordingError),
     /// The spill file failed.
-    #[error("the spill file in {dir} failed")]
+    #[error("cannot use the spill file in {dir}")]
     Spill {
         /// Its directory.
         dir: PathBuf,

@@ -77,7 +77,7 @@ pub enum RecordingError {
         value: String,
     },
     /// A row is out of order in its table.
-    #[error("{}: row {row} is not in the table's order; sort the table as docs/recording-reference.md says", path.display())]
+    #[error("{}: row {row} is out of order; sort the table as docs/recording-reference.md says", path.display())]
     Order {
         /// The table's file.
         path: PathBuf,
@@ -106,7 +106,7 @@ pub enum RecordingError {
         source: serde_json::Error,
     },
     /// There is already a recording.
-    #[error("{} exists: name another one with --output, or add --overwrite", path.display())]
+    #[error("{} exists: name another path with --output, or add --overwrite", path.display())]
     Exists {
         /// The recording that would have been overwritten.
         path: PathBuf,

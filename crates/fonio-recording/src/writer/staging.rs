@@ -189,7 +189,7 @@ fn check_target(target: &Path, overwrite: bool) -> Result<(), RecordingError> {
             || name == META_FILE
             || name == DIAGNOSTICS_FILE;
         if !ours {
-            let why = format!("it holds {name:?}, which is not part of a recording");
+            let why = format!("the directory contains {name:?}, which is not part of a recording");
             return Err(RecordingError::NotOurs { path: target.to_owned(), why });
         }
         files += 1;

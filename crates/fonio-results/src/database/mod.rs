@@ -229,7 +229,7 @@ pub enum DatabaseError {
     },
     /// PostgreSQL databases are backed up with PostgreSQL's own programs.
     #[error(
-        "a PostgreSQL database is backed up with its own program: pg_dump --format=custom --file=FILE {url}"
+        "fonio-results does not back up PostgreSQL databases; use pg_dump --format=custom --file=FILE {url}"
     )]
     NoBackup {
         /// The database, without a password.
@@ -243,8 +243,8 @@ pub enum DatabaseError {
     },
     /// The database was created by a newer version.
     #[error(
-        "the database has tables of version {found}, and this fonio-results knows only up to {known}; \
-         install the newer fonio-results, or restore a backup of the older one"
+        "the database has tables of version {found}, but this fonio-results knows only up to version {known}; \
+         install the newer fonio-results, or restore a backup of the older version"
     )]
     Newer {
         /// The version in the database.

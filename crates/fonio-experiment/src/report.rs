@@ -340,7 +340,7 @@ fn ended_early(series: &Series) -> Option<String> {
     let early = runs().filter_map(|run| run.background.as_ref()).filter(|background| background.ended_early);
     let first = early.clone().next()?;
     Some(format!(
-        "{} ended before {} in {} of {} runs, so the rest of these runs had no concurrent workload. Make it longer with --background-scale.",
+        "{} ended before {} in {} of {} runs, so the rest of these runs had no concurrent workload. Lengthen the workload with --background-scale.",
         first.workload,
         series.workload,
         early.count(),

@@ -46,7 +46,7 @@ pub enum HostError {
     #[error("no number from {from} to {to} is free for a {device} device")]
     NoNumber { device: &'static str, from: u32, to: u32 },
     /// The kernel offers no scheduler of this name for the device.
-    #[error("{device} has no scheduler `{wanted}`; it has {}{}", offered.join(", "), way_to(wanted))]
+    #[error("{device} has no scheduler `{wanted}`; available: {}{}", offered.join(", "), way_to(wanted))]
     NoScheduler { device: String, wanted: String, offered: Vec<String> },
     /// The requested queue depth is out of range.
     #[error("{device} cannot have a depth of {wanted}: loop devices allow {min} to {max}")]

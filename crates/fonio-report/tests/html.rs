@@ -23,7 +23,7 @@ const RAW: [&str; 3] = ["script", "style", "title"];
 fn elements(html: &str) -> Vec<String> {
     let mut all = Vec::new();
     let mut open: Vec<String> = Vec::new();
-    let mut rest = html.strip_prefix("<!doctype html>").expect("it begins with the doctype");
+    let mut rest = html.strip_prefix("<!doctype html>").expect("the page begins with the doctype");
     while let Some(at) = rest.find('<') {
         let text = &rest[..at];
         assert!(!text.contains('>'), "a bare > in {text:?}");

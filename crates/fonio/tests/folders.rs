@@ -119,7 +119,7 @@ fn programs_that_use_the_folder_are_named_and_lose_nothing() {
         $FONIO fix undo
         cat $LOG/new.log",
         &[
-            "programs have files in it open for writing",
+            "programs have files in this folder open for writing",
             "app.log). Stop these programs first (end these programs)",
             "These programs still use the old files",
             "new.log). First end these programs",
@@ -375,7 +375,7 @@ fn a_folder_gets_a_range_of_its_device() {
         "it is already a mount point",
         "the system starts from this folder",
         "which needs a range of at least",
-        "programs have files in it open for writing",
+        "programs have files in this folder open for writing",
         "users other than root can write to ",
         "none -> 12MiB",
         "ext4   /dev/loop",

@@ -73,7 +73,7 @@ impl Unknown {
     pub fn words(self) -> &'static str {
         match self {
             Unknown::NotMeasured => "not measured in both",
-            Unknown::TooFewRuns => "needs three runs of each",
+            Unknown::TooFewRuns => "fewer than three runs each",
             Unknown::OneValueEach => "one run each: no interval",
             Unknown::TooFewPieces => "too short to tell",
             Unknown::TooWide => "varies too much to tell",

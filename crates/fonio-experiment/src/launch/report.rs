@@ -90,14 +90,14 @@ fn comparison(place: &LaunchResult) -> Option<String> {
     let times = |ratio: f64, low: f64, high: f64| format!("{ratio:.2} ({low:.2} to {high:.2})");
     Some(match (change.answer, change.ratio.zip(change.low).zip(change.high)) {
         (Answer::Lower, Some(((ratio, low), high))) => {
-            format!("It is {} times as fast as {first}.", times(1.0 / ratio, 1.0 / high, 1.0 / low))
+            format!("This launch is {} times as fast as {first}.", times(1.0 / ratio, 1.0 / high, 1.0 / low))
         }
         (Answer::Higher, Some(((ratio, low), high))) => {
-            format!("It takes {} times as long as {first}.", times(ratio, low, high))
+            format!("This launch takes {} times as long as {first}.", times(ratio, low, high))
         }
         (Answer::NoDifference, _) => format!("No difference from a launch {first} was shown."),
         _ => format!(
-            "{} launches do not show whether it differs from a launch {first} (--runs 10).",
+            "{} launches do not show whether the time differs from a launch {first} (--runs 10).",
             place.runs.len()
         ),
     })

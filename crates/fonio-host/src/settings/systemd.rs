@@ -14,7 +14,7 @@ const KINDS: [&str; 6] = ["service", "slice", "scope", "socket", "mount", "swap"
 /// Checks that systemd runs.
 pub(super) fn check() -> Result<(), String> {
     let runs = Path::new(RUNS).exists();
-    if runs { Ok(()) } else { Err("it needs systemd, which does not run here".to_owned()) }
+    if runs { Ok(()) } else { Err("systemd is needed, but does not run here".to_owned()) }
 }
 
 /// Runs systemctl with `arguments`; returns what it printed.

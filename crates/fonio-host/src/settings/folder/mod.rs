@@ -65,7 +65,7 @@ const OF_SYSTEM: [&str; 16] = [
 pub(super) fn folder_at(path: &Path) -> Result<PathBuf, String> {
     let dir = fs::canonicalize(path).map_err(|error| chain(&error))?;
     if !dir.is_dir() {
-        return Err("it is not a folder".to_owned());
+        return Err("the path is not a folder".to_owned());
     }
     match dir.to_str() {
         Some(text) if !text.contains(char::is_control) => Ok(dir),
@@ -101,7 +101,7 @@ pub(super) fn check_place(dir: &Path) -> Result<(), String> {
             format!("{} is mounted in this folder", mount.dir.display())
         });
     }
-    let Some(holding) = mounts.holding(dir) else { return Err("its mount was not found".to_owned()) };
+    let Some(holding) = mounts.holding(dir) else { return Err("the folder has no mount".to_owned()) };
     if ["tmpfs", "ramfs"].contains(&holding.filesystem.as_str()) {
         return Err("this folder is already in memory".to_owned());
     }
@@ -119,7 +119,7 @@ pub(super) fn check_writers(dir: &Path) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "programs have files in it open for writing and would continue to write to the files on the disk: {}. Stop these programs first ({}) and start them afterwards; or add --force and restart them at once, which loses what they write in between",
+        "programs have files in this folder open for writing and would continue to write to the files on the disk: {}. Stop these programs first ({}) and start them afterwards; or add --force and restart them at once, which loses what they write in between",
         named(&writers),
         what_to_do(&writers, "stop"),
     ))
@@ -366,6 +366,6 @@ mod tests {
         ] {
             assert_eq!(check_place(Path::new(dir)), Err(expected.to_owned()), "{dir}");
         }
-        assert_eq!(folder_at(Path::new("/proc/self/status")), Err("it is not a folder".to_owned()));
+        assert_eq!(folder_at(Path::new("/proc/self/status")), Err("the path is not a folder".to_owned()));
     }
 }

@@ -114,7 +114,7 @@ pub fn trim_plan(path: &Path) -> Result<Trim, HostError> {
     if read_number(&machine.device_dir(disk).join("queue/discard_max_bytes")) == Some(0) {
         let name = machine.name_of(disk).unwrap_or_default();
         return Err(refused(format!(
-            "{name} cannot discard (its discard_max_bytes is 0): the device, its adapter or a layer such as LUKS does not support it"
+            "{name} cannot discard (its discard_max_bytes is 0): the device, its adapter or a layer such as LUKS does not support discard"
         )));
     }
     if mounted.options.iter().any(|option| option == "ro") {

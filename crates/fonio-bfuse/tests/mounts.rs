@@ -204,7 +204,7 @@ fn a_killed_daemon_loses_at_most_what_the_options_bound() {
             drop(Mounted::new("mode=stock"));
             !is_mounted(&mounted.dir)
         };
-        assert!(comes_true(1000, gone), "round {round}, {mode}: the next mount removes a dead mount");
+        assert!(comes_true(1000, gone), "round {round}, {mode}: the next mount left a dead mount");
     }
     assert!(
         written.iter().all(|bytes| *bytes > 0),
@@ -728,7 +728,7 @@ fn little_memory_slows_and_does_not_stop() {
             let _ = writer.kill();
             mounted.kill();
             let _ = writer.wait();
-            panic!("{mode}: the mount hangs with little memory");
+            panic!("{mode}: the mount hung with little memory");
         }
         assert!(ended.is_some_and(|status| status.success()), "{mode}: {ended:?}");
         assert_eq!(mounted.below("one").metadata().expect("it exists").len(), BYTES, "{mode}");

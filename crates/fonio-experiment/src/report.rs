@@ -195,8 +195,8 @@ fn section(series: &Series) -> Section {
     notes.extend(ended_early(series));
     if !on_each_place(series).is_empty() {
         notes.push(
-            "Setups on the same storage are compared with its first setup. The first setup on any other storage is \
-             compared with the first of all."
+            "Setups on the same storage are compared with the first setup there. The first setup on any other \
+             storage is compared with the very first setup."
                 .into(),
         );
     }

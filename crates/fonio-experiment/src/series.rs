@@ -439,8 +439,8 @@ mod tests {
             variations: vec![result(2.0)],
         };
         let text = serde_json::to_string(&series).expect("it can be written");
-        assert!(text.contains(r#""wall_s":2.0"#), "run times follow the name: {text}");
-        assert!(text.contains(r#""full":0.9"#), "so do conditions: {text}");
+        assert!(text.contains(r#""wall_s":2.0"#), "the run times are missing: {text}");
+        assert!(text.contains(r#""full":0.9"#), "the conditions are missing: {text}");
         assert_eq!(serde_json::from_str::<Series>(&text).expect("it can be read"), series);
     }
 }

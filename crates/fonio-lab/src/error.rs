@@ -18,8 +18,8 @@ pub enum LabError {
     ProgramFailed { command: String, complaint: String },
     /// This machine's apt configuration has no Debian mirror.
     #[error(
-        "apt's configuration here names no mirror of Debian; set FONIO_DEBIAN_MIRROR to the address of one, as in \
-         a line of sources.list"
+        "apt's configuration on this machine names no Debian mirror; set FONIO_DEBIAN_MIRROR to the address of \
+         a mirror, as in a line of sources.list"
     )]
     NoMirror,
     /// Debian's keys are missing. Without them, no download can be verified.
@@ -57,8 +57,8 @@ pub enum LabError {
     Architecture,
     /// This kind of guest does not support the architecture.
     #[error(
-        "guests without a disk, whose clock can count instructions, are amd64 only: the programs in them are of this \
-         machine's architecture; an {architecture} guest must be a complete Debian (`--system`)"
+        "guests without a disk, whose clock can count instructions, run this machine's programs and are amd64 \
+         only; an {architecture} guest must be a complete Debian (`--system`)"
     )]
     SystemOnly { architecture: Architecture },
     /// The machine has too little free memory for the guest.

@@ -258,8 +258,8 @@ fn timeline(about: &About<'_>, blocked: &Blocked) -> Option<Chart> {
 
 fn notes(blocked: &Blocked) -> Vec<String> {
     let others = if blocked.is_sampled {
-        "The threads were sampled from /proc: times are estimates, a wait that was seen once counts for the time between two \
-         looks, and waits for other threads are missing."
+        "The threads were sampled from /proc: times are estimates, a wait seen in one sample counts for the time between two \
+         samples, and waits for other threads are missing."
     } else if blocked.is_partial {
         "The recording was made without BPF: waits for another thread of a program (a lock that it held, or its answer) and \
          for asynchronous I/O are missing."

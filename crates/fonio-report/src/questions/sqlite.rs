@@ -7,7 +7,7 @@ use super::{About, count, listed, maybe, statements};
 use crate::document::{Cell, Section, Table};
 
 const MOST_FREQUENT: &str = "The most frequent number of syncs, writes and flushes, and how many transactions had \
-    exactly these.";
+    exactly these numbers.";
 /// Number of databases in a table.
 const LISTED: usize = 20;
 

@@ -105,7 +105,7 @@ fn places(validity: &Validity) -> Option<Table> {
             Cell::count(place.after_ns, Unit::Ns)
         })
         .column("Until", "Start of the next complete period.", |place| Cell::count(place.before_ns, Unit::Ns))
-        .column("Events", "A dash where only the gap is known.", |place| maybe(place.events, Unit::Count))
+        .column("Events", "Lost events; a dash if unknown.", |place| maybe(place.events, Unit::Count))
         .table;
     let left_out = validity.gaps.saturating_sub(validity.lost_where.len() as u64);
     Some(Table { left_out, ..table })

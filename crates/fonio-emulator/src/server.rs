@@ -102,7 +102,7 @@ fn hear(answers: &mut BufReader<ChildStdout>) -> Result<Answer, EmulatorError> {
         Ok(Answer::Failed(reason)) => Err(EmulatorError::Server { reason }),
         Ok(answer) => Ok(answer),
         Err(_) if read == 0 => Err(EmulatorError::ServerGone),
-        Err(error) => Err(EmulatorError::Server { reason: format!("it said {:?}: {error}", line.trim()) }),
+        Err(error) => Err(EmulatorError::Server { reason: format!("bad reply {:?}: {error}", line.trim()) }),
     }
 }
 

@@ -489,7 +489,7 @@ impl TestBed {
         };
         read.map_err(|error| failed(error.to_string()))?;
         let address = line.trim().strip_prefix("listening ").and_then(|address| address.parse().ok());
-        self.http = Some(address.ok_or_else(|| failed(format!("it said {:?}", line.trim())))?);
+        self.http = Some(address.ok_or_else(|| failed(format!("the server printed {:?}", line.trim())))?);
         Ok(())
     }
 

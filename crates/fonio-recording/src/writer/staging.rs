@@ -198,7 +198,7 @@ fn check_target(target: &Path, overwrite: bool) -> Result<(), RecordingError> {
     if files == 0 {
         Ok(())
     } else if !has_meta {
-        let why = format!("it holds no {META_FILE}");
+        let why = format!("the directory has no {META_FILE}");
         Err(RecordingError::NotOurs { path: target.to_owned(), why })
     } else if !overwrite {
         Err(RecordingError::Exists { path: target.to_owned() })

@@ -336,7 +336,7 @@ fn allocate(path: &Path, size: ByteCount) -> Result<File, HostError> {
     let stat = fs::symlink_metadata(folder).map_err(HostError::system("look at", folder))?;
     if !stat.is_dir() || stat.uid() != 0 || stat.mode() & 0o077 != 0 {
         return Err(HostError::NotSettable {
-            setting: "an image in it".to_owned(),
+            setting: "an image in this folder".to_owned(),
             path: folder.to_owned(),
             reason: "this path is not a folder owned by root that only root can access: remove it".to_owned(),
         });

@@ -54,7 +54,7 @@ impl Kind for TrimTimer {
         match self.current(&Object::Machine)?.as_deref() {
             Some("enabled" | "disabled") => Ok(Object::Machine),
             Some("masked") => refused(format!("{TIMER} is masked: run `systemctl unmask {TIMER}`")),
-            Some(other) => refused(format!("its state is {other}")),
+            Some(other) => refused(format!("the state of {TIMER} is {other}")),
             None => refused(format!("systemd has no {TIMER}; on Debian: apt-get install util-linux")),
         }
     }

@@ -176,7 +176,7 @@ pub enum ExperimentError {
     #[error(transparent)]
     System(#[from] SystemError),
     /// The user asked to stop.
-    #[error("stopped; everything set up for the run is undone")]
+    #[error("stopped; the setup of the run was undone")]
     Interrupted,
 }
 

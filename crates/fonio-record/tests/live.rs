@@ -259,7 +259,7 @@ fn a_wait_for_storage_names_its_request() {
         rows.requests.len()
     );
     let named: Vec<u64> = storage.iter().filter_map(|wait| wait.request_id).collect();
-    assert!(named.len() >= storage.len() / 2, "only {} of {} waits name a request", named.len(), storage.len());
+    assert!(named.len() >= storage.len() / 2, "{} of {} waits name a request", named.len(), storage.len());
     for wait in storage.iter().filter(|wait| wait.request_id.is_some()) {
         let request =
             rows.requests.iter().find(|request| Some(request.request_id) == wait.request_id).unwrap();

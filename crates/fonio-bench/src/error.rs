@@ -79,7 +79,7 @@ pub enum BenchError {
         needed: u64,
     },
     /// The time limit of the benchmark ended before the first test was complete.
-    #[error("the time ended before the first measurement; allow more with --for")]
+    #[error("the time limit was reached before the first measurement; allow more time with --for")]
     TimeOver,
     /// The device no longer responds.
     #[error("{} no longer responds ({reason}); check `dmesg`, reconnect it, and repeat", path.display())]

@@ -107,7 +107,7 @@ mod tests {
                 let said = crate::verdict::sentence(&benchmark);
                 claimed += u64::from(said.contains(" slow ") && said.contains(" more than "));
             }
-            assert!(claimed * 20 <= BENCHMARKS, "{runs} runs: {claimed} of {BENCHMARKS}");
+            assert!(claimed * 20 <= BENCHMARKS, "{runs} runs: {claimed} of {BENCHMARKS} make a false claim");
         }
     }
 }

@@ -92,7 +92,7 @@ impl Place {
                 "{folder} is in memory, so no device is measured. Choose a folder on the device."
             )),
             Some(kind @ ("overlay" | "nfs" | "nfs4" | "cifs" | "9p" | "fuse" | "virtiofs")) => warnings.push(format!(
-                "{folder} is on {kind}, so the numbers include more than the device. Choose a folder on the device's own file system, or the device."
+                "{folder} is on {kind}, so the numbers include more than the work of the device. Choose a folder on the device's own file system, or the device."
             )),
             _ => {}
         }
@@ -104,7 +104,7 @@ impl Place {
         if let Some(compression) = &self.compression {
             warnings.push(format!(
                 "The file system compresses ({compression}): writes may be smaller than stated, and direct I/O may be \
-                 buffered. Mount it without, or name the device."
+                 buffered. Mount it without compression, or name the device."
             ));
         }
         if let Some(encryption) = &self.encryption {

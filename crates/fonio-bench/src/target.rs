@@ -251,7 +251,7 @@ mod tests {
         assert!(!left.exists() && !left_apps.exists(), "nobody held them");
         assert!(held_apps.exists(), "its owner holds it");
         let file = target.file().to_owned();
-        remove_left_over(folder.path()).expect("the folder can be listed");
+        remove_left_over(folder.path()).expect("leftover files can be removed");
         assert!(file.exists(), "its owner holds it");
         drop(target);
         assert!(!file.exists());

@@ -260,7 +260,7 @@ mod tests {
         assert!(told((0.8, 1.2), (0.9, 1.1)).starts_with("A concurrent reader and writer were not shown"));
         let once = [found(Access::SeqRead, 4.0, None, None), found(Access::SeqWrite, 1.1, None, None)];
         assert!(on_slowdowns(&once).expect("both were measured").starts_with("With one concurrent writer"));
-        assert_eq!(on_slowdowns(&once[..1]), None, "one side alone gives no verdict");
+        assert_eq!(on_slowdowns(&once[..1]), None, "a read without a concurrent write gives no verdict");
         assert_eq!(on_slowdowns(&[]), None);
     }
 }

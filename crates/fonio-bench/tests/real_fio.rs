@@ -94,7 +94,7 @@ fn every_number_of_requests_is_measured_in_every_round() {
     }
     assert!(
         benchmark.written_bytes >= 4 * 4 * MIB,
-        "the range is written before each kind of writes in each round"
+        "the range is not rewritten before each write test of each round"
     );
 }
 

@@ -46,7 +46,7 @@ pub enum MountError {
         path: PathBuf,
     },
     /// The daemon's reply cannot be parsed, because the daemon runs another version of fonio.
-    #[error("cannot read the answer of the daemon of {}: it is of another version of fonio; unmount, then mount again", path.display())]
+    #[error("cannot read the reply of the daemon that serves {}: it runs another version of fonio; unmount, then mount again", path.display())]
     Answer {
         /// The directory at which the file system is mounted.
         path: PathBuf,

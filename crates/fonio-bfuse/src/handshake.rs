@@ -58,7 +58,7 @@ pub(crate) fn shake_hands(
     dir: &Path,
     options: &Options,
 ) -> Result<Agreed, MountError> {
-    let lost = |errno: rustix::io::Errno| MountError::system("talk to the kernel about", dir)(errno);
+    let lost = |errno: rustix::io::Errno| MountError::system("negotiate with the kernel about", dir)(errno);
     let mut bytes = vec![0; 1 << 16];
     let length = rustix::io::read(device, &mut bytes).map_err(lost)?;
     let malformed = |_| lost(rustix::io::Errno::PROTO);

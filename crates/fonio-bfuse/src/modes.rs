@@ -117,7 +117,7 @@ impl Mode {
     /// # Panics
     /// Never: each mode has a name.
     pub fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(mode, _)| *mode == self).expect("each mode is in the table").1
+        Self::ALL.iter().find(|(mode, _)| *mode == self).expect("the table names each mode").1
     }
 
     /// Chooses the mode of a mount on this machine. `io_bytes` is the maximum request size chosen by the
@@ -136,7 +136,7 @@ impl Mode {
             Self::Passthrough if can_pass => (Self::Passthrough, LARGE_BYTES, true, Serving::Through),
             Self::Passthrough if offers.source_is_stacked => {
                 return Err(
-                    "the source is a FUSE or overlay file system, to which the kernel does not pass through; \
+                    "the source is a FUSE or overlay file system, for which the kernel has no passthrough; \
                      use mode=writeback",
                 );
             }

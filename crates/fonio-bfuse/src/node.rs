@@ -125,7 +125,7 @@ impl Nodes {
 
     fn shard(&self, device: u64, inode: u64) -> MutexGuard<'_, Shard> {
         let at = (device ^ inode) as usize % SHARDS;
-        self.by_inode[at].lock().expect("no thread panics while it holds the nodes")
+        self.by_inode[at].lock().expect("no thread panics while it holds the table of nodes")
     }
 
     /// Returns the node for `file`, which was found in the directory `parent`, and counts a lookup.
@@ -179,7 +179,7 @@ impl Nodes {
     pub(crate) fn ids(&self) -> Vec<u64> {
         let mut ids = Vec::new();
         for shard in &self.by_inode {
-            let shard = shard.lock().expect("no thread panics while it holds the nodes");
+            let shard = shard.lock().expect("no thread panics while it holds the table of nodes");
             ids.extend(shard.values().map(|(node, _)| node.id).filter(|id| *id != ROOT_ID));
         }
         ids

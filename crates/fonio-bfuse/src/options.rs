@@ -289,7 +289,7 @@ impl Options {
             ("btime", None) => self.birth_times = true,
             ("timeout", Some(text)) => {
                 let time = duration(text);
-                self.timeout = time.ok_or_else(|| refuse("a time with its unit, such as 1s; 0s for none"))?;
+                self.timeout = time.ok_or_else(|| refuse("a time with its unit, such as 1s or 0s"))?;
             }
             ("prometheus", Some(text)) => {
                 let address = text.parse().ok();

@@ -244,6 +244,6 @@ mod tests {
         assert!(waits.is_sorted() && waits.len() == LOOKS_MAX as usize);
         assert_eq!(waits.iter().sum::<Duration>(), Duration::from_millis(2100));
         assert_eq!(progress.piece(8 * MIB), Some(0));
-        assert_eq!(progress.look(), Some(INTERVAL), "after a segment, it is a stream again");
+        assert_eq!(progress.look(), Some(INTERVAL), "a written segment makes it a stream again");
     }
 }

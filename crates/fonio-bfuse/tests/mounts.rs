@@ -129,7 +129,7 @@ fn a_signal_leaves_nothing_behind_and_loses_nothing() {
     for (mode, mut mounted) in mounts(&MODES) {
         let mut open = File::create(mounted.path("open")).expect("it is writable");
         open.write_all(&piece(0, 300_000)).expect("there is space");
-        assert!(mounted.terminate(), "{mode}: the daemon ends successfully");
+        assert!(mounted.terminate(), "{mode}: the daemon failed at its end");
         assert!(!is_mounted(&mounted.dir), "{mode}");
         assert_eq!(std::fs::read(mounted.below("open")).expect("it exists"), piece(0, 300_000), "{mode}");
     }
@@ -192,23 +192,23 @@ fn a_killed_daemon_loses_at_most_what_the_options_bound() {
         let whole = if mounted.mode == "writeback" { durable.min(length) } else { length };
         assert!(
             found[..whole as usize] == piece(0, whole),
-            "round {round}, {mode}: the file is a prefix of the written data"
+            "round {round}, {mode}: the file is not a prefix of the written data"
         );
-        assert!(length >= durable, "round {round}, {mode}: {length} of {durable} synced bytes exist");
+        assert!(length >= durable, "round {round}, {mode}: only {length} of {durable} synced bytes exist");
         assert!(
             length.saturating_add(bound) >= acknowledged,
-            "round {round}, {mode}: {length} of {acknowledged} bytes acknowledged"
+            "round {round}, {mode}: only {length} of {acknowledged} acknowledged bytes exist"
         );
         // After the daemon is killed, the mount is dead only when the kernel has released the daemon's rings.
         let gone = || {
             drop(Mounted::new("mode=stock"));
             !is_mounted(&mounted.dir)
         };
-        assert!(comes_true(1000, gone), "round {round}, {mode}: the next mount removes a dead mount");
+        assert!(comes_true(1000, gone), "round {round}, {mode}: the next mount left a dead mount");
     }
     assert!(
         written.iter().all(|bytes| *bytes > 0),
-        "bytes acknowledged, and synced, before a kill: {written:?}"
+        "in some rounds, nothing was acknowledged or synced before the kill: {written:?}"
     );
 }
 
@@ -241,7 +241,7 @@ fn a_full_disk_is_told_and_nothing_is_dropped_in_silence() {
     const SPACE: u64 = 24 << 20;
     for mode in MODES {
         let mut small = Small::new(SPACE);
-        let folder = small.folder.take().expect("the folder was just created");
+        let folder = small.folder.take().expect("a new file system has its folder");
         let mounted = Mounted::over(folder, small.source.clone(), mode);
         let mut file = File::create(mounted.path("large")).expect("it is writable");
         let mut accepted = 0;
@@ -262,7 +262,7 @@ fn a_full_disk_is_told_and_nothing_is_dropped_in_silence() {
         }
         assert!(
             errors > 0,
-            "{mode}: {accepted} bytes were accepted on {SPACE} and no call returned an error"
+            "{mode}: no call failed, although {accepted} bytes were written to a device of {SPACE} bytes"
         );
         // Before Linux 6.16, pages of the kernel's cache may still be in flight when an fsync fails.
         let more = (0..10).take_while(|_| file.sync_all().is_err()).count();
@@ -271,8 +271,8 @@ fn a_full_disk_is_told_and_nothing_is_dropped_in_silence() {
         let below = std::fs::read(mounted.below("large")).expect("it exists");
         if mounted.mode != "writeback" {
             let length = below.len() as u64;
-            assert!(length >= accepted, "{mode}: {length} of {accepted} bytes");
-            assert!(below == piece(0, length), "{mode}: the file contains the written data");
+            assert!(length >= accepted, "{mode}: only {length} of {accepted} accepted bytes exist");
+            assert!(below == piece(0, length), "{mode}: the file differs from the written data");
         }
         // Freed space can be used again after the kernel has sent the forget of the file.
         std::fs::remove_file(mounted.path("large")).expect("root may do this");
@@ -281,7 +281,7 @@ fn a_full_disk_is_told_and_nothing_is_dropped_in_silence() {
             // The kernel reports the error when it writes back its cached pages.
             file.and_then(|mut file| file.write_all(b"again").and_then(|()| file.sync_all())).is_ok()
         };
-        assert!(comes_true(100, again), "{mode}: the space is free again");
+        assert!(comes_true(100, again), "{mode}: writes still fail after space was freed");
         assert_eq!(std::fs::read(mounted.below("small")).expect("it exists"), b"again", "{mode}");
         drop(mounted);
     }
@@ -305,7 +305,7 @@ fn a_busy_mount_says_so_and_can_be_detached() {
         file.read_to_string(&mut text).expect("open files stay usable");
         assert_eq!(text, "still here", "{mode}");
         drop(file);
-        assert!(mounted.daemon.wait().expect("our child").success(), "{mode}: it ends with the last user");
+        assert!(mounted.daemon.wait().expect("our child").success(), "{mode}: the daemon failed at its end");
         assert_eq!(std::fs::read(mounted.below("kept")).expect("it exists"), b"still here");
     }
 }
@@ -366,9 +366,9 @@ fn what_changes_below_without_a_request_shows_at_once() {
         // modes, the kernel writes the pages at the close; some older kernels then read the attributes again
         // only after the cached attributes have expired.
         let looks = if mounted.mode == "passthrough" { 1 } else { 1000 };
-        assert!(comes_true(looks, written_later), "{mode}: the time of a write through a mapping");
+        assert!(comes_true(looks, written_later), "{mode}: a write through a mapping left the time");
         let below = std::fs::read(mounted.below("file")).expect("it exists");
-        assert!(below[0] == 1 && below[1..] == [0; 4095], "{mode}: a write through a mapping");
+        assert!(below[0] == 1 && below[1..] == [0; 4095], "{mode}: a write through a mapping was lost");
 
         // Writes and allocations clear the set-user-ID bits of a user's file.
         let file = |name: &str| {
@@ -501,7 +501,7 @@ fn deep_trees_and_many_open_files() {
     let wanted = std::env::var("FONIO_BFUSE_FILES").ok().and_then(|text| text.parse().ok());
     // The daemon has the same limit, and needs two descriptors for each file: one for the inode, one for the open file.
     let count = (limit / 2).saturating_sub(200).min(wanted.unwrap_or(4000));
-    eprintln!("{count} files will be opened; {} are wanted", wanted.unwrap_or(4000));
+    eprintln!("opening {count} files; {} were requested", wanted.unwrap_or(4000));
     let open: Vec<File> = (0..count)
         .map(|number| {
             let path = mounted.path(&number.to_string());
@@ -583,7 +583,7 @@ fn far_more_inodes_than_descriptors() {
             let mut wanted = piece(number as u64, 5000);
             wanted.push(b'x');
             let found = std::fs::read(mounted.path(&number.to_string())).expect("it exists");
-            assert!(found == wanted, "{mode}: file {number} contains the written data");
+            assert!(found == wanted, "{mode}: file {number} differs from the written data");
         }
     }
 }
@@ -597,7 +597,7 @@ fn too_many_open_files_are_told_and_can_be_closed() {
             Ok(file) => open.push(file),
             Err(error) => break error,
         }
-        assert!(open.len() < 256, "the daemon has no more descriptors");
+        assert!(open.len() < 256, "the daemon opened more files than its limit allows");
     };
     assert!(matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)), "{error}");
     open.clear();
@@ -629,7 +629,7 @@ fn streams_that_are_passed_through_are_handed_to_the_device_as_they_come() {
         // The limit is much longer than the interval between two checks.
         assert!(
             comes_true(1000, || handed_over() >= expected),
-            "{options}: {} bytes were written back early",
+            "{options}: only {} bytes were written back early",
             handed_over()
         );
         assert_eq!(handed_over(), expected, "{options}");
@@ -649,7 +649,7 @@ fn the_buffer_coalesces() {
     for at in 0..1024 {
         file.write_all_at(&piece(at * 4096, 4096), at * 4096).expect("there is space");
     }
-    assert_eq!(file.metadata().expect("a file").len(), 4 << 20, "the size includes buffered data");
+    assert_eq!(file.metadata().expect("a file").len(), 4 << 20, "the size lacks buffered data");
     drop(file);
     let report = fonio_bfuse::report(&mounted.dir).expect("it answers");
     assert_eq!(report.write_bytes.count, 1024);
@@ -701,7 +701,7 @@ fn little_memory_slows_and_does_not_stop() {
         let group = match LittleMemory::new(MEMORY) {
             Ok(group) => group,
             Err(error) => {
-                return skip(Need::Cgroup, format!("no control group with limited memory: {error}"));
+                return skip(Need::Cgroup, format!("cannot limit the memory of a group: {error}"));
             }
         };
         let mut mounted = Mounted::over(folder, source, mode);
@@ -727,7 +727,7 @@ fn little_memory_slows_and_does_not_stop() {
             let _ = writer.kill();
             mounted.kill();
             let _ = writer.wait();
-            panic!("{mode}: the mount hangs with little memory");
+            panic!("{mode}: the mount hung with little memory");
         }
         assert!(ended.is_some_and(|status| status.success()), "{mode}: {ended:?}");
         assert_eq!(mounted.below("one").metadata().expect("it exists").len(), BYTES, "{mode}");

@@ -370,7 +370,7 @@ impl Model {
         let content = &self.inodes[source.inode];
         let expected = content.len().saturating_sub(offset as usize).min(bytes as usize);
         if copied > expected || (copied == 0 && expected > 0) {
-            return Err(format!("copied {copied} of {expected} bytes"));
+            return Err(format!("copy_file_range copied {copied} bytes, expected {expected}"));
         }
         if copied > 0 {
             let data = content[offset as usize..offset as usize + copied].to_vec();
@@ -410,11 +410,11 @@ fn without_holes(file: &File, content: &[u8]) -> Result<(), String> {
         let data = match seek(file, SeekFrom::Data(at)) {
             Ok(data) => data,
             Err(rustix::io::Errno::NXIO) => break,
-            Err(error) => return Err(format!("seek data from {at}: {error}")),
+            Err(error) => return Err(format!("seeking data from {at} failed: {error}")),
         };
         let hole = said("seek hole", seek(file, SeekFrom::Hole(data)).map_err(Into::into))?;
         if data < at || hole <= data || hole > content.len() as u64 {
-            return Err(format!("data from {at} at {data}, a hole at {hole}, of {} bytes", content.len()));
+            return Err(format!("from {at}, data at {data}, a hole at {hole}, of {} bytes", content.len()));
         }
         let (from, to) = (data as usize, hole as usize);
         copy[from..to].copy_from_slice(&content[from..to]);

@@ -58,7 +58,7 @@ impl Cut {
     /// # Panics
     /// If `records` is empty.
     pub fn plan(records: Range<usize>, count: u32, seed: u64) -> Vec<Cut> {
-        assert!(!records.is_empty(), "there must be a record to cut at");
+        assert!(!records.is_empty(), "a cut needs at least one record");
         let mut random = Random::new(seed);
         let span = (records.end - records.start) as u64;
         let mut cuts: Vec<Cut> = (0..count)
@@ -95,10 +95,10 @@ impl<'a> CutImages<'a> {
     /// # Panics
     /// If the cut is beyond the end of the log, or before the previous call's cut.
     pub fn make(&mut self, cut: Cut, path: &Path) -> Result<(), EmulatorError> {
-        assert!(cut.at <= self.log.records.len(), "the cut is beyond the log");
+        assert!(cut.at <= self.log.records.len(), "the cut is beyond the end of the log");
         let durable = durable(self.log, cut.at);
         let first_in_doubt = (0..cut.at).find(|at| changes(self.log, *at) && !durable[*at]).unwrap_or(cut.at);
-        assert!(self.settled <= first_in_doubt, "cuts must be in order");
+        assert!(self.settled <= first_in_doubt, "cuts must be made in the order of the log");
         for at in self.settled..first_in_doubt {
             self.apply(at, &self.base, path, None)?;
         }
@@ -374,6 +374,6 @@ mod tests {
             assert!(sectors[8..16].iter().all(|value| *value == sectors[8]), "{sectors:?}");
             seen.insert((sectors[4], sectors[8]));
         }
-        assert_eq!(seen.len(), 4, "all four combinations of two units: {seen:?}");
+        assert_eq!(seen.len(), 4, "not all four combinations of two units: {seen:?}");
     }
 }

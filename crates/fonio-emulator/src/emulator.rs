@@ -201,7 +201,7 @@ impl Emulated {
 
     /// Returns the limits that the emulated device reports to its host.
     pub fn limits(&self) -> &Limits {
-        &self.server.as_ref().expect("it is there until it is stopped").limits
+        &self.server.as_ref().expect("the server exists until the emulator is stopped").limits
     }
 
     /// Returns the block device; `None` if the device is served through NBD.
@@ -237,18 +237,18 @@ impl Emulated {
 
     /// Returns the minimum service time of a 4 KiB command on this device.
     pub fn fastest(&self) -> Nanos {
-        self.server.as_ref().expect("it is there until it is stopped").fastest
+        self.server.as_ref().expect("the server exists until the emulator is stopped").fastest
     }
 
     /// Returns whether the kernel keeps the CPUs awake. Otherwise, completions are late by a CPU's wake-up
     /// time.
     pub fn cpus_awake(&self) -> bool {
-        self.server.as_ref().expect("it is there until it is stopped").cpus_awake
+        self.server.as_ref().expect("the server exists until the emulator is stopped").cpus_awake
     }
 
     /// Returns the process id of the serving process.
     pub fn server_pid(&self) -> u32 {
-        self.server.as_ref().expect("it is there until it is stopped").pid()
+        self.server.as_ref().expect("the server exists until the emulator is stopped").pid()
     }
 
     /// Returns the ledger, so that the caller can add entries.

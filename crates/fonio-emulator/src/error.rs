@@ -30,7 +30,7 @@ pub enum EmulatorError {
     ServerGone,
     /// This machine is too slow for the device.
     #[error(
-        "this machine needs at least {:.0} µs for a command, and the fastest command of {profile} takes only {:.0} µs; \
+        "this machine needs at least {:.0} µs per command, but the fastest command of {profile} takes only {:.0} µs; \
          use --dilate {dilate}, which makes the device {dilate} times slower",
         floor.0 as f64 / 1e3, fastest.0 as f64 / 1e3
     )]

@@ -82,7 +82,7 @@ impl Filesystem for OneFile {
         // The kernel accepts all these values. A kernel without asynchronous direct I/O would send one
         // command at a time, which is wrong for a device with a queue.
         let depth = background(self.disk.limits().depth);
-        let refused = |_| io::Error::other("the kernel refuses a setting that every FUSE supports");
+        let refused = |_| io::Error::other("the kernel refuses a setting that every FUSE version supports");
         config.set_max_write(WRITE_BYTES_MAX).map_err(refused)?;
         config.set_max_background(depth).map_err(|_| io::Error::other("max_background"))?;
         config.set_congestion_threshold(depth).map_err(|_| io::Error::other("congestion_threshold"))?;

@@ -92,8 +92,8 @@ impl LogWriter {
         data: &[u8],
     ) -> io::Result<()> {
         let follows = if matches!(kind, Kind::Write | Kind::Mark) { bytes } else { 0 };
-        assert_eq!(data.len() as u64, follows, "the data have the length given in the record");
-        let code = KINDS.iter().find(|(_, known)| *known == kind).expect("every kind has a code").0;
+        assert_eq!(data.len() as u64, follows, "the data have the length in the record");
+        let code = KINDS.iter().find(|(_, known)| *known == kind).expect("every kind of record has a code").0;
         let mut record = [0; RECORD_BYTES];
         record[0] = code;
         record[1] = if fua { FLAG_FUA } else { 0 };
@@ -170,7 +170,7 @@ impl Log {
 
     /// Returns the data of a write, or the name of a mark.
     pub fn data(&self, record: &Record) -> Result<Vec<u8>, EmulatorError> {
-        let mut data = vec![0; usize::try_from(record.bytes).expect("a record fits the log")];
+        let mut data = vec![0; usize::try_from(record.bytes).expect("the data of a record fit in memory")];
         let mut file = &self.file;
         file.seek(SeekFrom::Start(record.data_at))
             .and_then(|_| file.read_exact(&mut data))

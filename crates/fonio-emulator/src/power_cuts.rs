@@ -155,7 +155,7 @@ fn check(
     };
     let bare = Options { serve, filesystem: None, mount: None, ..recovery.options.clone() };
     let mut emulated = Emulated::start(&bare, (recovery.server)())?;
-    let device = emulated.device().expect("it is a block device").to_owned();
+    let device = emulated.device().expect("the emulated device is a block device").to_owned();
     let began = Instant::now();
     let outcome = mount_and_ask(ledger, cut, image, &device, options, &mut || {
         recovery_s.push(began.elapsed().as_secs_f64());

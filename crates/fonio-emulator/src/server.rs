@@ -83,13 +83,13 @@ impl Server {
     }
 
     fn ask(&mut self, order: &Order) -> Result<Answer, EmulatorError> {
-        say(self.orders.as_mut().expect("orders are given until it is stopped"), order)?;
+        say(self.orders.as_mut().expect("the order pipe is open until the server is stopped"), order)?;
         hear(&mut self.answers)
     }
 }
 
 fn say(orders: &mut ChildStdin, order: &impl Serialize) -> Result<(), EmulatorError> {
-    let text = serde_json::to_string(order).expect("orders are plain data, and paths of ours are UTF-8");
+    let text = serde_json::to_string(order).expect("orders are plain data, and their paths are UTF-8");
     orders.write_all(format!("{text}\n").as_bytes()).map_err(|_| EmulatorError::ServerGone)
 }
 
@@ -100,10 +100,10 @@ fn hear(answers: &mut BufReader<ChildStdout>) -> Result<Answer, EmulatorError> {
         Ok(Answer::Failed(reason)) => Err(EmulatorError::Server { reason }),
         Ok(answer) => Ok(answer),
         Err(_) if read == 0 => Err(EmulatorError::ServerGone),
-        Err(error) => Err(EmulatorError::Server { reason: format!("it said {:?}: {error}", line.trim()) }),
+        Err(error) => Err(EmulatorError::Server { reason: format!("bad reply {:?}: {error}", line.trim()) }),
     }
 }
 
 fn unexpected(answer: &Answer) -> EmulatorError {
-    EmulatorError::Server { reason: format!("it gave an unexpected answer: {answer:?}") }
+    EmulatorError::Server { reason: format!("unexpected reply: {answer:?}") }
 }

@@ -42,7 +42,7 @@ impl Emulated {
         quietly: bool,
         stop: &dyn Fn() -> bool,
     ) -> Result<WorkloadEnd, EmulatorError> {
-        let (program, arguments) = command.split_first().expect("a workload has a program");
+        let (program, arguments) = command.split_first().expect("a workload's command is not empty");
         self.mark(WORKLOAD_BEGINS)?;
         let started = start(program, arguments, |prepared: &mut Command| {
             prepared.stdin(Stdio::null()).process_group(0);

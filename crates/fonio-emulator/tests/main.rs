@@ -4,7 +4,7 @@
 mod bed;
 mod block_device;
 mod nbd;
-#[allow(dead_code, reason = "the benchmark uses the rest")]
+#[allow(dead_code, reason = "the benchmark uses the rest of this module")]
 #[path = "bed/sync_policy.rs"]
 mod power_cut_trials;
 mod power_cuts;

@@ -36,7 +36,7 @@ fn every_class_keeps_its_promise() {
             assert!(outcome.removed > 0, "{}: {outcome:?}", mode.name);
         }
         if mode.promise == Promise::Nothing {
-            assert!(outcome.corrupt > 0, "no cut hurt a database that does not sync: {outcome:?}");
+            assert!(outcome.corrupt > 0, "no cut damaged a database that does not sync: {outcome:?}");
         }
     }
 }

@@ -45,7 +45,7 @@ fn sysfs(device: &Path) -> PathBuf {
 }
 
 fn nothing_is_left(dir: &Path, device: &Path) {
-    assert_eq!(fs::read_dir(dir.join("state")).expect("state").count(), 0, "files in the state folder");
+    assert_eq!(fs::read_dir(dir.join("state")).expect("state").count(), 0, "files left in the state folder");
     assert!(mounts_under(dir).expect("mounts").is_empty());
     let character = device.display().to_string().replace("ublkb", "ublkc");
     let class = Path::new("/sys/class/ublk-char").join(Path::new(&character).file_name().expect("name"));
@@ -113,7 +113,7 @@ fn the_queue_has_the_limits_of_the_device_and_its_commands_arrive() {
         for (mib, expected) in [(0, 1), (1, 0), (2, 0), (3, 4), (15, 16), (20, 0xa5)] {
             page.0.fill(0xff);
             file.read_exact_at(&mut page.0, mib * MIB).expect("read");
-            assert_eq!(page.0, [expected; 4096], "at {mib} MiB with depth {depth}");
+            assert_eq!(page.0, [expected; 4096], "wrong data at {mib} MiB with depth {depth}");
         }
         // Write more than one command through the page cache, so that many commands are in flight.
         let content: Vec<u8> = (0_u32..1 << 20).flat_map(u32::to_le_bytes).collect();
@@ -272,7 +272,7 @@ fn a_killed_server_and_a_killed_owner_leave_nothing_behind() {
     let mut emulated = start(dir.path());
     let device = emulated.device().expect("device").to_owned();
     bed::kill_server(&mut emulated);
-    assert!(emulated.stop().is_err(), "no process is left to report");
+    assert!(emulated.stop().is_err(), "a killed server cannot report");
     nothing_is_left(dir.path(), &device);
 
     let name = "ublk::a_killed_server_and_a_killed_owner_leave_nothing_behind";

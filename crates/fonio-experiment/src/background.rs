@@ -64,7 +64,7 @@ impl OwnFigures {
         recording.replay(&mut process, Tables::NONE.with(Table::Requests))?;
         let options = FilterOptions { tids: process.tids.into_iter().collect(), ..FilterOptions::default() };
         let analyser = Analyser::new(AnalysisOptions::default());
-        let mut filter = Filter::new(options, analyser).expect("a filter by threads is valid");
+        let mut filter = Filter::new(options, analyser).expect("a filter by thread IDs is valid");
         recording.replay(&mut filter, Tables::ALL)?;
         let analysis = filter.into_inner().finish(recording.meta());
         let seconds = |ns: u64| ns as f64 / 1e9;

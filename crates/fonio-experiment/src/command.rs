@@ -223,7 +223,7 @@ fn command_took(recording: &Path, options: &CommandOptions<'_>) -> Result<f64, E
     Recording::open(recording)?.replay(&mut took, Tables::NONE.with(Table::Marks))?;
     took.0.ok_or_else(|| ExperimentError::NotSeen {
         command: options.line(),
-        reason: "the recording does not show when it ended",
+        reason: "the recording does not show when the command ended",
     })
 }
 

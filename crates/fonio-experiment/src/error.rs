@@ -101,7 +101,7 @@ pub enum ExperimentError {
     },
     /// The data that a recording accesses do not fit on the device.
     #[error(
-        "the recording accesses {}, and {} has {} free: use another place, or --size for an emulated device",
+        "the recording accesses {}, but {} has only {} free: use another place, or --size for an emulated device",
         wanted.to_exact_text(), place.display(), free.to_exact_text()
     )]
     NoRoom {
@@ -175,8 +175,8 @@ pub enum ExperimentError {
     /// A system call failed.
     #[error(transparent)]
     System(#[from] SystemError),
-    /// The user stopped the experiment.
-    #[error("stopped; everything set up for the run is undone")]
+    /// The user asked to stop.
+    #[error("stopped; the setup of the run was undone")]
     Interrupted,
 }
 

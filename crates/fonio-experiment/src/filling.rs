@@ -37,7 +37,7 @@ pub(crate) struct Space {
 impl Space {
     pub(crate) fn of(dir: &Path) -> Result<Space, ExperimentError> {
         let found = rustix::fs::statvfs(dir).map_err(io::Error::from);
-        let found = found.map_err(ExperimentError::system("look at the free space of", dir))?;
+        let found = found.map_err(ExperimentError::system("read the free space of", dir))?;
         Ok(Space {
             used: ByteCount((found.f_blocks - found.f_bfree) * found.f_frsize),
             free: ByteCount(found.f_bavail * found.f_frsize),

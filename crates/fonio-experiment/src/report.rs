@@ -192,8 +192,8 @@ fn section(series: &Series) -> Section {
     notes.extend(ended_early(series));
     if !on_each_place(series).is_empty() {
         notes.push(
-            "Setups on the same storage are compared with its first setup. The first setup on any other storage is \
-             compared with the first of all."
+            "Setups on the same storage are compared with the first setup there. The first setup on any other \
+             storage is compared with the very first setup."
                 .into(),
         );
     }
@@ -320,10 +320,10 @@ fn background(series: &Series) -> Option<Table> {
             Column::new("Setup"),
             Column::new("Workload"),
             Column::noted("Done", "Share completed by the concurrent workload, mean of the runs."),
-            Column::noted("Requests", "Requests that it caused, mean of the runs."),
+            Column::noted("Requests", "Requests that the workload caused, mean of the runs."),
             Column::new("Read").or_drop(),
             Column::new("Written"),
-            Column::noted("Blocked", "Time blocked on storage, summed over its threads, mean of the runs."),
+            Column::noted("Blocked", "Time blocked on storage, summed over all threads, mean of the runs."),
             Column::noted("Longest", "The longest wait of all runs."),
         ],
         rows,
@@ -337,7 +337,7 @@ fn ended_early(series: &Series) -> Option<String> {
     let early = runs().filter_map(|run| run.background.as_ref()).filter(|background| background.ended_early);
     let first = early.clone().next()?;
     Some(format!(
-        "{} ended before {} in {} of {} runs, so the rest of these runs was without it. Make it longer with --background-scale.",
+        "{} ended before {} in {} of {} runs, so the rest of these runs had no concurrent workload. Lengthen the workload with --background-scale.",
         first.workload,
         series.workload,
         early.count(),

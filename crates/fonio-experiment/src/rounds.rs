@@ -112,7 +112,7 @@ impl<S> Design<'_, S> {
             Rounds::Fixed(rounds) => rounds,
             Rounds::Pilot { .. } => PILOT_ROUNDS,
         };
-        assert!(!self.arms.is_empty() && rounds > 0, "there is something to measure");
+        assert!(!self.arms.is_empty() && rounds > 0, "there is at least one arm and one round");
         let is_earlier = |(at, arm): (usize, &Arm<S>)| arm.compared_with.is_none_or(|with| with < at);
         assert!(self.arms.iter().enumerate().all(is_earlier), "an arm is compared with an earlier one");
         let mut results: Vec<Vec<T>> = self.arms.iter().map(|_| Vec::new()).collect();
@@ -279,7 +279,7 @@ mod tests {
         let times = run_times(&arms, &results);
         assert_eq!((times[0].wall_s, times[0].wall_s_min, times[0].wall_s_max), (3.5, 3.0, 4.0));
         assert!(times[0].change.is_none() && times[0].speedup.is_none());
-        let change = times[1].change.as_ref().expect("it is compared with the first");
+        let change = times[1].change.as_ref().expect("the second arm is compared with the first");
         assert_eq!(change.answer, Answer::Unknown, "two rounds show nothing");
     }
 
@@ -329,7 +329,7 @@ mod tests {
                 let changes = run_times(&arms, &results).into_iter().filter_map(|times| times.change);
                 claimed += u64::from(changes.into_iter().any(|change| change.is_claimed()));
             }
-            assert!(claimed * 20 <= DESIGNS, "{rounds:?}: a difference in {claimed} of {DESIGNS} designs");
+            assert!(claimed * 20 <= DESIGNS, "{rounds:?}: {claimed} false claims in {DESIGNS} designs");
         }
     }
 

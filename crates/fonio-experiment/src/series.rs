@@ -422,12 +422,12 @@ mod tests {
                 &[twice, twice],
             ),
         ] {
-            let (arms, refused) = planned(setups, fixes).expect("fixes may be left out");
+            let (arms, refused) = planned(setups, fixes).expect("fixes that cannot be tried are left out");
             assert_eq!(arms, expected);
             assert_eq!(refused, left_out);
         }
         let refused = planned(&[("ext4", on("ridata", Ext4)), ("nilfs2", on("ridata", Nilfs2))], &[]);
-        let refused = refused.expect_err("a setup is not left out");
+        let refused = refused.expect_err("a setup that cannot run is an error");
         assert_eq!(refused.to_string(), "this kernel (6.18.0) has no nilfs2");
     }
 
@@ -441,8 +441,8 @@ mod tests {
             variations: vec![result(2.0)],
         };
         let text = serde_json::to_string(&series).expect("it can be written");
-        assert!(text.contains(r#""wall_s":2.0"#), "run times follow the name: {text}");
-        assert!(text.contains(r#""full":0.9"#), "so do conditions: {text}");
+        assert!(text.contains(r#""wall_s":2.0"#), "the run times are missing: {text}");
+        assert!(text.contains(r#""full":0.9"#), "the conditions are missing: {text}");
         assert_eq!(serde_json::from_str::<Series>(&text).expect("it can be read"), series);
     }
 }

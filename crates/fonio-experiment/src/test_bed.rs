@@ -243,7 +243,7 @@ impl TestBed {
 
     /// Returns the ledger, for processes that must not outlive the test bed.
     pub(crate) fn ledger(&mut self) -> &mut Ledger {
-        self.ledger.as_mut().expect("it exists until the bed is closed")
+        self.ledger.as_mut().expect("the ledger exists until the bed is closed")
     }
 
     /// Makes the emulated devices complete requests immediately, so that a run is prepared quickly.
@@ -336,7 +336,7 @@ impl TestBed {
                 let options = setup.mount_options.join(",");
                 let dir = self.emulate_mounted(&device, setup.filesystem, &options, setup, roles)?;
                 let node = self.devices.last().and_then(|(_, device)| device.device());
-                let node = node.expect("it is a block device").to_owned();
+                let node = node.expect("the emulated device is a block device").to_owned();
                 self.is_made(setup, &node, &dir)?;
                 Ok(dir)
             }
@@ -455,7 +455,7 @@ impl TestBed {
         let mut command = Command::new(&roles.program);
         command.args(&roles.serve_device);
         let device = Emulated::start(&options, command)?;
-        let node = device.device().expect("it is a block device").to_owned();
+        let node = device.device().expect("the emulated device is a block device").to_owned();
         self.watched.push(Selector::Device(node.clone().into()));
         self.devices.push((profile, device));
         Ok(node)
@@ -489,7 +489,7 @@ impl TestBed {
         };
         read.map_err(|error| failed(error.to_string()))?;
         let address = line.trim().strip_prefix("listening ").and_then(|address| address.parse().ok());
-        self.http = Some(address.ok_or_else(|| failed(format!("it said {:?}", line.trim())))?);
+        self.http = Some(address.ok_or_else(|| failed(format!("the server printed {:?}", line.trim())))?);
         Ok(())
     }
 

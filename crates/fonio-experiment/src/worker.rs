@@ -25,7 +25,7 @@ impl Worker {
         stop: &AtomicBool,
     ) -> Result<Worker, ExperimentError> {
         let path = bed.scratch.join(format!("{name}.json"));
-        let text = serde_json::to_vec(task).expect("a workload that was read can be written");
+        let text = serde_json::to_vec(task).expect("a parsed workload can be written as JSON");
         std::fs::write(&path, text).map_err(ExperimentError::system("write", &path))?;
         let program = &roles.program;
         let mut command = Command::new(program);
@@ -48,7 +48,7 @@ impl Worker {
     pub(crate) fn failure(&mut self) -> ExperimentError {
         let _ = self.child.kill();
         let status = self.child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-        ExperimentError::TaskFailed { status, complaint: "its error is printed above".to_owned() }
+        ExperimentError::TaskFailed { status, complaint: "the workload printed its error above".to_owned() }
     }
 
     pub(crate) fn end(&mut self, bed: &mut TestBed) -> Result<(), ExperimentError> {

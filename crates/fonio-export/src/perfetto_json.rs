@@ -286,7 +286,7 @@ impl<W: Write> RowSink for PerfettoJson<W> {
         let mut drawn = false;
         for (queued, from, until) in spans {
             let (Some(from), Some(until)) = (from, until) else { continue };
-            let tracks = self.devices.get_mut(&row.device).expect("the device was announced above");
+            let tracks = self.devices.get_mut(&row.device).expect("a device is announced before its slices");
             let (lanes, first_tid, kind) = if queued {
                 (&mut tracks.queued, QUEUED_TIDS, "queued")
             } else {
@@ -302,7 +302,7 @@ impl<W: Write> RowSink for PerfettoJson<W> {
             drawn = true;
         }
         if !drawn || row.completed.is_none() {
-            let tracks = self.devices.get_mut(&row.device).expect("the device was announced above");
+            let tracks = self.devices.get_mut(&row.device).expect("a device is announced before its slices");
             if !std::mem::replace(&mut tracks.unended, true) {
                 self.name_thread(pid, 0, "without a known end")?;
             }

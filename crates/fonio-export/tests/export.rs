@@ -184,7 +184,7 @@ fn fio_replays_the_iolog() {
         assert_eq!(job["sync"]["lat_ns"]["N"], 3);
         if version == Version::V3 {
             let run_ms = job["job_runtime"].as_u64().expect("a number");
-            assert!(run_ms >= 900, "the second between two requests took {run_ms} ms");
+            assert!(run_ms >= 900, "the pause of a second between two requests lasted {run_ms} ms");
         }
     }
 }
@@ -340,7 +340,7 @@ proptest! {
         let mut ends: BTreeMap<(u64, u64), u64> = BTreeMap::new();
         for (track, begin, end) in &slices {
             let free = ends.insert(*track, *end).unwrap_or(0);
-            prop_assert!(free <= *begin, "a slice of {track:?} begins at {begin} before {free}");
+            prop_assert!(free <= *begin, "a slice of {track:?} begins at {begin}, the previous one ends at {free}");
         }
         // If requests come in order of issue, there are at most as many tracks as requests in flight.
         if sorted {
@@ -353,7 +353,7 @@ proptest! {
             };
             let depth = rows.iter().map(depth_at).max().expect("there is a request");
             let tracks = ends.keys().filter(|(_, tid)| *tid < 100_000).count();
-            prop_assert!(tracks <= depth, "{tracks} tracks at depth {depth}");
+            prop_assert!(tracks <= depth, "{tracks} tracks for a maximum depth of {depth}");
         }
     }
 

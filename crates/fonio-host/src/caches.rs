@@ -90,9 +90,9 @@ mod tests {
 
     #[test]
     fn a_file_keeps_its_content_when_its_cache_goes() {
-        // Use the folder of the test program, which is on a disk: a tmpfs's pages cannot be dropped.
-        let folder = std::env::current_exe().expect("this test has a path");
-        let folder = folder.parent().expect("it is in a folder");
+        // Use the folder of the test program, because it is on a disk. Pages of a tmpfs cannot be dropped.
+        let folder = std::env::current_exe().expect("the path of a test program is known");
+        let folder = folder.parent().expect("a test program is in a folder");
         let file = tempfile::NamedTempFile::new_in(folder).expect("temporary file");
         std::fs::write(file.path(), b"here").expect("write");
         let held = cached_bytes(file.path()).expect("cachestat");
@@ -102,7 +102,7 @@ mod tests {
                 let left = cached_bytes(file.path()).expect("cachestat");
                 assert_eq!((held.0 > 0, left), (true, Some(ByteCount(0))));
             }
-            None => fonio_testing::skip_part(fonio_testing::Need::Cachestat, "the kernel does not say"),
+            None => fonio_testing::skip_part(fonio_testing::Need::Cachestat, "no cachestat"),
         }
         assert_eq!(std::fs::read(file.path()).expect("read"), b"here");
     }

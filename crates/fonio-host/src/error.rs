@@ -43,13 +43,13 @@ pub enum HostError {
     #[error("ublk devices cannot be created here: {reason}")]
     NoUblk { reason: String },
     /// No device number from `from` to `to` is free.
-    #[error("no free number for a {device} device between {from} and {to}")]
+    #[error("no number from {from} to {to} is free for a {device} device")]
     NoNumber { device: &'static str, from: u32, to: u32 },
-    /// The kernel offers no scheduler with this name for the device.
-    #[error("{device} has no scheduler `{wanted}`; it has {}{}", offered.join(", "), way_to(wanted))]
+    /// The kernel offers no scheduler of this name for the device.
+    #[error("{device} has no scheduler `{wanted}`; available: {}{}", offered.join(", "), way_to(wanted))]
     NoScheduler { device: String, wanted: String, offered: Vec<String> },
     /// The requested queue depth is out of range.
-    #[error("{device} cannot have a depth of {wanted}: a loop device's is between {min} and {max}")]
+    #[error("{device} cannot have a depth of {wanted}: loop devices allow {min} to {max}")]
     Depth { device: String, wanted: u32, min: u32, max: u32 },
     /// The kernel cannot limit processor time or memory on this machine.
     #[error("{what} cannot be limited here: {reason}")]
@@ -75,7 +75,7 @@ pub enum HostError {
     )]
     BeingTested { setting: String },
     /// A ledger cannot be read; none of its steps was undone.
-    #[error("{}: line {line} is not an entry of a ledger", path.display())]
+    #[error("{}: line {line} is not a ledger entry", path.display())]
     Ledger { path: PathBuf, line: usize, source: serde_json::Error },
     /// Some steps could not be undone; the ledger keeps them for the next run.
     #[error("could not undo: {}", failures.join("; "))]

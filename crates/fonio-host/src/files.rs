@@ -83,7 +83,7 @@ pub(crate) fn make_private_folder(dir: &Path) -> Result<(), HostError> {
     state::make(dir).map_err(HostError::system("make", dir))?;
     let metadata = fs::metadata(dir).map_err(HostError::system("look at", dir))?;
     if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
-        let reason = "it belongs to another user, or others can write to it";
+        let reason = "the folder belongs to another user, or others can write to it";
         let source = std::io::Error::new(ErrorKind::PermissionDenied, reason);
         return Err(HostError::system("keep a ledger in", dir)(source));
     }

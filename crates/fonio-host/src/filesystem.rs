@@ -205,8 +205,8 @@ fn user_of(device: &Path) -> Result<String, HostError> {
     let source = device.to_string_lossy();
     let mounted = MountTable::read()?.into_iter().find(|mounted| mounted.source == source);
     Ok(match mounted {
-        Some(mounted) => format!("it is mounted on {}", mounted.dir.display()),
-        None => "it or one of its partitions is mounted, used as swap, or part of another device".to_owned(),
+        Some(mounted) => format!("the device is mounted on {}", mounted.dir.display()),
+        None => "the device or a partition is mounted, used as swap, or part of another device".to_owned(),
     })
 }
 

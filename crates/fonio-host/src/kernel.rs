@@ -76,7 +76,7 @@ mod tests {
             check_filesystem(name).expect(name);
         }
         if rustix::process::geteuid().is_root() {
-            let refused = check_filesystem("no-such-fs").expect_err("there is none of that name").to_string();
+            let refused = check_filesystem("no-such-fs").expect_err("no such file system").to_string();
             assert!(
                 refused.starts_with("this kernel (") && refused.ends_with(") has no no-such-fs"),
                 "{refused}"

@@ -87,9 +87,9 @@ impl OpenWatch {
     /// [`HostError::System`] if the kernel's queue could not be read.
     pub fn finish(mut self) -> Result<Vec<Opened>, HostError> {
         self.stop.store(true, Ordering::Relaxed);
-        let thread = self.thread.take().expect("it is taken here only");
-        let opened = thread.join().unwrap_or_else(|_| Err(io::Error::other("its thread panicked")));
-        Ok(opened.map_err(HostError::system("read", "the files that were opened"))?.into_iter().collect())
+        let thread = self.thread.take().expect("only `finish` takes the thread");
+        let opened = thread.join().unwrap_or_else(|_| Err(io::Error::other("the watching thread panicked")));
+        Ok(opened.map_err(HostError::system("read", "the list of opened files"))?.into_iter().collect())
     }
 }
 

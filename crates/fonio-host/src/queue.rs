@@ -113,6 +113,6 @@ mod tests {
     #[test]
     fn a_depth_that_the_loop_driver_cannot_have_is_refused() {
         let error = Queue::of("loop9").set_depth(1, "none").expect_err("too shallow");
-        assert_eq!(error.to_string(), "loop9 cannot have a depth of 1: a loop device's is between 4 and 128");
+        assert_eq!(error.to_string(), "loop9 cannot have a depth of 1: loop devices allow 4 to 128");
     }
 }

@@ -104,12 +104,12 @@ fn a_borrowed_scheduler_comes_back_and_a_refused_one_is_forgotten() {
     let device = LoopDevice::attach(&mut devices, &backing, &LoopOptions::default()).expect("loop");
     let queue = device.queue();
     let in_force = || queue.schedulers().expect("sysfs").0;
-    queue.set_scheduler("none").expect("every device can go without");
+    queue.set_scheduler("none").expect("every device supports the scheduler none");
     let Err(HostError::NoScheduler { offered, .. }) = queue.set_scheduler("no-such") else {
-        panic!("there is none of that name")
+        panic!("no scheduler has this name")
     };
     let Some(other) = offered.iter().find(|name| *name != "none") else {
-        return skip(Need::Scheduler, "this kernel has no scheduler to borrow");
+        return skip(Need::Scheduler, "this kernel has only the scheduler none");
     };
     let mut ledger = Ledger::open(&dir.path().join("settings")).expect("ledger");
     borrow_scheduler(device.path(), other, &mut ledger).expect("it is offered");
@@ -120,7 +120,7 @@ fn a_borrowed_scheduler_comes_back_and_a_refused_one_is_forgotten() {
     assert!(borrow_scheduler(device.path(), "no-such", &mut ledger).is_err());
     queue.set_scheduler(other).expect("it is offered");
     ledger.close().expect("there is nothing to undo");
-    assert_eq!(in_force(), *other, "nothing was borrowed, so nothing is brought back");
+    assert_eq!(in_force(), *other, "closing the ledger changed a scheduler that was not borrowed");
     drop(device);
     devices.close().expect("everything can be undone");
 }
@@ -213,7 +213,7 @@ fn a_link_carries_bytes_and_goes() {
         TcpStream::connect(address).ok()
     });
     let mounts_of = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt")).expect("it runs");
-    assert_eq!(mounts_of(&server.id().to_string()), mounts_of("self"), "a copy would keep devices busy");
+    assert_eq!(mounts_of(&server.id().to_string()), mounts_of("self"), "the mount namespaces differ");
     let mut received = Vec::new();
     connected.expect("the server listens").read_to_end(&mut received).expect("bytes");
     server.wait().expect("it ends");
@@ -353,7 +353,7 @@ fn a_file_system_is_trimmed_once_it_has_free_space() {
     // A second trim reports nothing, because ext4 does not report the same ranges twice.
     assert_eq!(trim(&mounted).expect("trimmed").bytes.0, 0);
     let refused = trim_plan("/proc".as_ref()).expect_err("refused").to_string();
-    assert_eq!(refused, "fstrim cannot be set on /proc: it is proc, which is not on a device");
+    assert_eq!(refused, "fstrim cannot be set on /proc: the file system proc is not on a device");
 }
 
 #[test]
@@ -395,7 +395,7 @@ fn a_confined_process_gets_its_share_and_the_group_goes() {
     let held_back = (after.2 - before.2) as f64 / (after.1 - before.1) as f64;
     assert!(
         held_back > 0.0 && used >= 0.75 * 0.2 * held_back,
-        "{used}, held back in {held_back} of the periods"
+        "used {used} of a processor, held back in a share of {held_back} of the periods"
     );
     assert!(group_dir.exists());
     // The control group still has a process.

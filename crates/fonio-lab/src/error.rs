@@ -18,8 +18,8 @@ pub enum LabError {
     ProgramFailed { command: String, complaint: String },
     /// This machine's apt configuration has no Debian mirror.
     #[error(
-        "apt's configuration here names no mirror of Debian; set FONIO_DEBIAN_MIRROR to the address of one, as in \
-         a line of sources.list"
+        "apt's configuration on this machine names no Debian mirror; set FONIO_DEBIAN_MIRROR to the address of \
+         a mirror, as in a line of sources.list"
     )]
     NoMirror,
     /// Debian's signing keys are missing. Without these keys, no download can be verified.
@@ -57,15 +57,15 @@ pub enum LabError {
     Architecture,
     /// The requested kind of guest does not support the architecture.
     #[error(
-        "guests without a disk, whose clock can count instructions, are amd64 only: the programs in them are of this \
-         machine's architecture; an {architecture} guest must be a whole Debian (`--system`)"
+        "guests without a disk, whose clock can count instructions, run this machine's programs and are amd64 \
+         only; an {architecture} guest must be a complete Debian (`--system`)"
     )]
     SystemOnly { architecture: Architecture },
-    /// This machine has too little free memory for the guest.
-    #[error("the guest needs {needs} MiB of memory, and {free} MiB are free")]
+    /// The machine has too little free memory for the guest.
+    #[error("the guest needs {needs} MiB of memory, but only {free} MiB are free")]
     Memory { needs: u64, free: u64 },
     /// The guest ended before its command did.
-    #[error("the guest with Linux {kernel} ended {when}; its console is in {}{}", console.display(), last(lines))]
+    #[error("the guest with Linux {kernel} ended {when}; its console output is in {}{}", console.display(), last(lines))]
     GuestEnded {
         kernel: String,
         /// The stage at which the guest ended, as a clause.
@@ -75,7 +75,7 @@ pub enum LabError {
     },
     /// The guest did not become ready in time.
     #[error(
-        "the guest with Linux {kernel} did not answer within {minutes} minutes; its console is in {}{}",
+        "the guest with Linux {kernel} did not answer within {minutes} minutes; its console output is in {}{}",
         console.display(),
         last(lines)
     )]
@@ -87,7 +87,7 @@ pub enum LabError {
     #[error("the guest has no snapshot `{name}`; available: {}", have.join(", "))]
     NoSnapshot { name: String, have: Vec<String> },
     /// The state of a disk cannot be saved with the guest's state.
-    #[error("the guest has a disk served at {}, whose content cannot be saved with the guest's memory; start the guest without it", socket.display())]
+    #[error("the guest has a disk served at {}, whose content cannot be saved with the guest's memory; start the guest without that disk", socket.display())]
     ServedDisk { socket: PathBuf },
     /// QEMU or the agent in the guest rejected a request.
     #[error("{by} refused `{request}`: {reason}")]

@@ -58,7 +58,7 @@ impl Modules {
         };
         let bytes = uncompressed(file)?;
         let bad = |reason: &str| LabError::BadModule { path: file.clone(), reason: reason.to_owned() };
-        let needs = field(&bytes, "depends").ok_or_else(|| bad("it does not list its dependencies"))?;
+        let needs = field(&bytes, "depends").ok_or_else(|| bad("the module lists no dependencies"))?;
         for needed in needs.split(',').filter(|needed| !needed.is_empty()) {
             self.add(needed, order)?;
         }

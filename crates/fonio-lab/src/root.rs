@@ -240,7 +240,7 @@ impl Maker<'_> {
         self.archive.download(&missing, &fetched)?;
         self.check()?;
 
-        (self.announce)("installing it in a guest; this happens once and takes minutes …");
+        (self.announce)("installing Debian in a guest; this happens only once and takes minutes …");
         let packages = scratch.0.join("packages");
         fs::create_dir(&packages).map_err(LabError::system("make", &packages))?;
         let essential = match from {

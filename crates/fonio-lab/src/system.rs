@@ -397,9 +397,9 @@ impl<'a> System<'a> {
             reason: reason.to_owned(),
         };
         match self.wait_for(pid, when)? {
-            0 if is_short => Err(refused("it became shorter while it was read")),
+            0 if is_short => Err(refused("the file became shorter while it was read")),
             0 => Ok(()),
-            _ => Err(refused("it cannot be written there")),
+            _ => Err(refused("the file cannot be written at that path")),
         }
     }
 
@@ -654,7 +654,7 @@ impl<'a> System<'a> {
             let answer = self.agent("guest-file-read", &arguments, "while a file was copied")?;
             let text = answer["buf-b64"].as_str().unwrap_or_default();
             let bytes = BASE64.decode(text).map_err(|error| {
-                LabError::refused(AGENT, "guest-file-read", format!("its answer is not base64: {error}"))
+                LabError::refused(AGENT, "guest-file-read", format!("the reply is not base64: {error}"))
             })?;
             to.write_all(&bytes).map_err(LabError::system("write", "the output of a guest"))?;
             copied += bytes.len();

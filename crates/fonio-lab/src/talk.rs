@@ -94,7 +94,7 @@ impl Talk {
 
     fn receive(&mut self, check: Check<'_>) -> Result<Value, LabError> {
         let line = self.line(check)?;
-        let not_json = |error| format!("its answer is not JSON: {error}");
+        let not_json = |error| format!("the reply is not JSON: {error}");
         serde_json::from_slice(&line)
             .map_err(|error| LabError::refused(self.with, "a request", not_json(error)))
     }

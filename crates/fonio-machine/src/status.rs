@@ -107,7 +107,7 @@ pub fn status() -> Status {
         ));
     }
     if after.processes.is_empty() && after.processes_hidden == 0 {
-        notes.push("this kernel does not count what processes write: it must be built with CONFIG_TASK_IO_ACCOUNTING=y".to_owned());
+        notes.push("this kernel does not count the bytes that processes write: it must be built with CONFIG_TASK_IO_ACCOUNTING=y".to_owned());
     }
     for device in &mut devices {
         device.add_counters(before.disks.get(&device.device.id), after.disks.get(&device.device.id));

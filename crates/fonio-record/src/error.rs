@@ -42,8 +42,8 @@ pub enum RecordError {
         /// The mount that contains `path`.
         mount: PathBuf,
     },
-    /// A process that the user selected for recording its calls does not exist.
-    #[error("no process {pid} is running; name a running one, or record a command with --calls")]
+    /// A process selected for recording its calls does not exist.
+    #[error("no process {pid} is running; name a running process, or record a command with --calls")]
     NoProcess {
         /// The process id that the user selected.
         pid: u32,
@@ -148,8 +148,8 @@ pub enum RecordError {
     /// The recording could not be created or finished.
     #[error(transparent)]
     Recording(#[from] fonio_recording::RecordingError),
-    /// Writing or reading the spill file failed.
-    #[error("the spill file in {dir} failed")]
+    /// The spill file failed.
+    #[error("cannot use the spill file in {dir}")]
     Spill {
         /// The directory of the spill file.
         dir: PathBuf,

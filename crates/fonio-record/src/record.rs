@@ -177,7 +177,7 @@ fn left_out_note(machine: &Machine, left_out: &[DeviceId]) -> String {
     let named = left_out.iter().filter_map(|id| machine.device(*id)?.name);
     let names: Vec<String> = named.collect();
     format!(
-        "{} {} on another disk, where the same I/O is recorded; `--device {}` records one by itself",
+        "{} {} on another disk, where the same I/O is recorded; `--device {}` records such a device itself",
         names.join(", "),
         if names.len() == 1 { "is a file" } else { "are files" },
         names.first().map_or("loop0", String::as_str)

@@ -182,7 +182,7 @@ fn io_on_a_loop_device_is_counted_once() {
         Some((on(true), on(false)))
     };
     let Some((on_loop, _)) = run("all", vec![]) else { return };
-    assert_eq!(on_loop, 0, "it is seen on the lower disk");
+    assert_eq!(on_loop, 0, "requests were recorded on the loop device");
     let Some((on_loop, elsewhere)) = run("one", vec![Selector::Device(device.0.clone().into())]) else {
         return;
     };
@@ -256,11 +256,11 @@ fn a_wait_for_storage_names_its_request() {
     let (waits, all, lost) = (storage.len(), rows.waits.len(), &summary.lost);
     assert!(
         waits >= 10,
-        "{waits} waits of {all} are for storage, {} requests, {lost:?} lost",
+        "only {waits} of {all} waits are for storage; {} requests, {lost:?} lost",
         rows.requests.len()
     );
     let named: Vec<u64> = storage.iter().filter_map(|wait| wait.request_id).collect();
-    assert!(named.len() >= storage.len() / 2, "{} of {} name a request", named.len(), storage.len());
+    assert!(named.len() >= storage.len() / 2, "{} of {} waits name a request", named.len(), storage.len());
     for wait in storage.iter().filter(|wait| wait.request_id.is_some()) {
         let request =
             rows.requests.iter().find(|request| Some(request.request_id) == wait.request_id).unwrap();
@@ -280,7 +280,7 @@ fn a_command_that_becomes_quiet_is_ended() {
         let command = fs::read_to_string(format!("/proc/{tid}/cmdline")).unwrap_or_default();
         command.contains("1000")
     };
-    assert!(!rows.waits.iter().any(|wait| alive(wait.tid)), "its children are ended too");
+    assert!(!rows.waits.iter().any(|wait| alive(wait.tid)), "a child of the command still runs");
 }
 
 #[test]
@@ -393,7 +393,7 @@ fn a_full_buffer_ends_it_and_what_came_later_is_counted() {
     for request in &rows.requests {
         assert!(request.order_time() <= end && request.completed.is_none_or(|at| at <= end), "{request:?}");
     }
-    assert!(completed_reads(&rows) < expected, "the buffer was too small for all");
+    assert!(completed_reads(&rows) < expected, "all reads fitted in the small buffer");
     assert!(summary.notes.iter().any(|note| note.contains("memory was full")), "{:?}", summary.notes);
 }
 
@@ -696,7 +696,7 @@ fn a_full_disk_keeps_what_fits_and_says_what_is_missing() {
     assert!(!rows.requests.is_empty() && rows.requests.len() < 12_000, "{}", rows.requests.len());
     assert!(missing.contains(" requests"), "{missing}");
     assert!(!rows.samples.is_empty() && !rows.threads.is_empty() && !rows.marks.is_empty());
-    assert_eq!(meta.lost.total(), None, "the content of missing rows is unknown");
+    assert_eq!(meta.lost.total(), None, "the number of lost events is unknown");
 
     // On a full disk, the error message names only files that exist, and no part of the recording remains.
     let Some(disk) = Tmpfs::of(8 << 10) else { return };

@@ -39,7 +39,7 @@ fn write_back_is_named_with_the_process_that_wrote() {
             "{row:?}"
         );
         let queued_by = row.tid.map(|tid| rows.comm(tid));
-        assert_ne!(queued_by, Some("head"), "another thread wrote it back");
+        assert_ne!(queued_by, Some("head"), "the writer queued the write-back itself");
     }
 }
 

@@ -142,10 +142,10 @@ fn sentence(summary: &RecordSummary) -> String {
     let requests = summary.rows.get("requests").copied().unwrap_or(0);
     let mut text = format!("Recorded {requests} requests in {seconds:.1} s to {}", summary.out.display());
     match summary.stopped_by {
-        StopReason::Interrupted => text.push_str("; interrupted, valid up to that point"),
-        StopReason::Terminated => text.push_str("; terminated, valid up to that point"),
+        StopReason::Interrupted => text.push_str("; interrupted, but valid up to that point"),
+        StopReason::Terminated => text.push_str("; terminated, but valid up to that point"),
         StopReason::BufferFull => {
-            text.push_str("; it ended early because the buffer was full (--buffer, or --spill-to DIR)");
+            text.push_str("; the recording ended early: the buffer was full (--buffer, or --spill-to DIR)");
         }
         _ => {}
     }

@@ -76,8 +76,8 @@ pub enum RecordingError {
         /// The value that is not allowed.
         value: String,
     },
-    /// A row of a table is not in the table's order.
-    #[error("{}: row {row} is not in the table's order; sort the table as docs/recording-reference.md says", path.display())]
+    /// A row is out of order in its table.
+    #[error("{}: row {row} is out of order; sort the table as docs/recording-reference.md says", path.display())]
     Order {
         /// The path of the table's file.
         path: PathBuf,
@@ -105,8 +105,8 @@ pub enum RecordingError {
         #[source]
         source: serde_json::Error,
     },
-    /// There is already a recording at the given path.
-    #[error("{} exists: name another one with --output, or add --overwrite", path.display())]
+    /// There is already a recording.
+    #[error("{} exists: name another path with --output, or add --overwrite", path.display())]
     Exists {
         /// The recording that would have been overwritten.
         path: PathBuf,

@@ -100,7 +100,7 @@ impl Giver {
     fn send(&mut self) -> io::Result<()> {
         let next = self.empty.try_recv().unwrap_or_else(|_| Vec::with_capacity(ROWS));
         let rows = std::mem::replace(&mut self.rows, next);
-        self.full.send(rows).map_err(|_| io::Error::other("the receiver takes no more rows"))
+        self.full.send(rows).map_err(|_| io::Error::other("the receiving thread has ended"))
     }
 }
 

@@ -80,12 +80,12 @@ fn the_rows_that_fit_are_kept_and_the_others_counted() {
         assert_eq!(disk.names(), ["run"]);
         // The space that remains free is at most the margins of both kinds of tables, minus the table
         // footers.
-        assert!(disk.free_kib() < 384, "{} of {kib} KiB are left", disk.free_kib());
+        assert!(disk.free_kib() < 384, "{} of {kib} KiB are still free", disk.free_kib());
         let kept = rows(&finished.path);
         assert!(!kept.requests.is_empty() && kept.requests.len() < whole.requests.len());
-        assert!(whole.requests.starts_with(&kept.requests), "{kib} KiB: the first requests are kept");
-        assert!(whole.bios.starts_with(&kept.bios), "{kib} KiB: the first bios are kept");
-        assert_eq!(kept.threads, whole.threads, "{kib} KiB: all threads are kept");
+        assert!(whole.requests.starts_with(&kept.requests), "{kib} KiB: early requests are missing");
+        assert!(whole.bios.starts_with(&kept.bios), "{kib} KiB: early bios are missing");
+        assert_eq!(kept.threads, whole.threads, "{kib} KiB: not all threads are kept");
         let missing = finished.incomplete.iter().find(|one| one.table == Table::Requests).unwrap();
         assert_eq!(missing.kept, kept.requests.len() as u64);
         assert_eq!(missing.kept + missing.missing, whole.requests.len() as u64);

@@ -100,7 +100,7 @@ fn what_is_not_a_recording_is_never_replaced() {
             fs::create_dir(dir).unwrap();
             fs::write(dir.join("requests.parquet"), "text").unwrap();
         },
-        "it holds no meta.json",
+        "the directory has no meta.json",
     );
     for dir in ["/", "..", "."] {
         assert!(matches!(write(Path::new(dir), 10, true), Err(RecordingError::NotOurs { .. })));

@@ -300,7 +300,7 @@ fn intervals(rows: &[Changed<'_>], at: usize) -> Option<Chart> {
     while widest < end {
         widest *= 2.0;
     }
-    let cut = if is_cut { " Ends beyond a sixteenth or sixteen times are drawn there." } else { "" };
+    let cut = if is_cut { " Interval ends beyond 1/16× or 16× are drawn there." } else { "" };
     Some(Chart {
         id: format!("intervals-{}", at + 1),
         title: "Ratio, with its interval".into(),

@@ -40,7 +40,7 @@ pub struct ComparisonReport {
 #[derive(JsonSchema)]
 #[serde(untagged)]
 #[schemars(title = "fonio report")]
-#[expect(dead_code, reason = "the schema's root, never built")]
+#[expect(dead_code, reason = "only the schema uses this type")]
 enum Published {
     /// Of one recording.
     Report(Box<Report>),

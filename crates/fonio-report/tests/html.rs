@@ -23,7 +23,7 @@ const RAW: [&str; 3] = ["script", "style", "title"];
 fn elements(html: &str) -> Vec<String> {
     let mut all = Vec::new();
     let mut open: Vec<String> = Vec::new();
-    let mut rest = html.strip_prefix("<!doctype html>").expect("it begins with the doctype");
+    let mut rest = html.strip_prefix("<!doctype html>").expect("the page begins with the doctype");
     while let Some(at) = rest.find('<') {
         let text = &rest[..at];
         assert!(!text.contains('>'), "a bare > in {text:?}");
@@ -33,7 +33,7 @@ fn elements(html: &str) -> Vec<String> {
         rest = &rest[end + 1..];
         assert!(!tag.contains('<'), "a tag inside a tag: {tag:?}");
         if let Some(name) = tag.strip_prefix('/') {
-            assert_eq!(open.pop().as_deref(), Some(name), "the elements are closed in order");
+            assert_eq!(open.pop().as_deref(), Some(name), "elements are closed out of order");
             continue;
         }
         let name = tag.split_whitespace().next().expect("a tag has a name").to_owned();

@@ -32,7 +32,7 @@ thread_local! {
 pub fn compress(json: &[u8]) -> Vec<u8> {
     let compressed = COMPRESSOR.with_borrow_mut(|compressor| compressor.compress(json));
     let mut out = vec![1];
-    out.extend(compressed.expect("memory is enough for a document"));
+    out.extend(compressed.expect("memory suffices to compress a document"));
     out
 }
 

@@ -156,7 +156,7 @@ pub fn device(document: &Document) -> DeviceRevision {
 pub fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
-        other => panic!("it is a text, not {other:?}"),
+        other => panic!("the value is not serialised as a text: {other:?}"),
     }
 }
 

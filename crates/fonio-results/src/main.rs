@@ -140,7 +140,7 @@ fn run(arguments: Serve) -> Result<()> {
     // finishes the accepted submissions.
     drop(runtime);
     if writer.join().is_err() {
-        bail!("the writer thread has failed");
+        bail!("the thread that writes to the database has panicked");
     }
     ended
 }

@@ -101,7 +101,7 @@ impl From<DatabaseError> for Problem {
             error => {
                 eprintln!("fonio-results: a request failed: {error}");
                 Problem::later(
-                    "the service cannot read its database; its operator finds the reason in its log",
+                    "the service cannot read its database; the operator finds the reason in the log of the service",
                 )
             }
         }
@@ -115,10 +115,10 @@ impl From<Refusal> for Problem {
             Refusal::Stopping => Problem::later("the service is stopping; try again in a minute"),
             Refusal::Full => Problem::new(
                 StatusCode::INSUFFICIENT_STORAGE,
-                "the disk of the service is full, and nothing was stored; tell its operator, and send the result later",
+                "the disk of the service is full, and nothing was stored; tell the operator, and send the result later",
             ),
             Refusal::Failed => Problem::later(
-                "the service cannot write to its database, and nothing was stored; its operator finds the reason in its log",
+                "the service cannot write to its database, and nothing was stored; the operator finds the reason in the log of the service",
             ),
         }
     }

@@ -22,7 +22,7 @@ pub fn new_token() -> String {
 
 fn random<const BYTES: usize>() -> String {
     let mut bytes = [0; BYTES];
-    getrandom::fill(&mut bytes).expect("the kernel has random numbers");
+    getrandom::fill(&mut bytes).expect("the kernel provides random numbers");
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -20,7 +20,7 @@ type Scenario = fn(Location);
 /// The scenarios that must succeed on both databases.
 const SCENARIOS: [(&str, Scenario); 5] = [
     ("a result's life", a_results_life),
-    ("rankings are those of a sorted list", rankings_are_those_of_a_sorted_list),
+    ("rankings equal a sorted list", rankings_are_those_of_a_sorted_list),
     ("an implausible result is hidden", an_implausible_result_is_hidden),
     ("results survive a restart", results_survive_a_restart),
     ("texts cannot become SQL or HTML", texts_cannot_become_sql_or_html),

@@ -41,7 +41,7 @@ fn main() {
 
 fn measure((name, profile, op, order, range, depth): Case) {
     let profile = Profile::shipped(profile).expect("the case names a shipped profile");
-    let mut device = profile.device(Some(CAPACITY), 1).expect("a shipped profile gives a device");
+    let mut device = profile.device(Some(CAPACITY), 1).expect("a shipped profile describes a device");
     let mut now = write_in_order(device.as_mut(), range, Timestamp(0));
     let job = Job { op, order, start: ByteCount(0), range, request: ByteCount(4096), count: REQUESTS, depth };
     if range == CAPACITY {
@@ -62,7 +62,7 @@ fn schedule(policy: Policy) {
     const PROCESSES: u64 = 8;
     const FILE: ByteCount = ByteCount(128 << 20);
     let profile = Profile::shipped("samsung_s5").expect("it is shipped");
-    let mut device = profile.device(None, 1).expect("a shipped profile gives a device");
+    let mut device = profile.device(None, 1).expect("a shipped profile describes a device");
     let from = write_in_order(device.as_mut(), ByteCount(PROCESSES * FILE.0), Timestamp(0));
     let process = |at: u64| {
         Source::Closed(ClosedLoop {

@@ -105,7 +105,7 @@ pub fn run(device: &mut dyn Device, jobs: &[Job], from: Timestamp, seed: u64) ->
     let mut free = BinaryHeap::new();
     let mut order = 0u64;
     for (index, job) in jobs.iter().enumerate() {
-        assert!(job.range.0 >= job.request.0 && job.request.0 > 0, "a job's range holds a request");
+        assert!(job.range.0 >= job.request.0 && job.request.0 > 0, "a job's range fits one request");
         for _ in 0..u64::from(job.depth).min(job.count) {
             free.push(Reverse((from.0, order, index)));
             order += 1;

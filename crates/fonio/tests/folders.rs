@@ -86,7 +86,7 @@ fn a_folder_is_in_memory_and_comes_back_with_what_was_written() {
         &[
             "none -> 8MiB",
             "fonio-folder-in-ram\n",
-            "it is already in force",
+            "this value is already in force",
             "8MiB -> 16MiB",
             "(before: none)",
             ", 2 removed",
@@ -119,8 +119,8 @@ fn programs_that_use_the_folder_are_named_and_lose_nothing() {
         $FONIO fix undo
         cat $LOG/new.log",
         &[
-            "programs have files in it open for writing",
-            "app.log). Stop them first (end these programs)",
+            "programs have files in this folder open for writing",
+            "app.log). Stop these programs first (end these programs)",
             "These programs still use the old files",
             "new.log). First end these programs",
             "log). First end these programs",
@@ -152,16 +152,16 @@ fn folders_that_cannot_be_in_memory_are_refused_with_the_reason() {
         umount $LOG/mnt
         ! test -e /run/fonio/settings.json",
         &[
-            "on /etc: the system starts from it",
-            "is in it: name a folder below it",
+            "on /etc: the system starts from this folder",
+            "is in this folder: name a folder below it",
             "such as `fonio fix apply folder-in-ram /var/log`",
             "write a multiple of 1MiB",
-            "it needs a systemd unit, but systemd does not run here",
+            "a systemd unit is needed, but systemd does not run here",
             "which is more than 2MiB",
             "of memory, but only",
-            "it has a hard link outside the folder",
-            "/mnt is mounted in it",
-            "it is a mount point already",
+            "a hard link outside the folder",
+            "/mnt is mounted in this folder",
+            "it is already a mount point",
         ],
     );
 }
@@ -273,7 +273,7 @@ fn a_folder_moves_to_another_device_and_back() {
         "/etc/fstab:\n  /run/card/log ",
         "none bind,nofail,x-systemd.requires-mounts-for=/run/card/log",
         "/new). First end these programs",
-        "which is not mounted on it now: run `mount --bind /run/card/log",
+        "which is not mounted on the folder now: run `mount --bind /run/card/log",
         "Copying the changes back takes at most",
         "all is back",
     ];
@@ -305,7 +305,7 @@ fn a_folder_gets_a_write_buffer() {
         "none -> mounted",
         "fuse.fonio",
         "/new). First end these programs",
-        "it is already in force",
+        "this value is already in force",
         "mounted -> none",
         "one\nthree\nnew\n",
         "all is back",
@@ -369,20 +369,20 @@ fn a_folder_gets_a_range_of_its_device() {
         ! test -e /run/fonio/settings.json; ! losetup -n -O BACK-FILE | grep hot-range
         echo all is back";
     let expected = [
-        "name its size, such as hot-range=16MiB: `fonio bench address-range FOLDER` measures",
+        "write the size of the range, such as hot-range=16MiB: `fonio bench address-range FOLDER` measures",
         "use at least 10MiB",
         "free, but the image needs 64MiB, because the folder keeps its space",
-        "it is a mount point already",
-        "the system starts from it",
+        "it is already a mount point",
+        "the system starts from this folder",
         "which needs a range of at least",
-        "programs have files in it open for writing",
+        "programs have files in this folder open for writing",
         "users other than root can write to ",
         "none -> 12MiB",
         "ext4   /dev/loop",
         "image 24576 of 512, mode 600",
         "/card/app ext4 loop,nofail,X-fstrim.notrim",
-        "its range already has another size",
-        "which is not mounted on it now: run `mount -o loop ",
+        "the range already has another size",
+        "which is not mounted on the folder now: run `mount -o loop ",
         "app.log). First end these programs",
         "Copying the changes back takes at most",
         "12MiB -> none",

@@ -228,5 +228,5 @@ fn what_cannot_be_tested_is_refused_with_the_reason() {
     let unit = refused(&["fix", "trial", "swappiness=1", "--unit", "no-such.service"]);
     assert!(unit.contains("the unit \"no-such.service\" has no process now; "), "{unit}");
     let place = refused(&["fix", "trial", "noatime", "/proc"]);
-    assert!(place.contains("it is proc, which is not on a device"), "{place}");
+    assert!(place.contains("the file system proc is not on a device"), "{place}");
 }

@@ -267,7 +267,7 @@ mod tests {
         let (outcome, changes) = below_all(&[1.0], &[vec![2.0]]);
         assert_eq!(
             (outcome, interval(&changes[0]).as_str()),
-            (Outcome::NotToldApart, "0.50 times; needs three runs of each")
+            (Outcome::NotToldApart, "0.50 times; fewer than three runs each")
         );
     }
 

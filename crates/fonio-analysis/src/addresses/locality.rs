@@ -257,7 +257,7 @@ impl PlaceTally {
             self.tables.len() as u32 - 1
         });
         let slot = &mut self.tables[table as usize][key as usize % REGION_CHUNKS];
-        assert!(*slot == NOT_FOLLOWED, "a chunk has one number");
+        assert!(*slot == NOT_FOLLOWED, "each chunk is numbered only once");
         *slot = number;
         self.followed += 1;
     }

@@ -98,7 +98,7 @@ impl Ends {
     /// Returns whether `start` is one of the last end addresses, and stores `end` as the newest end address.
     #[inline]
     fn follows(&mut self, start: Sector, end: Sector, window: usize) -> bool {
-        assert!(self.next < window && self.known <= window, "the ends lie in the window");
+        assert!(self.next < window && self.known <= window, "at most `window` end addresses are stored");
         let sequential = self.ends[..self.known].contains(&start);
         self.ends[self.next] = end;
         self.next = if self.next + 1 == window { 0 } else { self.next + 1 };

@@ -174,7 +174,7 @@ mod tests {
     #[test]
     fn the_longest_memory_holds_for_all_figures() {
         let mut analysis = Analysis::default();
-        assert_eq!(memory(&analysis), 1.0, "without latencies each slice stands for itself");
+        assert_eq!(memory(&analysis), 1.0, "without latencies, the slices count as independent");
         let slices = &mut analysis.slices;
         slices.write_sync.response.count = vec![10; 100];
         slices.write_sync.response.below_p50 = (0..100).map(|at| [0.0, 10.0][at % 2]).collect();

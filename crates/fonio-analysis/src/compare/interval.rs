@@ -73,7 +73,7 @@ impl Unknown {
     pub fn words(self) -> &'static str {
         match self {
             Unknown::NotMeasured => "not measured in both",
-            Unknown::TooFewRuns => "needs three runs of each",
+            Unknown::TooFewRuns => "fewer than three runs each",
             Unknown::OneValueEach => "one run each: no interval",
             Unknown::TooFewPieces => "too short to tell",
             Unknown::TooWide => "varies too much to tell",
@@ -339,7 +339,7 @@ mod tests {
         // 17 rounds on, t * 0.42 / root(n) is below 0.223.
         let fix: Vec<f64> = [-0.2f64, 0.0, 0.2].iter().map(|value| 10.0 * libm::exp(*value)).collect();
         assert_eq!(rounds_needed(&base, &fix, 1.25, 1, 40), Some(17));
-        assert!(rounds_needed(&base, &fix, 1.25, 2, 40) > Some(17), "two ratios need stricter intervals");
+        assert!(rounds_needed(&base, &fix, 1.25, 2, 40) > Some(17), "two ratios need more rounds than one");
         assert_eq!(rounds_needed(&base, &fix, 1.25, 1, 4), Some(4));
         assert_eq!(rounds_needed(&base[..2], &fix[..2], 1.25, 1, 4), None);
         // Values from tables: 0.446 for 2 degrees of freedom, 2.343 for 5.

@@ -80,13 +80,13 @@ pub struct ComparisonRow {
     pub changes: Vec<Change>,
 }
 
-const METHOD_ONE: &str = "One recording a side: how each figure varies over slices of the recording's time gives its \
+const METHOD_ONE: &str = "One recording per side: the variation of each figure over time slices of the recording gives its \
 interval (equal-weighted cosines of the slices, so that slices may depend on each other; percentiles by Woodruff's \
 method). All figures are tested together (Holm, 5 percent), so the confidence of a single interval is higher than 95 \
 percent. A difference is named from 5 percent on. Slices of one recording cannot show how runs differ: give several \
-recordings a side for that (--before A… --after B…).";
+recordings per side for that (--before A… --after B…).";
 
-const METHOD_RUNS: &str = "Several recordings a side: each gives one value, and Welch's t on the logarithms gives the \
+const METHOD_RUNS: &str = "Several recordings per side: each recording gives one value, and Welch's t on the logarithms gives the \
 interval of the ratio. All figures are tested together (Holm, 5 percent), so the confidence of a single interval is higher \
 than 95 percent. A difference is named from 5 percent on.";
 
@@ -149,7 +149,7 @@ fn side(side: &Named<Vec<Named<&Analysis>>>) -> Side {
 fn row(measured: &[Vec<Vec<Headline>>], figure: usize) -> ComparisonRow {
     let first = &measured[0][0][figure];
     let known = measured.iter().flatten().find_map(|recording| recording[figure].figure.as_ref());
-    let known = known.expect("only figures that a recording has are compared");
+    let known = known.expect("each compared figure occurs in at least one recording");
     let runs: Vec<Vec<Option<f64>>> = measured.iter().map(|side| values(side, figure)).collect();
     let values: Vec<Option<f64>> = runs.iter().map(|runs| typical(runs)).collect();
     ComparisonRow {

@@ -111,7 +111,7 @@ pub fn compare_pairs(pairs: &[(f64, f64)]) -> Paired {
 /// Returns the logarithm of each pair's ratio: the time with the setting divided by the time without it.
 fn log_ratios(pairs: &[(f64, f64)]) -> Vec<f64> {
     let ratio = |&(without, with): &(f64, f64)| {
-        assert!(without >= 0.0 && with >= 0.0, "a time is at least 0");
+        assert!(without >= 0.0 && with >= 0.0, "a duration is not negative");
         libm::log((with + FLOOR) / (without + FLOOR))
     };
     pairs.iter().map(ratio).collect()

@@ -300,7 +300,7 @@ impl LaunchTally {
             spend(&|parts| parts.of(interval.reason), interval.began, &mut at);
             jumps = 0;
         }
-        assert!(launch.path.sum_ns() == launch.duration_ns, "each moment of a launch counts once");
+        assert!(launch.path.sum_ns() == launch.duration_ns, "the path covers the launch exactly once");
         let mut programs: Vec<ProgramTime> = programs
             .into_iter()
             .map(|(program, path)| ProgramTime { name: names.name(program).to_owned(), path })

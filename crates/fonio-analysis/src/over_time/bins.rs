@@ -59,7 +59,7 @@ impl<T: Fold, const LIMIT: usize> Bins<T, LIMIT> {
 
     /// Sets the start of the first bin, before any bin is requested.
     pub(crate) fn begin_at(&mut self, origin: Timestamp) {
-        assert!(self.bins.is_empty(), "bins are laid out from their origin");
+        assert!(self.bins.is_empty(), "the origin is set before the first bin exists");
         self.origin = Some(origin);
     }
 
@@ -78,7 +78,7 @@ impl<T: Fold, const LIMIT: usize> Bins<T, LIMIT> {
             self.halve();
         }
         let index = (offset / self.width.0) as usize;
-        assert!(index < LIMIT, "bins were folded until the time fits");
+        assert!(index < LIMIT, "bins are merged until the timestamp fits");
         if self.bins.len() <= index {
             self.bins.resize_with(index + 1, T::default);
         }

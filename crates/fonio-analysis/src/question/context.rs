@@ -142,7 +142,7 @@ impl Context {
     /// their start times.
     #[inline]
     fn stretch(&mut self, start: Timestamp, end: Timestamp) -> Option<(Timestamp, Timestamp)> {
-        assert!(start <= end, "a flight ends after it begins");
+        assert!(start <= end, "an interval does not end before it starts");
         let from = start.max(self.busy_until);
         if end <= from {
             return None;
@@ -171,7 +171,7 @@ impl Context {
     }
 
     pub(crate) fn end(self, meta: &Meta) -> Ending<'_> {
-        assert!(self.devices.len() == self.device_requests.len(), "each device has a count");
+        assert!(self.devices.len() == self.device_requests.len(), "each device has a request count");
         let (span, ended) = self.span(meta);
         let lost = LostInSpan::of(meta, &span);
         Ending {

@@ -56,7 +56,7 @@ impl PointTally {
             self.bound = first_dropped.0;
             self.sample.truncate(self.sample_max);
         }
-        assert!(self.sample.len() <= self.sample_max, "the half with the smaller hashes is left");
+        assert!(self.sample.len() <= self.sample_max, "only the points with the smallest hashes are kept");
     }
 }
 

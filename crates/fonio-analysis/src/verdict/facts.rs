@@ -73,7 +73,7 @@ pub(crate) mod tests {
             let Figure { name, label, .. } = figure;
             assert!(label != name && !label.contains('_'), "{name} has no label");
             if let Some(other) = seen.insert(label.clone(), name.clone()).filter(|other| *other != name) {
-                panic!("{name} and {other} are both called {label:?}");
+                panic!("the figures {name} and {other} have the same label {label:?}");
             }
         }
         assert!(seen.len() > 200, "{} figures", seen.len());

@@ -168,12 +168,12 @@ impl Question for ValidityTally {
                 problems.push("There are no requests to analyse.".to_owned());
             }
         } else if self.without_completion == self.requests {
-            problems.push("No completion was seen, so nothing is known about latency.".to_owned());
+            problems.push("No completion was recorded, so the latency is unknown.".to_owned());
         } else if missing > QUEUE_FULL {
             let issued = self.requests - never_issued;
             let share = ratio(missing, issued).unwrap_or(0.0);
             if share >= INCOMPLETE_SHARE_MAX {
-                problems.push(format!("The completions of {missing} of {issued} requests were not seen."));
+                problems.push(format!("The completions of {missing} of {issued} requests are missing."));
             }
         }
         let events = self.requests.saturating_mul(EVENTS_OF_REQUEST).saturating_add(lost.events);
@@ -187,7 +187,7 @@ impl Question for ValidityTally {
             && ratio(lost.uncounted_time, end.duration()).is_none_or(|share| share >= LOST_SHARE_MAX)
         {
             problems.push(format!(
-                "{} were lost while recording, over {} of {}.",
+                "{} were lost while recording, within gaps of {} in a recording of {}.",
                 sentence_case(&lost_in_words(lost.events, lost.uncounted)),
                 Unit::Ns.format(lost.uncounted_time.0 as f64),
                 Unit::Ns.format(span.duration_ns as f64)

@@ -160,7 +160,7 @@ struct Union {
 impl Union {
     #[inline]
     fn add(&mut self, start: Timestamp, end: Timestamp) {
-        assert!(start <= end, "an interval ends after it begins");
+        assert!(start <= end, "an interval does not end before it starts");
         if let Some((earlier, later)) = self.open.back_mut()
             && *earlier <= start
             && start <= *later

@@ -136,7 +136,7 @@ impl InFlight {
 
     #[inline]
     fn pass(&mut self, time: Timestamp) {
-        assert!(self.now <= time, "requests come in the order of their issue");
+        assert!(self.now <= time, "requests arrive in the order of their issue");
         let depth = self.ends.len();
         let passed = time - self.now;
         self.time_at_depth[depth.min(DEPTHS - 1)] += passed;

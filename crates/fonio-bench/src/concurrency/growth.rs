@@ -43,7 +43,7 @@ pub struct Enough {
 /// If the numbers of requests were measured in different numbers of rounds.
 pub fn enough(rates: &[Vec<f64>]) -> Option<Enough> {
     let rounds = rates.first()?.len();
-    assert!(rates.iter().all(|of_number| of_number.len() == rounds), "a round measures every number");
+    assert!(rates.iter().all(|of_number| of_number.len() == rounds), "every round measures every number");
     if rounds == 0 {
         return None;
     }
@@ -161,12 +161,12 @@ mod tests {
                 if spread <= 0.01 && name != "slow end" {
                     assert!(
                         exact >= MEASUREMENTS * 9 / 10,
-                        "{name}, {rounds} rounds, {spread}: {exact} exact"
+                        "{name}, {rounds} rounds, spread {spread}: only {exact} numbers are exact"
                     );
                 }
                 // A binomial count with these probabilities exceeds the bound once in ten thousand cases.
-                assert!(too_large <= 7, "{name}, {rounds} rounds, {spread}: {too_large} too large");
-                assert!(missed <= 10, "{name}, {rounds} rounds, {spread}: {missed} missed");
+                assert!(too_large <= 7, "{name}, {rounds} rounds, spread {spread}: {too_large} too large");
+                assert!(missed <= 10, "{name}, {rounds} rounds, spread {spread}: {missed} missed");
             }
         }
     }

@@ -31,7 +31,7 @@ impl Disk {
     /// If `target` is not on a disk with a changeable queue.
     pub fn of(target: &Path) -> Result<Disk, BenchError> {
         let probe = Setting::requests(QUEUE_MIN).plan_or_current(target)?;
-        let name = probe.target.disk().expect("the number of requests belongs to a disk").to_owned();
+        let name = probe.target.disk().expect("the setting `requests` is a setting of a disk").to_owned();
         let (scheduler, _) = Queue::of(&name).schedulers()?;
         Ok(Disk { name, scheduler })
     }
@@ -95,7 +95,7 @@ impl Disk {
 }
 
 fn parameters(numbers: Concurrency) -> Setting {
-    Setting::parse(&format!("concurrency={numbers}")).expect("the scheduler takes these numbers")
+    Setting::parse(&format!("concurrency={numbers}")).expect("measured numbers are valid concurrency values")
 }
 
 /// Queue limits that are lifted during a measurement. With these limits, a measurement would only find the
@@ -150,7 +150,7 @@ pub fn short_queue(target: &Path) -> Option<String> {
     let number: u32 = planned.old.parse().ok()?;
     let most = AT_ONCE.last().copied().filter(|most| number < *most)?;
     Some(format!(
-        "The queue of {} has room for only {number} requests (nr_requests). The measurement issued up to {most} at once, so some waited in the kernel.",
+        "The queue of {} has room for only {number} requests (nr_requests). The measurement issued up to {most} requests at once, so some of them waited in the kernel.",
         planned.target.path().display()
     ))
 }

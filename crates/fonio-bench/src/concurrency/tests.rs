@@ -50,7 +50,7 @@ fn overlapping(factor: u64) -> Profile {
 #[test]
 fn the_known_number_of_overlapping_requests_is_found() {
     let benchmark = measured(&shipped("transcend"), 2);
-    assert_eq!(numbers(&benchmark), [(1, Some(1)); 4], "it does one thing at a time: {}", benchmark.verdict);
+    assert_eq!(numbers(&benchmark), [(1, Some(1)); 4], "not one request at a time: {}", benchmark.verdict);
     assert!(benchmark.verdict.starts_with("One request at a time is enough"), "{}", benchmark.verdict);
     for factor in [1, 2, 4, 8, 16] {
         let benchmark = measured(&overlapping(u64::from(factor)), 2);

@@ -58,7 +58,7 @@ pub fn parse(text: &str, test: &Test) -> Result<Run, BenchError> {
     let document: Document = serde_json::Deserializer::from_str(&text[start..])
         .into_iter()
         .next()
-        .ok_or_else(|| wrong("its JSON is empty".to_owned()))?
+        .ok_or_else(|| wrong("the JSON is empty".to_owned()))?
         .map_err(|error| wrong(format!("{error}, in the JSON that begins at byte {start}")))?;
     // In a test of two concurrent access patterns, each process has its own job; otherwise the processes form
     // one group.
@@ -70,7 +70,7 @@ pub fn parse(text: &str, test: &Test) -> Result<Run, BenchError> {
         sides.push(if test.access.writes() { &job.write } else { &job.read });
     }
     if sides.is_empty() {
-        return Err(wrong("it has no job `measured`".to_owned()));
+        return Err(wrong("the JSON has no job `measured`".to_owned()));
     }
     let requests: u64 = sides.iter().map(|side| side.total_ios).sum();
     if requests == 0 {
@@ -126,7 +126,7 @@ pub fn rates(log: &str) -> Result<Vec<f64>, BenchError> {
         .map(|(at, line)| {
             let rate = line.split(',').nth(1).and_then(|field| field.trim().parse::<u64>().ok());
             rate.map(|kib_s| kib_s as f64 * 1024.0 / 1e6).ok_or_else(|| BenchError::FioOutput {
-                what: format!("line {} of its bandwidth log is `{line}`", at + 1),
+                what: format!("line {} of fio's bandwidth log is `{line}`", at + 1),
             })
         })
         .collect()

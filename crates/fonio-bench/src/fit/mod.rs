@@ -212,12 +212,12 @@ fn note_intervals(profile: &mut Profile, intervals: &[Interval], tool: &str) -> 
 
 fn notes(benchmark: &Benchmark) -> Vec<String> {
     let mut notes = vec![
-        "The times of a command, of the interface and of flash are told apart only as far as sizes tell them apart: \
-         single numbers are less certain than the throughput that they give together."
+        "The fit separates the times of commands, the interface and flash only by how they depend on request size: \
+         each time is less certain than the throughput that they predict together."
             .to_owned(),
     ];
     if benchmark.of(Set::Concurrency).next().is_some() {
-        notes.push("The model takes one request at a time; the concurrency tests were not used.".to_owned());
+        notes.push("The model serves one request at a time; concurrency tests were not used.".to_owned());
     }
     if benchmark.place.as_ref().is_some_and(|place| !place.raw_device) {
         notes.push("Measured through a file system: every number includes its work.".to_owned());

@@ -78,7 +78,7 @@ fn rising(curve: &[(u64, f64)]) -> Vec<(u64, f64)> {
 impl fmt::Display for Shape {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Shape::Flat => write!(out, "flat, so every page is mapped by itself"),
+            Shape::Flat => write!(out, "flat, so each page is mapped separately"),
             Shape::Cliff { before } => {
                 let mib = before >> 20;
                 write!(out, "a cliff beyond {mib} MiB, so log blocks of single erase blocks (BAST)")

@@ -99,7 +99,7 @@ impl Structure {
 [device]
 kind = {{ value = "flash", source = "assumed" }}
 capacity = {{ value = "{capacity} B", source = "measured", to = "its size" }}
-depth = {{ value = 1, source = "assumed", to = "the fit uses one request at a time" }}
+depth = {{ value = 1, source = "assumed", to = "the fit uses tests with one request at a time" }}
 command_max = {{ value = "512 KiB", source = "assumed" }}
 fua = {{ value = "no", source = "assumed" }}
 flush_blocks_all = {{ value = "yes", source = "assumed" }}
@@ -115,7 +115,7 @@ programs_while_receiving = {{ value = "no", source = "assumed" }}
 [flash]
 channels = {{ value = 1, source = "assumed" }}
 dies_per_channel = {{ value = 1, source = "assumed" }}
-planes = {{ value = 1, source = "assumed", to = "page is that of all planes" }}
+planes = {{ value = 1, source = "assumed", to = "`page` is the size of a page across all planes" }}
 page = {{ value = "{page} B", source = "fitted", to = "random writes of several sizes" }}
 pages_per_block = {{ value = {pages}, source = "fitted", to = "random writes in several ranges" }}
 t_read = {{ value = "{t_read} ns", source = "assumed" }}
@@ -167,7 +167,7 @@ reads_wait_for = {{ value = "queue", source = "assumed" }}
 
 impl Layer {
     fn text(self) -> String {
-        let why = "the shape of random writes against their range";
+        let why = "the throughput of random writes by range";
         match self {
             Layer::PageMap => page_map(why),
             Layer::CachedMap { reach, piece } => format!(

@@ -61,10 +61,10 @@ pub fn document(profile: &Profile, tool: &str, began_unix_s: u64) -> Result<Docu
         (Part::Concurrency, concurrency::tests(&at_once, RANGE_BYTES)),
     ] {
         let benchmark = model::benchmark(profile, capacity, &tests, RUNS, seed)?;
-        kept.parts.push(PartResult::of_benchmark(part, &benchmark, "the model was not asked"));
+        kept.parts.push(PartResult::of_benchmark(part, &benchmark, "no model runs this part"));
     }
     let sustained = sustained(profile, capacity, seed)?;
-    kept.parts.push(PartResult::of_benchmark(Part::Sustained, &sustained, "the model was not asked"));
+    kept.parts.push(PartResult::of_benchmark(Part::Sustained, &sustained, "no model runs this part"));
     kept.parts.push(PartResult::not_measured(Part::Sync, NO_DISTRIBUTION));
     Ok(kept.document("a model has no file system and no apps"))
 }

@@ -26,7 +26,7 @@ pub fn new_file(document: &Document) -> Result<PathBuf, BenchError> {
         let more = if number == 0 { String::new() } else { format!("-{number}") };
         folder.join(format!("storebench-{}{more}.json", document.began_unix_s))
     };
-    Ok((0..).map(name).find(|path| !path.exists()).expect("a folder has fewer files than there are numbers"))
+    Ok((0..).map(name).find(|path| !path.exists()).expect("a folder has fewer files than 2³²"))
 }
 
 /// Writes a result file.
@@ -91,7 +91,7 @@ impl Unfinished {
     pub fn save(&self, kept: &Kept) -> Result<(), BenchError> {
         let text = serde_json::to_vec(kept).map_err(std::io::Error::from);
         let saved = text.and_then(|text| replace(&self.path, &text));
-        saved.map_err(BenchError::system("keep the finished parts in", &self.path))
+        saved.map_err(BenchError::system("save the finished parts in", &self.path))
     }
 
     /// Removes the file of the unfinished run.
@@ -171,6 +171,6 @@ mod tests {
         assert_eq!(fs::read_dir(folder.path()).expect("it can be listed").count(), 1);
         assert!(matches!(read(&path), Err(BenchError::NotAResult { .. })));
         remove(&path).expect("it can be removed");
-        remove(&path).expect("a file that is not there needs not be removed");
+        remove(&path).expect("removing a missing file succeeds");
     }
 }

@@ -284,7 +284,7 @@ impl Session<'_> {
 
     /// Checks the device's capacity. Half of the available time is reserved for reading the regions back.
     fn capacity(&self, count: u64, until: Instant, seed: u64) -> Result<PartResult, BenchError> {
-        let mut result = PartResult::not_measured(Part::Capacity, "the check did not begin");
+        let mut result = PartResult::not_measured(Part::Capacity, "the capacity check did not start");
         let until = Instant::now() + until.saturating_duration_since(Instant::now()) / 2;
         let place = self.target.place();
         let places = match self.target.beside() {
@@ -306,12 +306,12 @@ impl Session<'_> {
             }
             Ok(None) => {
                 result.capacity = not_checked(format!(
-                    "{} cannot reserve space, so regions across it cannot be chosen; use f3, which fills the space instead",
+                    "{} cannot reserve space, so fonio cannot choose regions across the device; use f3, which fills the free space instead",
                     place.file_system.as_deref().unwrap_or("the file system")
                 ));
             }
             Err(error) => {
-                result.capacity = not_checked(format!("reserving the space failed ({error})"));
+                result.capacity = not_checked(format!("cannot reserve the space ({error})"));
             }
         }
         Ok(result)

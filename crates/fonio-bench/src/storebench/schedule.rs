@@ -244,7 +244,7 @@ impl Shape {
                 Work::LeftOut("its writes would exceed the --max-write limit".to_owned())
             }
             work if extent(&work) > room => Work::LeftOut(format!(
-                "it needs {} MiB of free space, but only {} MiB are free",
+                "this part needs {} MiB of free space, but only {} MiB are free",
                 extent(&work) / MIB,
                 room / MIB
             )),

@@ -86,7 +86,7 @@ impl Pool {
     pub(super) fn give_back(&self, mut entry: Entry) {
         entry.used = 0;
         let mut free = self.lock();
-        assert!(free.len() < self.entries, "invariant 5: an entry is returned once");
+        assert!(free.len() < self.entries, "invariant 5: each entry is returned only once");
         free.push(entry);
         drop(free);
         self.freed.notify_one();

@@ -80,7 +80,7 @@ impl Oracle {
         // These reads have the opposite order of the reads in `FileSystem::attributes`, so a flush between
         // them could make `below` outdated.
         let below = below.max(std::fs::metadata(&self.path).expect("it exists").len());
-        assert_eq!(below.max(pending), self.content.len() as u64, "the size that users see");
+        assert_eq!(below.max(pending), self.content.len() as u64, "wrong file size shown to users");
     }
 }
 
@@ -119,7 +119,7 @@ fn run(steps: &[Step], options: BufferOptions) {
         let mut seen = Seen::default();
         assert_eq!(file.pending.error_for(&mut seen), None);
     }
-    assert_eq!(statistics.fill_bytes.get(), 0, "nothing is left in the buffer");
+    assert_eq!(statistics.fill_bytes.get(), 0, "data are left in the buffer");
     assert_eq!(statistics.bytes_in.get(), statistics.flush_bytes.sum(), "all buffered bytes were flushed");
 }
 
@@ -170,7 +170,7 @@ fn several_writers_share_fewer_entries() {
 
 #[test]
 fn each_handle_hears_of_an_error_once() {
-    let full = File::options().write(true).open("/dev/full").expect("every Linux system has it");
+    let full = File::options().write(true).open("/dev/full").expect("every Linux system has /dev/full");
     let statistics = Arc::new(BufferStatistics::default());
     let buffer = Buffer::new(options(4, false, Duration::from_secs(1)), Arc::clone(&statistics));
     let (pending, full) = (Arc::new(Pending::default()), Arc::new(OwnedFd::from(full)));

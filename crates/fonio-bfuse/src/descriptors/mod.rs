@@ -122,7 +122,7 @@ impl Descriptors {
         if let Some(directory) = locked {
             let mut state = self.lock();
             let at = state.locked.iter().position(|known| *known == directory);
-            state.locked.swap_remove(at.expect("the directory was added before"));
+            state.locked.swap_remove(at.expect("the directory was added to the locked directories"));
         }
         outcome
     }

@@ -264,7 +264,7 @@ impl FileSystem {
         self.buffer.drain(&handle.node.pending);
         self.tell_change(&handle);
         let mut state = handle.node.lock_open();
-        assert!(state.opens > 0, "opens and closes are paired");
+        assert!(state.opens > 0, "a file is closed only after it was opened");
         state.opens -= 1;
         if state.opens == 0 {
             state.serving = None;

@@ -192,7 +192,7 @@ impl FileSystem {
         let copied = self.change(worker, request, &to, || {
             rustix::fs::copy_file_range(&from.file, Some(&mut offset), &to.file, Some(&mut target), length)
         })?;
-        let copied = u32::try_from(copied).expect("at most the requested length");
+        let copied = u32::try_from(copied).expect("the kernel copies at most the requested length");
         Ok(Record::new(out).u32(copied).u32(0).length())
     }
 

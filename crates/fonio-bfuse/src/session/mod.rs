@@ -135,7 +135,7 @@ impl Session {
             let is_last = running.all == 0;
             drop(running);
             if let Err(error) = outcome {
-                eprintln!("fonio: a serving thread of the mount ended: {error}");
+                eprintln!("fonio: a thread that serves the mount failed: {error}");
             }
             if is_last {
                 session.placement.close();

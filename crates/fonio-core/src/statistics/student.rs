@@ -32,7 +32,7 @@ fn within(t: f64, freedom: u32) -> f64 {
 ///
 /// If `freedom` is less than one, or `level` is not between 0 and 1.
 pub fn two_sided(level: f64, freedom: f64) -> f64 {
-    assert!(freedom >= 1.0 && level > 0.0 && level < 1.0, "t at level {level} with {freedom} degrees");
+    assert!(freedom >= 1.0 && level > 0.0 && level < 1.0, "no t value for level {level}, {freedom} degrees");
     let freedom = (freedom as u32).min(FREEDOM_MAX);
     let (mut low, mut high) = (0.0f64, 1.0f64);
     while within(high, freedom) < 1.0 - level && high < 1e9 {
@@ -65,7 +65,7 @@ mod tests {
             (0.0002, 7.0, 7.063),
         ] {
             let found = two_sided(level, freedom);
-            assert!((found - t).abs() < 0.002, "{level} {freedom}: {found}, not {t}");
+            assert!((found - t).abs() < 0.002, "level {level}, {freedom} degrees: {found}, not {t}");
         }
     }
 

@@ -182,14 +182,14 @@ mod tests {
             "error:probability=2",
             expect!["fault `error:probability=2`: `2` is not a probability; write a number from 0 to 1"],
         );
-        check("delay:op=read", expect!["fault `delay:op=read`: it needs `add`, such as add=50ms"]);
+        check("delay:op=read", expect!["fault `delay:op=read`: `add` is missing; write add=50ms"]);
         check(
             "delay:add=50",
             expect![
                 "fault `delay:add=50`: `50` needs a unit; write a time in ns, us, ms, s, min or h, such as 30s"
             ],
         );
-        check("vanish", expect!["fault `vanish`: it needs `after` (a duration) or `commands` (a number)"]);
+        check("vanish", expect!["fault `vanish`: `after` (a duration) or `commands` (a number) is missing"]);
         check("flip:colour=red", expect!["fault `flip:colour=red`: unknown key `colour`"]);
         check("flip:op=write", expect!["fault `flip:op=write`: unknown key `op`"]);
     }

@@ -89,7 +89,7 @@ fn parse_ops(text: &str) -> Result<Vec<Op>, String> {
 fn parse_range(text: &str) -> Result<Range<u64>, String> {
     let (from, to) = text
         .split_once('-')
-        .ok_or_else(|| format!("`{text}` is not a range; write one such as 1MiB-2MiB"))?;
+        .ok_or_else(|| format!("`{text}` is not a range; write a range such as 1MiB-2MiB"))?;
     let bytes = |text: &str| parse_bytes(text).map_err(|error| error.to_string());
     let range = bytes(from)?..bytes(to)?;
     if range.is_empty() { Err(format!("the range `{text}` is empty")) } else { Ok(range) }

@@ -122,9 +122,9 @@ impl Descriptors {
     /// # Panics
     /// If the queue has no request with this tag.
     pub(super) fn get(&self, tag: u16) -> Descriptor {
-        assert!(tag < self.depth, "tag {tag} in a queue of depth {}", self.depth);
-        // SAFETY: the table has `depth` entries and is mapped until this value is dropped. Every bit pattern
-        // is a valid descriptor. The read is volatile, because the driver may change the table at any time.
+        assert!(tag < self.depth, "the queue of depth {} has no tag {tag}", self.depth);
+        // SAFETY: the table has `depth` entries and is mapped until this value is dropped. Every bit pattern is a valid
+        // descriptor. The read is volatile, because the driver writes the table.
         unsafe { self.start.add(usize::from(tag)).read_volatile() }
     }
 }
@@ -151,7 +151,7 @@ mod tests {
         assert_eq!(
             (&kinds[..4], kinds[4]),
             (known.as_slice(), None),
-            "write same is not used by current kernels"
+            "exactly the operation WRITE SAME must be unknown"
         );
     }
 

@@ -41,7 +41,7 @@ pub(crate) fn serve(disk: &Arc<Disk>, number: u32) -> io::Result<()> {
             Ok(mut queue) => {
                 let _ = ready.send(Ok(()));
                 // Without this thread, no request would complete. If the process ends, the requests fail.
-                queue.run().expect("the ring of an open ublk device works");
+                queue.run().expect("the io_uring of an open ublk device works");
             }
             Err(error) => drop(ready.send(Err(error))),
         }
@@ -74,7 +74,7 @@ impl Queue {
     fn open(disk: Arc<Disk>, number: u32) -> io::Result<Queue> {
         let node = open_node(&format!("/dev/ublkc{number}"))?;
         let depth = u16::try_from(disk.limits().depth.clamp(1, fonio_host::UBLK_DEPTH_MAX))
-            .expect("the driver's largest depth fits");
+            .expect("the maximum depth of ublk fits in 16 bits");
         let mut queue = Queue {
             ring: IoUring::new(u32::from(depth))?,
             descriptors: Descriptors::map(&node, depth)?,
@@ -114,7 +114,7 @@ impl Queue {
         while let Some((tag, result)) = self.completed() {
             if result == CANCELLED {
                 self.cancelled += 1;
-                assert!(self.cancelled <= self.depth, "the driver cancels each tag once");
+                assert!(self.cancelled <= self.depth, "the driver cancels each tag only once");
                 continue;
             }
             if result < 0 {
@@ -177,7 +177,7 @@ impl Queue {
         let entry = command.build().user_data(tag.into());
         // SAFETY: the command has no buffer, and the node is open until after the ring is closed.
         let pushed = unsafe { self.ring.submission().push(&entry) };
-        pushed.expect("the ring has room for one command of each tag");
+        pushed.expect("the ring has room for one command per tag");
     }
 
     /// Submits the queued completions, and waits for a request, but at most until shortly before `next`.

@@ -1,5 +1,5 @@
-//! Contains the code that tests with real emulated devices share.
-#![allow(dead_code, reason = "each test program uses only a part")]
+//! Shared code of the tests with real emulated devices.
+#![allow(dead_code, reason = "each test program uses only a part of this module")]
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -242,7 +242,7 @@ impl Recorded {
             let answer = answers.next().ok_or("the writer has ended")??;
             count += 1;
             if answer != count.to_string() {
-                return Err(format!("the writer says {answer} instead of {count}").into());
+                return Err(format!("the writer reports {answer} instead of {count}").into());
             }
             emulated.mark("ack")?;
             writeln!(go_on)?;
@@ -345,7 +345,7 @@ impl Recorded {
                         Promise::Nothing => false,
                     };
                     if is_broken {
-                        broken = Some(format!("{} transactions of {span:?} are lost", lost.len()));
+                        broken = Some(format!("{} transactions within {span:?} are lost", lost.len()));
                     }
                 }
             }
@@ -382,7 +382,7 @@ impl Recorded {
         match String::from_utf8_lossy(&out.stdout).trim() {
             "0" => Ok(true),
             "3" => Ok(false),
-            _ => Err(format!("cannot look at a cache: {out:?}").into()),
+            _ => Err(format!("cannot read the cache database: {out:?}").into()),
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::setup::{Medium, Setup, Storage};
 
 /// The reason why a fix of a program cannot be tried with a command.
 pub(super) const OF_PROGRAM: &str =
-    "it changes a program's behaviour; with a command, only settings can be tried";
+    "the fix changes a program's behaviour; with a command, only settings can be tried";
 
 /// The reason why a fix of a folder cannot be tried with a command.
 pub(super) const OF_FOLDER: &str = "the command's folder is in use; a workload gets its own folder";

@@ -104,7 +104,7 @@ impl Fix {
     ) -> Result<(), &'static str> {
         match (self.change, setting) {
             (Change::Setting(trial), Some(setting)) => try_setting(trial, setting, setup, workload),
-            (Change::Setting(_), None) => unreachable!("a fix that is tried as a setting is one"),
+            (Change::Setting(_), None) => unreachable!("a fix that is tried as a setting has a setting"),
             (Change::Setup(change), _) => change(setup, workload),
         }
     }
@@ -159,7 +159,7 @@ impl Candidate {
         let Some(value) = value else { return Ok(Candidate::Listed(fix)) };
         let setting = match fix.real {
             Real::Setting(_) => Setting::parse(text),
-            Real::ByHand(_) | Real::Trim => Err("it takes no value".to_owned()),
+            Real::ByHand(_) | Real::Trim => Err("this fix has no value".to_owned()),
         };
         match setting {
             Ok(setting) => Ok(Candidate::WithValue { fix, value: value.to_owned(), setting }),
@@ -231,7 +231,7 @@ mod tests {
     fn the_document_has_every_fix() {
         let known = include_str!("../../../../docs/fixes.md");
         let begin = known.find("## Scheduler").expect("the first table");
-        let end = known.find("## Notes").expect("the text after the tables");
+        let end = known.find("## Notes").expect("a heading after the tables");
         let mut text = known[..begin].to_owned();
         for group in Group::ALL {
             text.push_str(&format!("## {}\n\n", group.heading()));

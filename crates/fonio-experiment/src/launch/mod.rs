@@ -146,7 +146,7 @@ fn launch_once(
         Some(figures) => Ok((figures, analysed)),
         None => Err(ExperimentError::NotSeen {
             command: command(),
-            reason: "the recording holds none of its waits; run `fonio report` on it to see what was lost",
+            reason: "the recording has no waits of the command; run `fonio report` on it to see what was lost",
         }),
     }
 }

@@ -229,7 +229,7 @@ fn on_device(path: &Path, writes: bool, bytes: u64) -> LayerRun {
             Err(error) => run.note = Some(error.to_string()),
         }
     } else {
-        run.note = Some("read only, because it holds data".to_owned());
+        run.note = Some("only reads were measured, because the device holds data".to_owned());
     }
     match throughput::read_device(path, bytes) {
         Ok(rate) => run.read_mb_s = Some(rate),
@@ -312,7 +312,7 @@ fn verdict(layers: &[LayerResult], rounds: u32) -> String {
         }
         None if steps.is_empty() => "Nothing could be compared.".to_owned(),
         None if rounds < PILOT_ROUNDS => {
-            format!("Fewer than {PILOT_ROUNDS} rounds show no loss (--runs {PILOT_ROUNDS}).")
+            format!("Fewer than {PILOT_ROUNDS} rounds cannot show a loss (--runs {PILOT_ROUNDS}).")
         }
         None if steps.iter().all(|(_, _, change)| change.answer != Answer::Unknown) => {
             "No layer was shown to cost more than 5 % of the throughput.".to_owned()
@@ -361,7 +361,7 @@ mod tests {
         let said = verdict(&measured(&phone, 3), 3);
         assert!(said.starts_with("Most write throughput is lost at `FUSE, mode=stock`: 79 % ("), "{said}");
         assert!(said.ends_with(" of the rate of `ext4`."), "{said}");
-        assert_eq!(verdict(&measured(&phone, 2), 2), "Fewer than 3 rounds show no loss (--runs 3).");
+        assert_eq!(verdict(&measured(&phone, 2), 2), "Fewer than 3 rounds cannot show a loss (--runs 3).");
         let fine =
             [("device, scheduler none", Some(39.0)), ("ext4", Some(38.0)), ("FUSE, mode=auto", Some(38.5))];
         assert_eq!(

@@ -50,7 +50,7 @@ impl Mounts {
         let entry = match borrow_scheduler(&Path::new("/dev").join(device), "none", &mut self.ledger) {
             Ok(entry) => entry,
             Err(error) => {
-                return Ok(LayerRun::not_measured(format!("the scheduler cannot be switched: {error}")));
+                return Ok(LayerRun::not_measured(format!("cannot switch the scheduler: {error}")));
             }
         };
         let run = measure();

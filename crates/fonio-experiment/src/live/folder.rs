@@ -85,7 +85,7 @@ impl Folder {
     }
 
     fn write(&self, name: &str, value: &impl Serialize) -> Result<(), ExperimentError> {
-        let mut text = serde_json::to_vec_pretty(value).expect("all its keys are text");
+        let mut text = serde_json::to_vec_pretty(value).expect("all keys of the value are text");
         text.push(b'\n');
         self.replace(name, &text)
     }
@@ -125,7 +125,7 @@ fn difference(found: &LivePlan, asked: &LivePlan) -> Option<String> {
         ("carry-over in seconds", found.carry_over_s.to_string(), asked.carry_over_s.to_string()),
     ];
     let (what, found, asked) = parts.into_iter().find(|(_, found, asked)| found != asked)?;
-    Some(format!("{what}: {found} there, {asked} now"))
+    Some(format!("{what}: {found} in the folder, {asked} now"))
 }
 
 #[cfg(test)]
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(again.plan().order_seed, plan().order_seed);
         assert_eq!(again.slices().expect("two"), [slice(1, 1, false, 9), slice(2, 1, true, 5)]);
         let error = Folder::begin(&path, &LivePlan { slice_s: 3.0, ..plan() }).expect_err("another");
-        let says = "holds the slices of another test (slices in seconds: 40 there, 3 now)";
+        let says = "holds the slices of another test (slices in seconds: 40 in the folder, 3 now)";
         assert!(error.to_string().contains(says), "{error}");
         fs::write(path.join("slice-004.json"), "{").expect("damaged");
         let error = again.slices().expect_err("damaged").to_string();

@@ -392,9 +392,9 @@ mod tests {
         for seed in 0..20 {
             let order = order(seed);
             let first = order.iter().filter(|first| **first).count();
-            assert!((150..=250).contains(&first), "{first} of 400 with seed {seed}");
+            assert!((150..=250).contains(&first), "seed {seed}: the same order in {first} of 400 pairs");
             let changes = order.windows(2).filter(|two| two[0] != two[1]).count();
-            assert!((150..=250).contains(&changes), "{changes} changes with seed {seed}");
+            assert!((150..=250).contains(&changes), "seed {seed}: the order changes {changes} times");
         }
     }
 
@@ -414,7 +414,7 @@ mod tests {
     fn groups_of_a_unit_share_the_pressure_of_the_group_above_them() {
         let groups = |groups: &[&str]| groups.iter().map(|group| (*group).to_owned()).collect();
         assert_eq!(pressure_file(&groups(&["/a.slice/no-such.service"])), None);
-        assert_eq!(pressure_file(&groups(&["/a/b", "/c/d"])), None, "the root is not the unit's");
+        assert_eq!(pressure_file(&groups(&["/a/b", "/c/d"])), None, "the root group is not the unit's");
         assert_eq!(pressure_file(&groups(&[])), None);
     }
 }

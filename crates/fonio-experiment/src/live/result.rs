@@ -356,6 +356,6 @@ mod tests {
         assert_eq!((pair.without, pair.with), (0.025, 0.025));
         let of_unit = LivePlan { unit: Some("cp.service".to_owned()), ..plan() };
         let pair = LiveResult::of(&of_unit, &slices).pairs[0];
-        assert_eq!((pair.without, pair.with), (0.5, 1.0), "a unit that the user named counts in any case");
+        assert_eq!((pair.without, pair.with), (0.5, 1.0), "a unit that the user named always counts");
     }
 }

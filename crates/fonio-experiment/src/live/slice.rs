@@ -178,7 +178,7 @@ pub(super) fn measure(
     let problem = if summary.stopped_by == StopReason::BufferFull {
         Some(format!("the recorder's buffer was full after {measured_s:.0} s; use shorter slices"))
     } else if measured_s < SHORT_SHARE * plan.slice_s {
-        Some(format!("it lasted only {measured_s:.1} s"))
+        Some(format!("the slice lasted only {measured_s:.1} s"))
     } else if lost.0 as f64 > LOST_SHARE_MAX * (waits + lost.0) as f64 {
         Some(format!("{} of {} waits were lost", lost.0, waits + lost.0))
     } else {

@@ -115,7 +115,7 @@ impl Ledger {
             ledger.write(&Line::Owner(own))?;
             return Ok(ledger);
         }
-        unreachable!("a process does not hold four thousand million ledgers")
+        unreachable!("a process holds fewer than 2³² ledgers")
     }
 
     /// Returns the folder of this ledger, for other files of the same run.
@@ -140,7 +140,7 @@ impl Ledger {
     pub fn begin(&mut self, step: Step) -> Result<Entry, HostError> {
         let at = self.steps.len();
         let is_open = self.steps.iter().flatten().any(|open| *open == step);
-        assert!(!is_open, "{step} is in the ledger already, and would be undone twice");
+        assert!(!is_open, "{step} is already in the ledger, and would be undone twice");
         self.write(&Line::Begin { at, step: step.clone() })?;
         self.steps.push(Some(step));
         Ok(Entry(at))
@@ -164,7 +164,7 @@ impl Ledger {
 
     /// Records that the step was not executed, or that the caller has undone the step.
     pub fn end(&mut self, entry: Entry) -> Result<(), HostError> {
-        assert!(entry.0 < self.steps.len(), "step {} is of another ledger", entry.0);
+        assert!(entry.0 < self.steps.len(), "step {} belongs to another ledger", entry.0);
         if self.steps[entry.0].take().is_some() {
             self.write(&Line::End { at: entry.0 })?;
         }
@@ -237,8 +237,8 @@ impl Ledger {
     /// Writes a line with its newline to the ledger in one call. So if the process is killed, at most the
     /// last line is incomplete.
     fn write(&mut self, line: &Line) -> Result<(), HostError> {
-        let mut text = serde_json::to_string(line).expect("paths of ours are UTF-8");
-        assert!(!text.contains('\n'), "an entry of a ledger is one line: {text}");
+        let mut text = serde_json::to_string(line).expect("fonio's own paths are UTF-8");
+        assert!(!text.contains('\n'), "a ledger entry has several lines: {text}");
         text.push('\n');
         self.file.write_all(text.as_bytes()).map_err(HostError::system("write", &self.path))
     }
@@ -308,7 +308,7 @@ fn parse(path: &Path, text: &str) -> Result<(Option<ProcessId>, Vec<Option<Step>
             Line::Begin { at, step } if at == steps.len() => steps.push(Some(step)),
             Line::End { at } if at < steps.len() => steps[at] = None,
             Line::Begin { .. } | Line::End { .. } => {
-                let source = serde::de::Error::custom("its number is out of order");
+                let source = serde::de::Error::custom("the step number is out of order");
                 return Err(HostError::Ledger { path: path.to_owned(), line: number + 1, source });
             }
         }
@@ -387,7 +387,7 @@ mod tests {
         let path = Path::new("x.ledger");
         let error =
             parse(path, "{\"owner\":{\"pid\":1,\"started_ticks\":2}}\nnonsense\n").expect_err("damaged");
-        assert_eq!(error.to_string(), "x.ledger: line 2 is not an entry of a ledger");
+        assert_eq!(error.to_string(), "x.ledger: line 2 is not a ledger entry");
         assert!(parse(path, "{\"end\":{\"at\":3}}\n").is_err());
     }
 
@@ -408,7 +408,7 @@ mod tests {
                 }
             }
             let prefix = &text[..cut.index(text.len() + 1)];
-            let (_, steps) = parse(Path::new("x"), prefix).expect("a prefix is a ledger");
+            let (_, steps) = parse(Path::new("x"), prefix).expect("each prefix of a ledger is a ledger");
             let whole = &prefix[..prefix.rfind('\n').map_or(0, |end| end + 1)];
             prop_assert_eq!(steps.len(), whole.matches("begin").count());
             let open = steps.iter().filter(|step| step.is_some()).count();

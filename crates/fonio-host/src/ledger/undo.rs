@@ -57,7 +57,7 @@ fn undo(step: &Step) -> Result<(), HostError> {
 
 fn remove_tree(path: &Path) -> Result<(), HostError> {
     if unmount::mounts_under(path)?.iter().any(|dir| dir != Path::new("/")) {
-        let busy = std::io::Error::new(ErrorKind::ResourceBusy, "a file system is mounted in it");
+        let busy = std::io::Error::new(ErrorKind::ResourceBusy, "a file system is mounted in this folder");
         return Err(HostError::system("remove", path)(busy));
     }
     match fs::remove_dir_all(path) {

@@ -218,7 +218,7 @@ impl Changes {
             self.keeper.forget(&change.target)?;
         }
         let is_kept = self.keeper.kept().iter().any(|kept| kept.applied.target == change.target);
-        assert!(!is_kept, "{} is no longer in the record of kept settings", change.target);
+        assert!(!is_kept, "{} is still in the record of kept settings", change.target);
         Ok(undone)
     }
 }

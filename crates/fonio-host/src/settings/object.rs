@@ -82,7 +82,7 @@ impl Object {
     pub(super) fn with_content(&self) -> (&Path, &Path) {
         match self {
             Object::Folder { dir, content: Some(content) } => (dir, content),
-            other => panic!("{other:?} has its own content"),
+            other => panic!("{other:?} has no separate content"),
         }
     }
 }

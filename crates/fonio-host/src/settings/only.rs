@@ -84,7 +84,7 @@ mod tests {
         fs::write(&file, "").expect("as after kill -9");
         remove_free_lock(&file);
         assert!(!file.exists(), "nobody has it");
-        drop(OnlyChanger::begin(&state, &swappiness).expect("nobody changes it any more"));
+        drop(OnlyChanger::begin(&state, &swappiness).expect("no process changes the swappiness any more"));
         assert_eq!(fs::read_dir(&state).expect("it was made").count(), 0);
     }
 }

@@ -43,7 +43,7 @@ pub(super) fn mount_on_device(path: &Path) -> Result<PathBuf, Refusal> {
     // In this file, the kernel marks the file systems that need no block device.
     let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
     if known.lines().any(|line| line.split_once('\t') == Some(("nodev", &filesystem))) {
-        return Err(Refusal::On(dir, format!("it is {filesystem}, which is not on a device")));
+        return Err(Refusal::On(dir, format!("the file system {filesystem} is not on a device")));
     }
     Ok(dir)
 }
@@ -68,7 +68,7 @@ pub(super) fn mount_flags(options: &[String]) -> Result<MountFlags, String> {
             "noexec" => MountFlags::NOEXEC,
             "nodiratime" => MountFlags::NODIRATIME,
             "nosymfollow" => NOSYMFOLLOW,
-            other => return Err(format!("its option {other} could not be kept")),
+            other => return Err(format!("the mount option {other} cannot be preserved")),
         };
     }
     Ok(flags)
@@ -92,7 +92,7 @@ pub(crate) fn disk_of(path: &Path) -> Result<String, Refusal> {
     if below.is_empty() {
         return Ok(name);
     }
-    Err(Refusal::Reason(format!("it is mapped to {}: name one of these devices", below.join(", "))))
+    Err(Refusal::Reason(format!("this device is mapped to {}: name one of those devices", below.join(", "))))
 }
 
 /// Like [`disk_of`], but also returns the devices that the disk is mapped to.
@@ -103,7 +103,7 @@ pub(super) fn device_of(path: &Path) -> Result<(String, Vec<String>), Refusal> {
     let found = machine.device_below(path).map_err(HostError::system("find", path))?;
     let disk = found.map(|id| machine.disk_of(id));
     let named = disk.and_then(|disk| Some((machine.name_of(disk)?, machine.names_mapped_to(disk))));
-    named.ok_or_else(|| Refusal::Reason("it is not on a block device".to_owned()))
+    named.ok_or_else(|| Refusal::Reason("this path is not on a block device".to_owned()))
 }
 
 #[cfg(test)]
@@ -120,6 +120,6 @@ mod tests {
     fn what_could_not_be_kept_is_named() {
         let of = |options: &str| mount_flags(&options.split(',').map(str::to_owned).collect::<Vec<_>>());
         assert_eq!(of("rw,nosuid,relatime"), Ok(MountFlags::NOSUID));
-        assert_eq!(of("rw,idmapped"), Err("its option idmapped could not be kept".to_owned()));
+        assert_eq!(of("rw,idmapped"), Err("the mount option idmapped cannot be preserved".to_owned()));
     }
 }

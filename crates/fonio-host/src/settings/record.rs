@@ -129,7 +129,7 @@ impl Settings {
         }
         let is_first =
             |at: usize| self.applied[..at].iter().all(|other| other.target != self.applied[at].target);
-        assert!((0..self.applied.len()).all(is_first), "each setting is on record once: {:?}", self.applied);
+        assert!((0..self.applied.len()).all(is_first), "a setting is on record twice: {:?}", self.applied);
         let recorded = |applied: &Applied| Recorded {
             applied: applied.clone(),
             instead_of: second
@@ -137,7 +137,7 @@ impl Settings {
                 .map(|second| second.old.clone()),
         };
         let recorded: Vec<Recorded> = self.applied.iter().map(recorded).collect();
-        let text = serde_json::to_string_pretty(&recorded).expect("paths of ours are UTF-8");
+        let text = serde_json::to_string_pretty(&recorded).expect("fonio's own paths are UTF-8");
         files::replace(&self.path, &text, |_| Ok(()))
     }
 }

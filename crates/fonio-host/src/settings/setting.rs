@@ -44,14 +44,14 @@ impl Setting {
     }
 
     pub(super) fn with_value(name: &str, value: Value) -> Setting {
-        let (kind, _) = fix_named(name).expect("the table has this fix");
+        let (kind, _) = fix_named(name).expect("the table of fixes has this name");
         Setting { kind, name: format!("{name}={value}"), value, despite_writers: false }
     }
 
     /// Returns the fix to which the setting belongs.
     pub fn fix(&self) -> &'static SettingFix {
         let name = self.name.split_once('=').map_or(self.name.as_str(), |(name, _)| name);
-        fix_named(name).expect("a setting is made from a fix").1
+        fix_named(name).expect("each setting belongs to a fix").1
     }
 
     /// Returns the kind of object that the setting applies to.
@@ -151,8 +151,8 @@ impl Setting {
         if planned.is_new() {
             return Ok(planned);
         }
-        let why = self.fitted_to(&planned).map(|how| format!("{how}, and that is already in force"));
-        Err(self.refused(&planned.target, why.as_deref().unwrap_or("it is already in force")))
+        let why = self.fitted_to(&planned).map(|how| format!("{how}, and this value is already in force"));
+        Err(self.refused(&planned.target, why.as_deref().unwrap_or("this value is already in force")))
     }
 
     /// Like [`Setting::plan`], but a value that is already in force is not an error: `old` and `new` are then
@@ -196,15 +196,15 @@ mod tests {
         };
         assert_eq!(
             refused("commit-30s", "/proc/self"),
-            "commit-30s cannot be set on /proc: it is proc, and only ext4 has it"
+            "commit-30s cannot be set on /proc: the file system is proc, and only ext4 has a commit interval"
         );
         assert_eq!(
             refused("noatime", "/proc/self"),
-            "noatime cannot be set on /proc: it is proc, which is not on a device"
+            "noatime cannot be set on /proc: the file system proc is not on a device"
         );
         assert_eq!(
             refused("read-ahead=128KiB", "/proc/self"),
-            "read-ahead=128KiB cannot be set on /proc/self: it is not on a block device"
+            "read-ahead=128KiB cannot be set on /proc/self: this path is not on a block device"
         );
         assert!(refused("noatime", "/no/such/file").contains("/no/such/file"));
     }
@@ -212,7 +212,7 @@ mod tests {
     #[test]
     fn settings_of_the_machine_need_no_path() {
         let limit = Setting::parse("dirty-limit").expect("a setting");
-        let target = limit.target(Path::new("/no/such/file")).expect("it is of the machine");
+        let target = limit.target(Path::new("/no/such/file")).expect("a machine setting needs no path");
         assert_eq!(*target.object(), Object::Machine);
         assert!(limit.is_of_machine() && !Setting::parse("noatime").expect("a setting").is_of_machine());
     }
@@ -224,7 +224,7 @@ mod tests {
         let all = names.len();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), all, "two fixes with one name");
+        assert_eq!(names.len(), all, "two fixes have the same name");
         for (at, kind) in KINDS.iter().enumerate() {
             let Facts { tag, of, scope, title, of_machine, kept_in, fixes, .. } = kind.facts();
             assert!(!tag.is_empty() && !kept_in.is_empty() && !fixes.is_empty(), "{tag} {of:?}");
@@ -233,7 +233,7 @@ mod tests {
             assert!(KINDS[..at].iter().all(|other| **other != **kind), "{tag} {of:?} twice");
             for SettingFix { name, does, needs, source, .. } in *fixes {
                 assert!([name, does, needs, source].into_iter().all(|text| !text.is_empty()), "{name}");
-                let setting = Setting::parse(name).expect("it has a value without one written");
+                let setting = Setting::parse(name).expect("the setting has a default value");
                 assert!(*setting.kind == **kind);
                 assert!(Setting::parse(&format!("{name}=nonsense")).is_err(), "{name}");
             }

@@ -12,7 +12,7 @@ const KINDS: [&str; 6] = ["service", "slice", "scope", "socket", "mount", "swap"
 
 pub(super) fn check() -> Result<(), String> {
     let runs = Path::new(RUNS).exists();
-    if runs { Ok(()) } else { Err("it needs systemd, which does not run here".to_owned()) }
+    if runs { Ok(()) } else { Err("systemd is needed, but does not run here".to_owned()) }
 }
 
 pub(super) fn systemctl(arguments: &[&str]) -> Result<String, HostError> {
@@ -49,5 +49,5 @@ pub(super) fn unit_named(word: &Path) -> Result<String, String> {
 /// processes.
 pub(super) fn restart(unit: &Path) -> String {
     let unit = unit.display();
-    format!("It applies only to new processes of the unit: run `systemctl restart {unit}`.")
+    format!("The setting applies only to new processes of the unit: run `systemctl restart {unit}`.")
 }

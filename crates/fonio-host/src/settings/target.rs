@@ -30,12 +30,12 @@ pub struct Target {
 impl Target {
     pub(super) fn new(kind: &'static dyn Kind, object: Object) -> Target {
         let facts = kind.facts();
-        assert_eq!(object.scope(), facts.scope, "an object of the scope of {}", facts.title);
+        assert_eq!(object.scope(), facts.scope, "the object has the wrong scope for {}", facts.title);
         let has_content = matches!(object, Object::Folder { content: Some(_), .. });
         assert_eq!(
             has_content,
             facts.content.is_some(),
-            "the folder that has the content for {}",
+            "the content folder is missing or unexpected for {}",
             facts.title
         );
         Target { kind, object }
@@ -172,7 +172,7 @@ impl Target {
     pub(super) fn expect_still(&self, value: &str, setting: &str) -> Result<(), HostError> {
         let reason = match self.current()? {
             Some(now) if now == value => return Ok(()),
-            Some(now) => format!("it was {value}, but another program has since changed it to {now}"),
+            Some(now) => format!("the value was {value}, but another program has since changed it to {now}"),
             None => "the device or mount no longer exists".to_owned(),
         };
         Err(HostError::NotSettable { setting: setting.to_owned(), path: self.path(), reason })

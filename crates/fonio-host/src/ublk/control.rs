@@ -215,7 +215,7 @@ fn without_buffer(number: u32) -> Command {
 }
 
 fn with_buffer<T>(number: u32, buffer: &mut T) -> Command {
-    let buffer_bytes = u16::try_from(size_of::<T>()).expect("the structures of ublk are small");
+    let buffer_bytes = u16::try_from(size_of::<T>()).expect("ublk structures are smaller than 64 KiB");
     Command { buffer_bytes, buffer: std::ptr::from_mut(buffer) as u64, ..without_buffer(number) }
 }
 

@@ -75,7 +75,7 @@ fn took_ns(which: usize, rows: u64, folder: &Path) -> Result<f64> {
             return Err(format!("python3 ended with {:?}", summary.command_exit).into());
         }
         if summary.rows.contains_key("statements") != (which == 2) {
-            return Err(format!("the recording has these rows: {:?}", summary.rows).into());
+            return Err(format!("the recording has unexpected tables: {:?}", summary.rows).into());
         }
     }
     Ok(std::fs::read_to_string(took)?.trim().parse()?)

@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(threads.due, [own]);
         let mut row = Thread { tid: own, ..Thread::default() };
         threads.complete(&mut row);
-        assert_eq!(row.pid, None, "before it is looked up");
+        assert_eq!(row.pid, None, "the process is unknown before the look-up");
         threads.look_up(&Machine::here());
         threads.look_up(&Machine::here());
         assert!(threads.due.is_empty());
@@ -313,7 +313,7 @@ mod tests {
         for tid in 0..KNOWN_MAX as u32 + 10 {
             threads.add(tid + (1 << 24), Timestamp(0));
         }
-        assert_eq!(threads.known.len(), KNOWN_MAX, "a storm of threads takes no more memory");
+        assert_eq!(threads.known.len(), KNOWN_MAX, "too many threads are kept");
     }
 
     const MS: u64 = 1_000_000;

@@ -252,7 +252,7 @@ impl PageStore {
         let Some(spill) = &mut self.spill else { return Ok(()) };
         while let Some(((index, at), written, chunk)) = spill.written()? {
             let segment = &mut self.cpus[index].segments[at];
-            assert!(matches!(segment, Segment::Leaving), "a chunk is written once");
+            assert!(matches!(segment, Segment::Leaving), "each chunk is written only once");
             *segment = match written {
                 Ok(offset) => {
                     self.chunks -= 1;

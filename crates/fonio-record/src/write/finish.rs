@@ -79,7 +79,7 @@ impl FinishedCapture<'_> {
         remarks.extend(losses.into_iter().map(|(code, message)| (code, message, 1)));
         if let Some(reason) = spill_failed {
             let message = format!(
-                "the spill file could not be written ({reason}), so the rest stayed in memory; this lost no event"
+                "the spill file could not be written ({reason}), so later events stayed in memory; no event was lost"
             );
             remarks.push(("spill-failed", message, 1));
         }

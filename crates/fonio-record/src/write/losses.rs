@@ -226,7 +226,7 @@ mod tests {
         let mut lost = Lost::default();
         batch.lost.iter().for_each(|gap| lost.add(*gap));
         let said = losses.finish(&mut lost);
-        assert_eq!(lost.total(), Some(36), "overwritten events are not counted twice");
+        assert_eq!(lost.total(), Some(36), "overwritten events were counted twice");
         assert_eq!(said.iter().map(|(code, _)| *code).collect::<Vec<_>>(), ["lost-events", "buffer-full"]);
         assert!(said[1].1.contains("and 32 later events were lost"), "{}", said[1].1);
     }

@@ -75,8 +75,7 @@ pub(crate) fn write(
         missing.push(("lost-waits", message, lost.unwrap_or(1)));
     }
     if tree.beyond() > 0 {
-        let message =
-            format!("{} intervals were left out, because the maximum number was reached", tree.beyond());
+        let message = format!("{} intervals were left out, because the maximum was reached", tree.beyond());
         missing.push(("waits-beyond", message, tree.beyond()));
     }
     let span = tree.span();

@@ -50,7 +50,7 @@ impl RecordingWriter {
         let finished = installed.map_err(|error| not_finished(out, error))?;
         if finished.path != out {
             let (named, path) = (out.display(), finished.path.display());
-            note(format!("another program created {named} meanwhile, so this recording is {path}"));
+            note(format!("another program has created {named}, so this recording is {path}"));
         }
         if !finished.incomplete.is_empty() {
             let missing: Vec<String> = finished.incomplete.iter().map(ToString::to_string).collect();

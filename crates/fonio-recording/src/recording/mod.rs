@@ -221,7 +221,7 @@ fn interleaved(
                 sink.request(request).map_err(RecordingError::Sink)?;
                 requests.as_mut().map(InOrder::advance).transpose()?;
             }
-            _ => unreachable!("one of the two has the earliest time"),
+            _ => unreachable!("one of the two tables has the earliest row"),
         }
     }
 }

@@ -107,7 +107,7 @@ fn check_places(metadata: &ArrowReaderMetadata, length: u64) -> Result<(), Parqu
                 && group.num_rows() >= 0;
             if !inside {
                 return Err(ParquetError::General(format!(
-                    "row group {place}, column {}: it is outside the file",
+                    "row group {place}, column {}: its data lie outside the file",
                     column.column_path()
                 )));
             }
@@ -136,7 +136,7 @@ fn check_key_values<R: Row>(metadata: &ArrowReaderMetadata, path: &Path) -> Resu
             writer: metadata.metadata().file_metadata().created_by().unwrap_or("unknown").to_owned(),
         }),
         Some(Err(_)) => {
-            let why = format!("its metadata has a {VERSION_KEY} that is not a number");
+            let why = format!("the {VERSION_KEY} in its metadata is not a number");
             Err(RecordingError::Columns { path: path.to_owned(), why })
         }
         _ => Ok(()),

@@ -127,7 +127,7 @@ pub(super) struct Names {
 
 impl Names {
     pub(super) fn new(key: &Key) -> Names {
-        let keyed = Hmac::new_from_slice(&key.0).expect("HMAC takes keys of any length");
+        let keyed = Hmac::new_from_slice(&key.0).expect("HMAC accepts keys of any length");
         Names { keyed }
     }
 

@@ -170,7 +170,7 @@ mod tests {
     /// null.
     fn documented(document: &str, table: Table) -> Vec<(String, String, bool)> {
         let (_, section) =
-            document.split_once(&format!("\n### {table}\n")).expect("each table has a section");
+            document.split_once(&format!("\n### {table}\n")).expect("the document has a section per table");
         let section = section.split("\n#").next().unwrap_or_default();
         let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
         let cells = rows.map(|row| row.split('|').map(str::trim).collect::<Vec<_>>());
@@ -184,7 +184,7 @@ mod tests {
             DataType::UInt32 => "UINTEGER",
             DataType::UInt16 => "USMALLINT",
             DataType::Utf8 | DataType::Dictionary(..) => "VARCHAR",
-            other => panic!("{other} has no name here"),
+            other => panic!("{other} has no SQL type name here"),
         }
     }
 

@@ -116,7 +116,7 @@ impl<const N: usize> Fields<N> {
         self.put(field.unwrap_or([0; W]));
     }
     fn finish(mut self) -> [u8; N] {
-        assert_eq!(self.at, N, "the length of an encoded row is that of its fields");
+        assert_eq!(self.at, N, "the encoded row is as long as its fields");
         self.bytes[..2].copy_from_slice(&self.present.to_le_bytes());
         self.bytes
     }
@@ -136,7 +136,7 @@ impl<'b> Taken<'b> {
     }
     #[inline]
     fn take<const W: usize>(&mut self) -> [u8; W] {
-        let (field, rest) = self.bytes.split_first_chunk().expect("a row is read whole");
+        let (field, rest) = self.bytes.split_first_chunk().expect("an encoded row has all fields");
         self.bytes = rest;
         *field
     }

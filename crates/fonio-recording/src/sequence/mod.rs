@@ -226,7 +226,7 @@ impl<T: Sequenced> Sequence<T> {
         if self.given > waiting / 2 {
             // Rows were emitted, so all keys are in order.
             self.free.extend(self.keys.drain(..self.given).rev().map(|(_, _, place)| place));
-            assert!(self.keys.len() + self.free.len() == self.rows.len(), "each place waits or is free");
+            assert!(self.keys.len() + self.free.len() == self.rows.len(), "each slot is in use or free");
             (self.given, self.sorted) = (0, waiting);
             self.forget_near();
         }

@@ -178,7 +178,7 @@ impl<T: Sequenced> Run<T> {
 
     /// Frees the disk space of a fully read run.
     fn restart(&mut self) -> io::Result<()> {
-        assert_eq!(self.read, self.written, "a run without a head was read to its end");
+        assert_eq!(self.read, self.written, "a run without a next row is fully read");
         self.file.set_len(0)?;
         (self.written, self.read, self.next) = (0, 0, 0);
         self.buffer.clear();

@@ -188,7 +188,7 @@ fn check_target(target: &Path, overwrite: bool) -> Result<(), RecordingError> {
             || name == META_FILE
             || name == DIAGNOSTICS_FILE;
         if !ours {
-            let why = format!("it holds {name:?}, which is not part of a recording");
+            let why = format!("the directory contains {name:?}, which is not part of a recording");
             return Err(RecordingError::NotOurs { path: target.to_owned(), why });
         }
         files += 1;
@@ -197,7 +197,7 @@ fn check_target(target: &Path, overwrite: bool) -> Result<(), RecordingError> {
     if files == 0 {
         Ok(())
     } else if !has_meta {
-        let why = format!("it holds no {META_FILE}");
+        let why = format!("the directory has no {META_FILE}");
         Err(RecordingError::NotOurs { path: target.to_owned(), why })
     } else if !overwrite {
         Err(RecordingError::Exists { path: target.to_owned() })

@@ -282,13 +282,13 @@ impl<R: Row> TableWriter<R> {
 
     fn flush(&mut self) -> Result<(), RecordingError> {
         let batch = RecordBatch::try_new(self.schema.clone(), R::encode(&self.gathered))
-            .expect("a row's arrays are those of its schema");
+            .expect("the arrays of the rows match the schema");
         if self.parquet.is_none() {
             self.open()?;
         }
         let parquet = self.parquet.as_mut().expect("opened above");
         parquet.write(&batch).map_err(|error| not_written(error, &self.path))?;
-        assert!(self.gathered.len() <= BATCH_ROWS, "a full batch is written at once");
+        assert!(self.gathered.len() <= BATCH_ROWS, "a batch is written when it is full");
         self.rows += self.gathered.len() as u64;
         self.gathered.clear();
         Ok(())

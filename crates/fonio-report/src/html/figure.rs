@@ -111,7 +111,7 @@ fn series(series: &Series) -> Value {
     value.insert("role".into(), role_name(series.role).into());
     let Series { x, y, z, low, high, .. } = series;
     for (name, numbers) in [("x", x), ("y", y), ("z", z), ("low", low), ("high", high)] {
-        assert!(numbers.is_empty() || numbers.len() == x.len(), "{name} is as long as x");
+        assert!(numbers.is_empty() || numbers.len() == x.len(), "the lengths of {name} and x differ");
         if !numbers.is_empty() || name == "x" || name == "y" {
             value.insert(name.into(), pack(numbers));
         }

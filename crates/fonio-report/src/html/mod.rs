@@ -234,7 +234,7 @@ impl Page<'_> {
         }
         f.write_str("</tbody></table></div>")?;
         if table.left_out > 0 {
-            write!(f, "<p class=\"more\">{} more are left out here.</p>", table.left_out)?;
+            write!(f, "<p class=\"more\">{} more rows are left out here.</p>", table.left_out)?;
         }
         f.write_str("</div>\n")
     }

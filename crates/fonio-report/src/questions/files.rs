@@ -35,7 +35,7 @@ pub fn section(about: &About<'_>) -> Option<Section> {
 
 fn answer(files: &Files) -> String {
     let first = files.files.iter().find(|file| file.path.is_some());
-    let Some(first) = first else { return "No file is known by its path.".to_owned() };
+    let Some(first) = first else { return "No file paths are known.".to_owned() };
     let bytes = |count: u64| Unit::Bytes.format(count as f64);
     let mut did = Vec::new();
     if first.write_bytes > 0 {

@@ -216,7 +216,7 @@ fn describe(device: &Device, all: &[Device]) -> String {
         };
         let names: Vec<String> = device.below.iter().map(name).collect();
         parts.push(format!(
-            "mapped to {}: its requests are made and counted there, once",
+            "mapped to {}: its requests are issued and counted only there",
             names.join(" and ")
         ));
     }

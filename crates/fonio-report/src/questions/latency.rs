@@ -173,7 +173,7 @@ fn table(about: &About<'_>) -> Table {
         Column::new("Count"),
         Column::noted(
             "Outstanding",
-            "Share of the time with at least one outstanding. In the row All: only reads, synchronous writes and flushes.",
+            "Share of the time with at least one such request outstanding. In the row All: only reads, synchronous writes and flushes.",
         ),
         noted("Mean", lead.pick(": queued to completion.", ": issue to completion.")),
         noted("Median", ": half of the requests take no longer."),

@@ -99,11 +99,11 @@ fn table(about: &About<'_>) -> Table {
         fact(
             &format!("Link used, {}", network.interface),
             share(network.link_share),
-            "of its speed, in the busier direction",
+            "of the link's speed, in the busier direction",
         );
     }
     for disk in &machine.disks {
-        fact(&format!("Busy, {}", disk.name), share(disk.busy_share), "as the kernel counts it");
+        fact(&format!("Busy, {}", disk.name), share(disk.busy_share), "busy time as the kernel counts it");
     }
     Table {
         caption: "Samples of the machine".into(),

@@ -104,7 +104,7 @@ fn table(about: &About<'_>, lines: &[Line<'_>]) -> Table {
         .column("Process", "", |(process, _)| Cell::Name(process.full_name()))
         .column(
             "Of the wait",
-            "The time outstanding of this process over that of all processes.",
+            "The outstanding time of this process, divided by the sum over all processes.",
             |(_, delay)| delay.and_then(|delay| delay.of_waited_share).map_or(Cell::Unknown, Cell::Bar),
         )
         .column(

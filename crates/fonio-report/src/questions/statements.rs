@@ -100,7 +100,7 @@ pub(super) fn table(sqlite: &Sqlite) -> Table {
         Column::noted("Flushes", "Flush requests for each transaction."),
         Column::noted("On device", "Bytes written to the device for each transaction."),
         Column::noted("In syncs", "Total time of sync calls in all transactions."),
-        Column::noted("Longest", "The longest time of one transaction in sync calls.").or_drop(),
+        Column::noted("Longest", "The longest time that one transaction spent in sync calls.").or_drop(),
         Column::noted("Blocked", "Total time the threads of all transactions were blocked on storage.")
             .or_drop(),
     ]);

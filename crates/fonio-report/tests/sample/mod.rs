@@ -1,4 +1,4 @@
-#![allow(dead_code, reason = "each test uses a part")]
+#![allow(dead_code, reason = "each test uses only a part")]
 //! An invented recording of a Raspberry Pi whose database syncs too often, with data for every part of the
 //! analysis. The numbers are plausible but not consistent.
 

@@ -142,7 +142,7 @@ fn summary(mut times: Vec<f64>, failed: u64, took_s: f64) -> Value {
 /// Requests pages of rankings at a constant rate.
 pub fn ranking(port: u16, rate: f64, seconds: f64) -> Result<Value> {
     let (status, body) = Client { port, stream: None }.get("/api/v1/keys")?;
-    ensure!(status == 200, "the service has no keys: {status}");
+    ensure!(status == 200, "cannot read the keys of the service: {status}");
     let answer: Value = serde_json::from_slice(&body)?;
     let names = |list: &str, name: &str| -> Vec<String> {
         let all = answer[list].as_array().into_iter().flatten();
@@ -228,7 +228,7 @@ fn processor_s() -> Result<f64> {
     let behind = text.rsplit_once(')').map_or("", |(_, behind)| behind);
     let ticks: Vec<f64> =
         behind.split_whitespace().skip(11).take(2).filter_map(|word| word.parse().ok()).collect();
-    ensure!(ticks.len() == 2, "{STAT} has no processor time");
+    ensure!(ticks.len() == 2, "{STAT} lacks the processor time");
     Ok(ticks.iter().sum::<f64>() / TICKS_PER_S)
 }
 

@@ -45,7 +45,7 @@ fn main() -> Result<()> {
 
 fn models(folder: &Path) -> Result<()> {
     for document in models::shipped() {
-        let name = document.device.model.as_deref().context("a model has a name")?;
+        let name = document.device.model.as_deref().context("a shipped model has no name")?;
         let file = folder.join(format!("model-{name}.json"));
         fs::write(&file, serde_json::to_vec(&document)?)
             .with_context(|| format!("cannot write {}", file.display()))?;

@@ -183,6 +183,6 @@ pub fn compare(folder: &Path, results: u64) -> Result<()> {
         let of = |connection: &mut dyn Connection| connection.query(table, &[]);
         ensure!(of(seeded.as_mut())? == of(connection.as_mut())?, "the tables differ: {table}");
     }
-    println!("{results} submissions create the same tables");
+    println!("seeding and submitting {results} results create the same tables");
     Ok(())
 }

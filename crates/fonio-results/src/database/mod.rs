@@ -231,7 +231,7 @@ pub enum DatabaseError {
     },
     /// The service does not back up PostgreSQL databases; PostgreSQL's own programs do.
     #[error(
-        "a PostgreSQL database is backed up with its own program: pg_dump --format=custom --file=FILE {url}"
+        "fonio-results does not back up PostgreSQL databases; use pg_dump --format=custom --file=FILE {url}"
     )]
     NoBackup {
         /// The URL of the database, without the password.
@@ -245,8 +245,8 @@ pub enum DatabaseError {
     },
     /// The database was created by a newer version of the service.
     #[error(
-        "the database has tables of version {found}, and this fonio-results knows only up to {known}; \
-         install the newer fonio-results, or restore a backup of the older one"
+        "the database has tables of version {found}, but this fonio-results knows only up to version {known}; \
+         install the newer fonio-results, or restore a backup of the older version"
     )]
     Newer {
         /// The schema version in the database.

@@ -161,7 +161,7 @@ impl Connection for Sqlite {
 
     fn bulk(&mut self, sql: Bulk, columns: &[Column]) -> Result<(), DatabaseError> {
         let rows = columns.first().map_or(0, Column::len);
-        assert!(columns.iter().all(|column| column.len() == rows), "the columns have equal lengths");
+        assert!(columns.iter().all(|column| column.len() == rows), "all columns have the same length");
         let run = || {
             let mut statement = self.connection.prepare_cached(&numbered(sql.sqlite))?;
             for row in 0..rows {

@@ -82,7 +82,7 @@ impl IntoResponse for Wrong {
 }
 
 fn html(page: &impl Template) -> Response {
-    Html(page.render().expect("a template writes into memory")).into_response()
+    Html(page.render().expect("writing a template into memory cannot fail")).into_response()
 }
 
 /// Returns the error page for an unknown address.
@@ -189,7 +189,7 @@ fn interval(quantile: &Quantile, unit: Unit) -> String {
 
 /// Formats the date of a time in seconds since 1970: `2026-11-24`.
 fn day(unix_s: i64) -> String {
-    let time = jiff::Timestamp::from_second(unix_s).expect("the service's clock gave the time");
+    let time = jiff::Timestamp::from_second(unix_s).expect("times of the service's clock are valid");
     time.strftime("%F").to_string()
 }
 

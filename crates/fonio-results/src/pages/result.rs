@@ -156,7 +156,7 @@ fn facts(document: &Document, key: &str, revision: &str, received_at: i64) -> Ve
             CapacityCheck::Genuine { complete: true, .. } => {
                 "genuine, checked on the complete device".to_owned()
             }
-            CapacityCheck::Genuine { complete: false, .. } => "genuine where it was checked".to_owned(),
+            CapacityCheck::Genuine { complete: false, .. } => "genuine in the checked parts".to_owned(),
             CapacityCheck::Fake { reason, .. } => format!("fake: {reason}"),
             CapacityCheck::NotChecked { reason } => format!("not checked: {reason}"),
         }),

@@ -26,7 +26,7 @@ pub trait Scored {
 
 impl Scored for Better {
     fn score(self, value: f64) -> f64 {
-        assert!(value.is_finite() && value >= 0.0, "{value} is not a value of a figure");
+        assert!(value.is_finite() && value >= 0.0, "{value} is not a valid value of a figure");
         match self {
             // Replaces -0.0 by 0.0, because databases and bins would treat -0.0 differently.
             Better::Higher if value > 0.0 => -value,

@@ -96,7 +96,7 @@ impl Gone<'_> {
             "DELETE FROM ranks WHERE key_id = $1 AND figure_id = $2 AND score = $3 AND seq = $4 RETURNING seq",
             &[key_id.into(), figure_id.into(), better.score(value).into(), self.seq.into()],
         )?;
-        assert_eq!(gone.len(), 1, "result {} is ranked once in figure {figure_id}", self.seq);
+        assert_eq!(gone.len(), 1, "result {} is not ranked exactly once for figure {figure_id}", self.seq);
         let change = |device_id| ((Scope { device_id, key_id, figure_id }, better.bin(value)), -1);
         Ok([0, self.device_id].into_iter().map(change).collect())
     }
@@ -135,7 +135,7 @@ impl Gone<'_> {
              AND device_id = $5 ORDER BY score, seq LIMIT 1",
             &[self.key_id.into(), figure_id.into(), best.into(), worst.into(), self.device_id.into()],
         )?;
-        let next = next.first().expect("a bin that is not empty has a ranked result");
+        let next = next.first().expect("a bin with results has a ranked result");
         self.connection.bulk(
             ADD_BEST,
             &[

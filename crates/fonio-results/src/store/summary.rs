@@ -101,7 +101,7 @@ impl Summary {
 
     /// Returns the value at a rank (from 1, by value), which is the middle of the bin that contains the rank.
     fn nth_smallest(&self, rank: u64) -> f64 {
-        let rank = i64::try_from(rank).expect("a rank is a count");
+        let rank = i64::try_from(rank).expect("a rank fits in 63 bits");
         let mut seen = 0;
         for (bin, results) in self.by_value() {
             seen += results;

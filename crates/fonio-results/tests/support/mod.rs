@@ -32,7 +32,7 @@ impl Postgres {
         if !fonio_testing::has(&[Need::Postgres]) {
             return None;
         }
-        let programs = fonio_testing::postgres_programs().expect("it was found a moment ago");
+        let programs = fonio_testing::postgres_programs().expect("PostgreSQL was found before");
         let folder = tempfile::Builder::new().prefix("fonio-postgres").tempdir().unwrap();
         // PostgreSQL refuses to run as root, so root starts it as the user `nobody`.
         let is_root = folder_owner(folder.path()) == 0;

@@ -44,7 +44,7 @@ impl Buffered {
     pub fn new(fast: Box<dyn Device>, slow: Box<dyn Device>) -> Buffered {
         assert!(!fast.limits().volatile_cache, "the fast memory must be persistent");
         let pages_max = fast.limits().capacity.0 / PAGE;
-        assert!(pages_max >= 4, "the memory must hold at least four pages");
+        assert!(pages_max >= 4, "the fast memory must hold at least four pages");
         let limits = Limits { fua: true, volatile_cache: false, flush_blocks_all: false, ..*slow.limits() };
         Buffered {
             fast,

@@ -108,23 +108,23 @@ impl<F: Ftl> FlashDevice<F> {
     /// If the layer's geometry does not agree with `flash` and `limits`.
     pub fn new(flash: Flash, limits: Limits, ftl: F) -> FlashDevice<F> {
         let geometry = *ftl.geometry();
-        assert_eq!(geometry.dies, flash.dies, "layer and flash have the same dies");
+        assert_eq!(geometry.dies, flash.dies, "the translation layer and flash differ in dies");
         assert_eq!(
             u64::from(geometry.units_per_page) * flash.unit_bytes,
             flash.page_bytes,
-            "layer and flash have the same pages"
+            "the translation layer and flash differ in pages"
         );
         assert_eq!(
             limits.capacity.0.div_ceil(flash.unit_bytes),
             u64::from(geometry.logical_units),
-            "layer and flash have the same capacity"
+            "the translation layer and flash differ in capacity"
         );
         let buffer = flash.buffer.unwrap_or(Buffer { pages: 0, gathered_units: 0 });
         let map = flash
             .map_levels
             .iter()
             .map(|reach| {
-                let count = |pieces: u64| u32::try_from(pieces).expect("a map has fewer than 2³² pieces");
+                let count = |pieces: u64| u32::try_from(pieces).expect("a map has fewer than 2³² segments");
                 let pieces = count(limits.capacity.0.div_ceil(reach.piece_bytes));
                 let held_max = count(reach.reach_bytes / reach.piece_bytes).max(1);
                 let level = MapLevel::new(pieces, held_max);

@@ -101,10 +101,10 @@ pub struct Counters {
 
 /// Panics if a command breaks the conditions of [`Device::submit`].
 fn assert_fits(command: &Command, now: Timestamp, last: u64, limits: &Limits) {
-    assert!(now.0 >= last, "a command at {} ns was submitted after one at {last} ns", now.0);
+    assert!(now.0 >= last, "a command at {} ns follows a command at {last} ns", now.0);
     let end = command.sector.after(command.bytes);
     let sectors = limits.capacity.0 / fonio_core::SECTOR_BYTES;
-    assert!(end.0 <= sectors, "a command up to sector {} on a device of {sectors} sectors", end.0);
+    assert!(end.0 <= sectors, "a command ends at sector {} of {sectors} sectors", end.0);
 }
 
 #[cfg(test)]

@@ -25,10 +25,10 @@ impl Raid0 {
     ///
     /// If there is no member, or if the stripe is larger than a member or not a multiple of the sector size.
     pub fn new(members: Vec<Box<dyn Device>>, stripe: ByteCount) -> Raid0 {
-        assert!(stripe.0 > 0 && stripe.0.is_multiple_of(SECTOR_BYTES), "a stripe consists of sectors");
+        assert!(stripe.0 > 0 && stripe.0.is_multiple_of(SECTOR_BYTES), "a stripe consists of full sectors");
         let all = || members.iter().map(|member| member.limits());
-        let smallest = all().map(|limits| limits.capacity.0).min().expect("a RAID has a member");
-        assert!(smallest >= stripe.0, "a member holds a stripe");
+        let smallest = all().map(|limits| limits.capacity.0).min().expect("a RAID has at least one member");
+        assert!(smallest >= stripe.0, "each member holds at least one stripe");
         let count = members.len() as u64;
         let limits = Limits {
             capacity: ByteCount(smallest / stripe.0 * stripe.0 * count),

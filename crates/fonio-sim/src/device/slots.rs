@@ -26,7 +26,7 @@ impl Slots {
     /// If no slot becomes free by `until`.
     pub(super) fn take(&mut self, until: u64) {
         let mut first = self.free_at.peek_mut().expect("there is a slot");
-        assert!(first.0 <= until, "a command ends after its slot was free");
+        assert!(first.0 <= until, "the slot is still in use at the command's end");
         *first = Reverse(until);
     }
 }

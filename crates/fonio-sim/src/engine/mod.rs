@@ -49,7 +49,7 @@ pub enum EngineError {
         capacity: ByteCount,
     },
     /// The request arrives before its source's previous request.
-    #[error("a request at {} ns came after one at {} ns; sort requests by queueing time", .at.0, .last.0)]
+    #[error("a request at {} ns came after a request at {} ns; sort requests by queueing time", .at.0, .last.0)]
     OutOfOrder {
         /// The arrival time of the request.
         at: Timestamp,
@@ -253,11 +253,11 @@ impl Engine<'_, '_> {
             return;
         }
         let timer = self.scheduler.next_timer(now);
-        assert!(timer.is_some() || self.in_flight > 0, "requests are not held back forever");
+        assert!(timer.is_some() || self.in_flight > 0, "a held-back request needs a timer");
         if let Some(at) = timer
             && self.armed.is_none_or(|armed| at < armed)
         {
-            assert!(at > now, "a timer is later than now");
+            assert!(at > now, "a timer expires in the future");
             self.armed = Some(at);
             self.push(at, Event::Timer);
         }
@@ -265,13 +265,13 @@ impl Engine<'_, '_> {
 
     fn issue(&mut self, request: Request, now: Timestamp) {
         let waiting = self.pending.get(request.id);
-        assert!(waiting.issued.is_none(), "a scheduler dispatches a request once");
+        assert!(waiting.issued.is_none(), "a request is dispatched only once");
         assert_eq!(waiting.request, request, "a scheduler leaves a request unchanged");
         waiting.issued = Some(now);
         let fua = waiting.fua;
         let command = Command { op: request.op, sector: request.sector, bytes: request.bytes, fua };
         let done = self.device.submit(&command, now);
-        assert!(done >= now, "a request completes after it was issued");
+        assert!(done >= now, "a request completes after its issue");
         self.in_flight += 1;
         self.push(done, Event::Complete(request.id));
     }

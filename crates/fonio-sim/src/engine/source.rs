@@ -74,7 +74,7 @@ impl Progress {
     fn new(process: &ClosedLoop, seed: u64) -> Progress {
         assert!(
             process.range.0 >= process.request.0 && process.request.0 > 0,
-            "a process's range holds a request"
+            "a process's range fits one request"
         );
         let places = process.range.0 / process.request.0;
         Progress { random: Random::new(seed), by_direction: [0; 2], places }
@@ -187,7 +187,7 @@ impl<'a> State<'a> {
     pub(super) fn make(&mut self, now: Timestamp) -> Arrival {
         match self {
             State::Closed { process, progress, .. } => progress.next(process, now),
-            State::Open { next, .. } => next.expect("its time was returned before"),
+            State::Open { next, .. } => next.expect("the time of the next request is known"),
             State::Linked(thread) => thread.make(now),
         }
     }

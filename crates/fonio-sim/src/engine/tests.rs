@@ -194,7 +194,7 @@ fn errors_name_the_request() {
         ),
         (
             open(vec![arrival(5, Op::Read, 8), arrival(4, Op::Read, 8)]),
-            "a request at 4 ns came after one at 5 ns; sort requests by queueing time",
+            "a request at 4 ns came after a request at 5 ns; sort requests by queueing time",
         ),
         (
             Source::Open(Box::new(replay)),

@@ -79,7 +79,7 @@ impl<W: Watch> Bast<W> {
     ///
     /// If `log_blocks` is 0.
     pub fn new(geometry: Geometry, log_blocks: u32, victim: Victim, seed: u64, watch: W) -> Bast<W> {
-        assert!(log_blocks > 0, "a log-block layer has a log block");
+        assert!(log_blocks > 0, "BAST needs at least one log block");
         Bast {
             victim,
             data: DataBlocks::new(geometry, log_blocks, seed, watch),
@@ -170,7 +170,7 @@ impl<W: Watch> Ftl for Bast<W> {
             self.in_log.insert(number, offset);
             let log = &mut self.logs[number.index()];
             let at = log.next;
-            assert!(at < self.data.geometry.block_end() && log.owner == logical, "the owner's log has room");
+            assert!(at < self.data.geometry.block_end() && log.owner == logical, "the block's log has room");
             log.next = at.plus(1);
             log.in_order &= at == offset;
             log.newest.set(offset, at);

@@ -55,7 +55,7 @@ impl<W: Watch> DataBlocks<W> {
     pub(super) fn erase(&mut self, block: EraseBlock, work: &mut Work) {
         self.watch.erase(block);
         self.free.push_back(block);
-        assert!(self.free.len() < self.total_blocks as usize, "an erase block is freed once");
+        assert!(self.free.len() < self.total_blocks as usize, "an erase block is freed only once");
         work.erase(self.geometry.die_of_block(block));
     }
 

@@ -55,7 +55,7 @@ impl MapLevel {
     ///
     /// If `held_max` is 0.
     pub fn new(pieces: u32, held_max: u32) -> MapLevel {
-        assert!(held_max > 0, "a level holds a segment");
+        assert!(held_max > 0, "a level holds at least one segment");
         MapLevel {
             held_max,
             held: 0,
@@ -76,7 +76,7 @@ impl MapLevel {
             }
             self.unlink(piece);
         } else if self.held == self.held_max {
-            let oldest = self.oldest.expect("a full level holds a segment");
+            let oldest = self.oldest.expect("a full level holds at least one segment");
             self.unlink(oldest);
             self.is_held[oldest.0 as usize] = false;
         } else {

@@ -92,7 +92,7 @@ impl ValidUnits {
 
     /// Marks the value as selectable, because the superblock is full.
     fn closed(self) -> ValidUnits {
-        assert!(self.of_closed().is_none(), "a superblock is closed once");
+        assert!(self.of_closed().is_none(), "a superblock is closed only once");
         ValidUnits(self.0 - ValidUnits::IN_USE)
     }
 
@@ -149,10 +149,10 @@ impl<W: Watch> PageMap<W> {
         assert!(spare_blocks >= SPARE_BLOCKS_MIN, "{spare_blocks} spare superblocks are too few");
         let total = geometry.logical_blocks() + spare_blocks;
         let units = u64::from(total) * u64::from(geometry.units_per_block);
-        assert!(units < u64::from(ValidUnits::IN_USE), "{units} units are too many");
+        assert!(units < u64::from(ValidUnits::IN_USE), "the model cannot address {units} units");
         assert!(
             geometry.units_per_page.is_power_of_two() && geometry.dies.is_power_of_two(),
-            "dies and units in a page are powers of two"
+            "the numbers of dies and of units per page are powers of two"
         );
         let mut free = shuffled_blocks(total, seed);
         let mut open =
@@ -225,7 +225,7 @@ impl<W: Watch> PageMap<W> {
         };
         let (block, valid) = victim.expect("there are superblocks");
         let valid = valid.of_closed().filter(|valid| *valid < self.geometry.units_per_block);
-        (block, valid.expect("with spare superblocks, a closed one has space to gain"))
+        (block, valid.expect("spare superblocks leave invalid units in some superblock"))
     }
 
     /// Returns the closed superblock with the greatest benefit, or the first of several with equal benefit.

@@ -129,7 +129,7 @@ mod tests {
             .filter_map(|seed| spread(&centred(autoregression(seed * 7919 + 1, 100, keep)), &[1.0; 100], 1.0))
             .map(|spread| spread.variance)
             .collect();
-        assert!(found.len() > 200, "{} of 400 series have a spread", found.len());
+        assert!(found.len() > 200, "only {} of 400 series have a known spread", found.len());
         found.iter().sum::<f64>() / found.len() as f64 / truth
     }
 
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn few_pieces_say_nothing() {
         let slow = centred((0..100).map(|at| if at < 50 { 0.0 } else { 1.0 }).collect());
-        assert_eq!(spread(&slow, &[1.0; 100], 1.0), None, "one step is one piece");
+        assert_eq!(spread(&slow, &[1.0; 100], 1.0), None, "one step gives too few independent pieces");
         let burst = centred(noise(3, 100));
         let mut weights = [0.0; 100];
         weights[..5].fill(1.0);
@@ -162,7 +162,7 @@ mod tests {
         let mut stalls = vec![0.0; 100];
         stalls[40] = 1.0;
         let one_stall = spread(&centred(stalls), &[1.0; 100], 1.0).unwrap();
-        assert_eq!(one_stall.freedom, 1.0, "its variance rests on one event");
+        assert_eq!(one_stall.freedom, 1.0, "the variance rests on a single stall");
         assert_eq!(spread(&[], &[], 1.0), None);
     }
 

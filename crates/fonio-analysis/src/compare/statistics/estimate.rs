@@ -168,7 +168,7 @@ mod tests {
         let estimate = Estimate::quantile(10.0, 0.5, &below, &[100; 100], &steps, 1.0).unwrap();
         let Estimate::Quantile { effective, freedom, .. } = estimate else { panic!("{estimate:?}") };
         let variance = 100.0 * 50.0 * (0.1 / 100.0) * (0.1 / 100.0) / freedom;
-        assert!((12.0..=16.0).contains(&freedom), "{freedom} cosines hold the twelfth");
+        assert!((12.0..=16.0).contains(&freedom), "expected 12 to 16 degrees of freedom, found {freedom}");
         assert!((effective * variance / 0.25 - 1.0).abs() < 1e-6, "{effective} independent values");
     }
 

@@ -181,10 +181,10 @@ fn loads_are_judged_as_they_are() {
             || ["filtered-light", "only-bulk-work"].contains(&load.verdict.as_str());
         assert_eq!(is_good, good, "{said}");
         for words in &load.said {
-            assert!(analysis.verdict.contains(words.as_str()), "{words:?} is missing in {said}");
+            assert!(analysis.verdict.contains(words.as_str()), "the verdict lacks {words:?}: {said}");
         }
         for id in &load.fires {
-            assert!(fired.contains(&id.as_str()), "{id} does not fire: {said}");
+            assert!(fired.contains(&id.as_str()), "the rule {id} does not fire: {said}");
         }
         for id in &load.silent {
             assert!(!fired.contains(&id.as_str()), "{id} fires: {said}");

@@ -83,10 +83,10 @@ impl TryFrom<String> for Condition {
     fn try_from(text: String) -> Result<Condition, String> {
         let parts: Vec<&str> = text.split_whitespace().collect();
         let &[figure, relation, value] = parts.as_slice() else {
-            return Err(format!("{text:?} is not `figure relation value`"));
+            return Err(format!("the condition {text:?} does not have the form `figure relation value`"));
         };
         let known = Relation::at_start(relation).filter(|(_, sign)| *sign == relation);
-        let (relation, _) = known.ok_or_else(|| format!("{relation:?} is not a relation"))?;
+        let (relation, _) = known.ok_or_else(|| format!("{relation:?} is not a relation such as < or >="))?;
         let value = value.replace('_', "");
         let value = value.parse().map_err(|_| format!("{value:?} is not a number"))?;
         Ok(Condition { figure: figure.to_owned(), relation, value })
@@ -124,7 +124,7 @@ fn fill(template: &str, facts: &Facts) -> Option<String> {
 }
 
 fn rules() -> Rules {
-    toml::from_str(RULES).expect("the embedded rules are read by a test")
+    toml::from_str(RULES).expect("a test parses the embedded rules")
 }
 
 pub(crate) fn judge(analysis: &mut Analysis) {
@@ -133,7 +133,7 @@ pub(crate) fn judge(analysis: &mut Analysis) {
     let mut fired = rules.verdict.iter().filter(|verdict| fires(&verdict.when, &verdict.any, &facts));
     let (verdict, sentence) = fired
         .find_map(|verdict| Some((verdict, fill(&verdict.sentence, &facts)?)))
-        .expect("the last verdict needs nothing");
+        .expect("the last verdict applies without conditions");
     let is_inferred = verdict.when.iter().any(|condition| INFERRED.contains(&condition.figure.as_str()));
     // The recording of a launch contains the waits of the launch's threads, which get a separate verdict.
     let has_waits = analysis.blocked.is_some() || analysis.launch.is_some();
@@ -268,7 +268,7 @@ mod tests {
         assert_eq!(
             ids,
             fixtures.rule.keys().cloned().collect(),
-            "each rule has a fixture, each fixture a rule"
+            "each rule has a fixture, and each fixture has a rule"
         );
         for (id, fixture) in &fixtures.rule {
             let fired = |figures| findings(rules(), &facts_of(figures)).into_iter().find(|f| f.id == *id);
@@ -276,7 +276,7 @@ mod tests {
             assert!(!finding.sentence.contains(['{', '[', ']', '}']), "{}", finding.sentence);
             assert!(finding.sentence.ends_with('.') && finding.consequence.ends_with('.'), "{finding:?}");
             assert!(!finding.evidence.is_empty() && !finding.fixes.is_empty(), "{finding:?}");
-            assert!(fired(&fixture.silent).is_none(), "{id} fires where it should not");
+            assert!(fired(&fixture.silent).is_none(), "the rule {id} fires for its silent fixture");
         }
     }
 
@@ -340,7 +340,7 @@ mod tests {
         {
             for part in sentence.split('{').skip(1) {
                 let name = part.split('}').next().unwrap();
-                assert!(is_known(name), "no analysis has {name}, which a sentence names");
+                assert!(is_known(name), "a sentence names the figure {name}, which no analysis has");
             }
         }
     }

@@ -167,7 +167,7 @@ impl Watch {
             Some(*latest)
         });
         let latest: Vec<Timestamp> = latest.collect();
-        assert!(latest.is_sorted(), "a wait ends no earlier than those counted before it");
+        assert!(latest.is_sorted(), "the latest end does not decrease from wait to wait");
         Watch { latest, waits, is_ready: true }
     }
 

@@ -96,7 +96,7 @@ impl ForThread {
         self.time += part;
         self.longest = self.longest.max(part);
         self.last = until;
-        assert!(self.time <= self.ended - self.began, "the parts of a wait lie in it, one after the other");
+        assert!(self.time <= self.ended - self.began, "the parts of a wait lie within it and do not overlap");
         if let Some((_, time)) = self.places.iter_mut().find(|(known, _)| *known == place) {
             *time += part;
         } else if self.places.len() < PLACES_MAX {

@@ -106,7 +106,7 @@ fn times(replay: &ModelReplay) -> Section {
                 Column::new("Longest read"),
                 Column::new("Mean write"),
                 Column::new("Longest write"),
-                Column::noted("Time", "Until the last request completed."),
+                Column::noted("Time", "Time until the last request completed."),
             ],
             rows: rows.collect(),
             ..Table::default()

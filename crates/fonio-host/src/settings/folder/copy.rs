@@ -202,7 +202,7 @@ pub(in crate::settings) fn attributes(path: &str) -> Result<Vec<(CString, Vec<u8
         if !ATTRIBUTES.iter().any(|prefix| name.starts_with(prefix)) {
             continue;
         }
-        let name = CString::new(name).expect("it was split at zeros");
+        let name = CString::new(name).expect("the name was split at zero bytes");
         value.resize(64 << 10, 0_u8);
         match rustix::fs::getxattr(path, name.as_c_str(), value.as_mut_slice()) {
             Err(Errno::NODATA) => {}

@@ -65,11 +65,11 @@ const OF_SYSTEM: [&str; 16] = [
 pub(super) fn folder_at(path: &Path) -> Result<PathBuf, String> {
     let dir = fs::canonicalize(path).map_err(|error| chain(&error))?;
     if !dir.is_dir() {
-        return Err("it is not a folder".to_owned());
+        return Err("the path is not a folder".to_owned());
     }
     match dir.to_str() {
         Some(text) if !text.contains(char::is_control) => Ok(dir),
-        _ => Err("its name has characters that systemd unit names cannot have".to_owned()),
+        _ => Err("the folder's name has characters that systemd unit names cannot have".to_owned()),
     }
 }
 
@@ -83,27 +83,27 @@ pub(super) fn check_place(dir: &Path) -> Result<(), String> {
     };
     for system in OF_SYSTEM.map(Path::new) {
         if dir == Path::new("/") || dir.starts_with(system) && !on_device_in_run(system) {
-            return Err("the system starts from it".to_owned());
+            return Err("the system starts from this folder".to_owned());
         }
         if system.starts_with(dir) {
-            return Err(format!("{} is in it: name a folder below it", system.display()));
+            return Err(format!("{} is in this folder: name a folder below it", system.display()));
         }
     }
     if let Ok(program) = std::env::current_exe()
         && program.starts_with(dir)
     {
-        return Err(format!("fonio itself is in it ({})", program.display()));
+        return Err(format!("fonio itself is in this folder ({})", program.display()));
     }
     if let Some(mount) = mounts.iter().find(|mount| mount.dir.starts_with(dir)) {
         return Err(if mount.dir == dir {
-            format!("it is a mount point already ({} on {})", mount.filesystem, mount.source)
+            format!("it is already a mount point ({} on {})", mount.filesystem, mount.source)
         } else {
-            format!("{} is mounted in it", mount.dir.display())
+            format!("{} is mounted in this folder", mount.dir.display())
         });
     }
-    let Some(holding) = mounts.holding(dir) else { return Err("its mount was not found".to_owned()) };
+    let Some(holding) = mounts.holding(dir) else { return Err("the folder has no mount".to_owned()) };
     if ["tmpfs", "ramfs"].contains(&holding.filesystem.as_str()) {
-        return Err("it is already in memory".to_owned());
+        return Err("this folder is already in memory".to_owned());
     }
     if holding.all_options().iter().any(|option| option == "ro") {
         return Err(format!("{} is mounted read-only", holding.dir.display()));
@@ -119,7 +119,7 @@ pub(super) fn check_writers(dir: &Path) -> Result<(), String> {
         return Ok(());
     }
     Err(format!(
-        "programs have files in it open for writing and would continue to write to the files on the disk: {}. Stop them first ({}) and start them afterwards; or add --force and restart them at once, which loses what they write in between",
+        "programs have files in this folder open for writing and would continue to write to the files on the disk: {}. Stop these programs first ({}) and start them afterwards; or add --force and restart them at once, which loses what they write in between",
         named(&writers),
         what_to_do(&writers, "stop"),
     ))
@@ -146,7 +146,7 @@ pub(super) fn left_below(dir: &Path, means: &str) -> Option<String> {
 fn in_use(dir: &Path, how: Use) -> HostError {
     let found = holders(dir, device_of(dir), how);
     let by = if found.is_empty() {
-        "by a program that fonio does not see, or by a mount in it".to_owned()
+        "by a program that fonio does not see, or by a mount in the folder".to_owned()
     } else {
         format!("{}. First {}", named(&found), what_to_do(&found, "stop"))
     };
@@ -220,7 +220,7 @@ pub(super) fn copy_unchanged(
             return Ok(None);
         }
     }
-    Ok(Some("programs keep changing it: stop them first"))
+    Ok(Some("programs keep changing this folder: stop them first"))
 }
 
 /// Surveys a folder before copying it; the error is the reason why the folder cannot be copied.
@@ -246,7 +246,7 @@ pub(super) fn check_copying_back(dir: &Path) -> Result<(), HostError> {
     }
     let (needs, has) = (words(needs), words(has));
     let reason =
-        format!("copying it back needs up to {needs} of free space below it, but only {has} are free");
+        format!("copying the content back needs up to {needs} of free space, but only {has} are free");
     Err(not_restorable(dir, reason))
 }
 
@@ -356,15 +356,15 @@ mod tests {
     #[test]
     fn folders_of_the_system_are_refused() {
         for (dir, expected) in [
-            ("/", "the system starts from it"),
-            ("/etc", "the system starts from it"),
-            ("/usr/share/x", "the system starts from it"),
-            ("/var", "/var/lib/dpkg is in it: name a folder below it"),
-            ("/var/lib", "/var/lib/dpkg is in it: name a folder below it"),
-            ("/var/lib/fonio", "the system starts from it"),
+            ("/", "the system starts from this folder"),
+            ("/etc", "the system starts from this folder"),
+            ("/usr/share/x", "the system starts from this folder"),
+            ("/var", "/var/lib/dpkg is in this folder: name a folder below it"),
+            ("/var/lib", "/var/lib/dpkg is in this folder: name a folder below it"),
+            ("/var/lib/fonio", "the system starts from this folder"),
         ] {
             assert_eq!(check_place(Path::new(dir)), Err(expected.to_owned()), "{dir}");
         }
-        assert_eq!(folder_at(Path::new("/proc/self/status")), Err("it is not a folder".to_owned()));
+        assert_eq!(folder_at(Path::new("/proc/self/status")), Err("the path is not a folder".to_owned()));
     }
 }

@@ -47,7 +47,7 @@ pub(in crate::settings) fn survey(folder: &OwnedFd, place: &Path) -> Result<Surv
     walk(folder.as_fd(), place, &mut found, &mut linked)?;
     let elsewhere = linked.into_values().find(|(_, names, links)| names < links);
     if let (None, Some((path, _, _))) = (&found.obstacle, elsewhere) {
-        found.obstacle = Some((path, "it has a hard link outside the folder, which would not be updated"));
+        found.obstacle = Some((path, "a hard link outside the folder would not be updated"));
     }
     Ok(found)
 }
@@ -111,7 +111,7 @@ fn look_at_flags(dir: BorrowedFd<'_>, name: &CString, path: &Path, found: &mut S
     if flags.intersects(IFlags::IMMUTABLE | IFlags::APPEND) && found.obstacle.is_none() {
         found.obstacle = Some((
             path.to_owned(),
-            "its attributes forbid replacing it (`lsattr`); remove them with `chattr -ai`",
+            "this file's attributes forbid replacing it (`lsattr`); remove them with `chattr -ai`",
         ));
     }
 }

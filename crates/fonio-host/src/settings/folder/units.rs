@@ -56,7 +56,7 @@ pub(in crate::settings) fn check_program(program: &Path) -> Result<(), String> {
     let stat = fs::metadata(program).map_err(|error| format!("{}: {error}", program.display()))?;
     if passing || stat.uid() != 0 || stat.mode() & 0o022 != 0 {
         return Err(format!(
-            "its unit runs {} as root at each boot, but others can change or remove that file: install fonio first (`install fonio /usr/local/bin`)",
+            "fonio's unit runs {} as root at each boot, but others can change or remove that file: install fonio first (`install fonio /usr/local/bin`)",
             program.display()
         ));
     }

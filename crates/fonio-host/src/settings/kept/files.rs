@@ -68,6 +68,6 @@ impl KeptFiles {
         if self.systemd_runs.exists() {
             return Ok(());
         }
-        Err("it needs a systemd unit, but systemd does not run here".to_owned())
+        Err("a systemd unit is needed, but systemd does not run here".to_owned())
     }
 }

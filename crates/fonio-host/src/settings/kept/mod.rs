@@ -158,8 +158,8 @@ impl Keeper {
         let is_first = |at: usize| {
             self.kept[..at].iter().all(|other| other.applied.target != self.kept[at].applied.target)
         };
-        assert!((0..self.kept.len()).all(is_first), "each setting is kept once: {:?}", self.kept);
-        let text = serde_json::to_string_pretty(&self.kept).expect("paths of ours are UTF-8");
+        assert!((0..self.kept.len()).all(is_first), "a setting is kept twice: {:?}", self.kept);
+        let text = serde_json::to_string_pretty(&self.kept).expect("fonio's own paths are UTF-8");
         replace(&self.record(), &text, |_| Ok(()))
     }
 
@@ -257,7 +257,7 @@ impl Keeper {
     fn take_option(&self, dir: &str, at: usize) -> Result<bool, HostError> {
         let mut text = read(&self.files.fstab)?;
         let added: Vec<(usize, &str, &str)> = self.options_of(dir).collect();
-        let place = added.iter().position(|(of, _, _)| *of == at).expect("it is one of them");
+        let place = added.iter().position(|(of, _, _)| *of == at).expect("the mount has the added option");
         let (options, original) =
             (added.iter().map(|(_, option, _)| *option).collect::<Vec<_>>(), added[0].2);
         let mut was_there = false;

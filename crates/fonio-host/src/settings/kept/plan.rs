@@ -28,9 +28,9 @@ impl Keeper {
         })?;
         let change = match kept_as {
             KeptAs::Rules(actions) => {
-                let device = target.disk().expect("udev has rules for disks");
+                let device = target.disk().expect("a udev rule belongs to a disk");
                 if !self.files.udev_control.exists() {
-                    return Err(refused("it needs a udev rule, but udev does not run here".to_owned()));
+                    return Err(refused("a udev rule is needed, but udev does not run here".to_owned()));
                 }
                 // Identify the disk by its serial number: names such as sda depend on the other connected
                 // devices.
@@ -49,10 +49,10 @@ impl Keeper {
                 let place = fstab::options_of(&text, &dir).map_err(|problem| {
                     refused(match problem {
                         NoEntry::Missing => format!(
-                            "{fstab} does not mount it: add the option {option} where it is mounted, for example in a mount unit"
+                            "{fstab} does not mount this folder: add the option {option} where it is mounted, for example in a mount unit"
                         ),
                         NoEntry::Twice(one, other) => {
-                            format!("lines {one} and {other} of {fstab} both mount it: remove one of them")
+                            format!("lines {one} and {other} of {fstab} both mount this folder: remove one of these lines")
                         }
                         NoEntry::NoOptions(line) => {
                             format!("line {line} of {fstab} has no options: add `defaults` as its fourth field")
@@ -69,7 +69,7 @@ impl Keeper {
                 let own = fstab::options_of(&text, &target.path().to_string_lossy());
                 if !is_kept && own != Err(NoEntry::Missing) {
                     let fstab = self.files.fstab.display();
-                    return Err(refused(format!("{fstab} already mounts something on it: remove that line")));
+                    return Err(refused(format!("{fstab} already has this mount point: remove that line")));
                 }
                 Change::Mount { line }
             }
@@ -83,7 +83,7 @@ impl Keeper {
             KeptAs::Sysctl(assignments) => {
                 if let Some((file, line)) = self.overrides(&assignments)? {
                     let file = file.display();
-                    return Err(refused(format!("line {line} of {file} overrides it: remove that line")));
+                    return Err(refused(format!("line {line} of {file} overrides fonio: remove it")));
                 }
                 let lines = assignments.iter().map(|(name, value)| format!("{name} = {value}")).collect();
                 Change::Lines { file: self.files.sysctl.clone(), lines }

@@ -164,17 +164,17 @@ fn what_cannot_be_kept_is_refused_with_the_way_out() {
     };
     let limits = "vm.dirty_background_bytes=1 vm.dirty_bytes=2";
     for (target, new, expected) in [
-        (r#"{"kind": "dirty_limits"}"#, limits, "line 2 of sysctl.conf overrides it: remove that line"),
-        (r#"{"kind": "swappiness"}"#, "10", "line 1 of sysctl.d/99-own.conf overrides it: remove that line"),
+        (r#"{"kind": "dirty_limits"}"#, limits, "line 2 of sysctl.conf overrides fonio: remove it"),
+        (r#"{"kind": "swappiness"}"#, "10", "line 1 of sysctl.d/99-own.conf overrides fonio: remove it"),
         (
             r#"{"kind": "scheduler", "device": "sda"}"#,
             "bfq",
-            "it needs a udev rule, but udev does not run here",
+            "a udev rule is needed, but udev does not run here",
         ),
         (
             r#"{"kind": "access_times", "dir": "/mnt"}"#,
             "noatime",
-            "fstab does not mount it: add the option noatime where it is mounted, for example in a mount unit",
+            "fstab does not mount this folder: add the option noatime where it is mounted, for example in a mount unit",
         ),
     ] {
         let said = refused(target, new);

@@ -40,7 +40,7 @@ impl Kind for CommitInterval {
         if matches!(filesystem.as_str(), "ext3" | "ext4") {
             return Ok(Object::Mount(dir));
         }
-        Err(Refusal::On(dir, format!("it is {filesystem}, and only ext4 has it")))
+        Err(Refusal::On(dir, format!("the file system is {filesystem}, and only ext4 has a commit interval")))
     }
 
     fn check(&self, _wanted: &Wanted<'_>, on: &Object) -> Result<(), Refusal> {

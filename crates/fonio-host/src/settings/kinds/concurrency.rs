@@ -45,7 +45,7 @@ impl Kind for OfSmartio {
             return Ok(Object::Disk(device));
         }
         Err(Refusal::Reason(format!(
-            "its scheduler is {now}, and only {SMARTIO} has these parameters: run `fonio fix apply {SMARTIO} /dev/{device}`"
+            "the disk's scheduler is {now}, and only {SMARTIO} has these parameters: run `fonio fix apply {SMARTIO} /dev/{device}`"
         )))
     }
 
@@ -188,7 +188,7 @@ mod tests {
         for kind in KINDS {
             let line =
                 source.lines().find(|line| line.starts_with(&format!("SETTING({kind}_requests_max, ")));
-            let line = line.unwrap_or_else(|| panic!("{kind} is not a setting of the module"));
+            let line = line.unwrap_or_else(|| panic!("the module has no setting {kind}_requests_max"));
             assert!(line.ends_with(&format!(", {least}, {most})")), "{line}");
         }
     }

@@ -66,7 +66,7 @@ fn database_at(path: &Path) -> Result<PathBuf, String> {
     }
     match mode(&path) {
         Ok(Some(_)) => Ok(path),
-        Ok(None) => Err("it is not an SQLite database".to_owned()),
+        Ok(None) => Err("this file is not an SQLite database".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }
@@ -103,7 +103,7 @@ fn set_mode(path: &Path, mode: &str) -> Result<(), HostError> {
     match change() {
         Ok(got) if got.eq_ignore_ascii_case(wanted) => Ok(()),
         Ok(got) => {
-            Err(refused(format!("SQLite left it in mode {got}: stop the other program that uses it first")))
+            Err(refused(format!("SQLite kept mode {got}: stop the other program that uses the database")))
         }
         Err(rusqlite::Error::SqliteFailure(error, _))
             if matches!(
@@ -111,7 +111,7 @@ fn set_mode(path: &Path, mode: &str) -> Result<(), HostError> {
                 rusqlite::ErrorCode::DatabaseBusy | rusqlite::ErrorCode::DatabaseLocked
             ) =>
         {
-            Err(refused("another program uses it: stop that program first".to_owned()))
+            Err(refused("another program uses the database: stop that program first".to_owned()))
         }
         Err(error) => Err(refused(error.to_string())),
     }
@@ -150,10 +150,10 @@ mod tests {
         user.execute_batch("PRAGMA journal_mode=WAL; CREATE TABLE t (x); BEGIN; SELECT * FROM t")
             .expect("in use");
         let error = set_mode(&path, "rollback").expect_err("refused").to_string();
-        assert!(error.ends_with("another program uses it: stop that program first"), "{error}");
+        assert!(error.ends_with("another program uses the database: stop that program first"), "{error}");
         let text = dir.path().join("text");
         fs::write(&text, "hello, this is a text of some length").expect("write");
-        assert_eq!(database_at(&text), Err("it is not an SQLite database".to_owned()));
+        assert_eq!(database_at(&text), Err("this file is not an SQLite database".to_owned()));
         assert_eq!(database_at(dir.path()), Err("name the file of an SQLite database".to_owned()));
     }
 }

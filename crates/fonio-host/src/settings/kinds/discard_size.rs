@@ -100,7 +100,7 @@ impl Discards {
     fn fitted(self, wanted: ByteCount) -> Result<ByteCount, String> {
         if self.device_max == 0 {
             return Err(
-                "it cannot discard (its discard_max_hw_bytes is 0): the device or its adapter does not support it"
+                "the disk cannot discard (its discard_max_hw_bytes is 0): the device or its adapter does not support it"
                     .to_owned(),
             );
         }
@@ -109,7 +109,7 @@ impl Discards {
         }
         match wanted.0 - wanted.0 % self.step {
             0 => Err(format!(
-                "it discards in units of {}: write at least that",
+                "discards are in units of {}: write at least one unit",
                 ByteCount(self.step).to_exact_text()
             )),
             fitted => Ok(ByteCount(fitted)),
@@ -181,14 +181,14 @@ mod tests {
                 6 << 20,
                 Ok((4 << 20, Some("the device discards in units of 4MiB, so its limit becomes 4MiB"))),
             ),
-            // On TLC cards, the discard unit is not a power of two.
-            (1 << 30, 12 << 20, 8 << 20, Err("it discards in units of 16MiB: write at least that")),
+            // On TLC cards, the unit is not a power of two.
+            (1 << 30, 12 << 20, 8 << 20, Err("discards are in units of 16MiB: write at least one unit")),
             (
                 0,
                 0,
                 1 << 20,
                 Err(
-                    "it cannot discard (its discard_max_hw_bytes is 0): the device or its adapter does not support it",
+                    "the disk cannot discard (its discard_max_hw_bytes is 0): the device or its adapter does not support it",
                 ),
             ),
         ] {
@@ -239,13 +239,13 @@ mod tests {
         let plan = |size| setting(size).plan(device.path());
         if before == "0" {
             let refused = plan(1 << 20).expect_err("refused").to_string();
-            assert!(refused.contains("it cannot discard (its discard_max_hw_bytes is 0)"), "{refused}");
+            assert!(refused.contains("the disk cannot discard (its discard_max_hw_bytes is 0)"), "{refused}");
             return;
         }
         let refused = plan(1 << 60).expect_err("refused").to_string();
         assert!(
             refused.contains("the device accepts at most ")
-                && refused.contains(" in one discard, and that is already in force"),
+                && refused.contains(" in one discard, and this value is already in force"),
             "{refused}"
         );
         let mut settings = Settings::open(&dir.path().join("state")).expect("settings");

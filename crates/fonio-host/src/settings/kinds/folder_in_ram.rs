@@ -26,10 +26,10 @@ pub(super) struct FolderInRam;
 const FACTS: Facts = Facts {
     tag: "folder_in_ram",
     scope: Scope::Folder,
-    title: "the memory for the content",
+    title: "the memory for the folder's content",
     kept_in: "the units `fonio-folder-in-ram-FOLDER.service` and `.timer`",
     undone: "the content is copied back",
-    cannot_switch: Some("its content is copied for each change"),
+    cannot_switch: Some("the folder's content is copied for each change"),
     fixes: &[SettingFix {
         name: "folder-in-ram",
         changes: Group::Logs,
@@ -69,7 +69,7 @@ impl Kind for FolderInRam {
         let size: ByteCount = value.parse().map_err(|_| HostError::NotSettable {
             setting: format!("folder-in-ram={value}"),
             path: dir.to_owned(),
-            reason: "it is not a size".to_owned(),
+            reason: "the value is not a size".to_owned(),
         })?;
         start(dir, size)?;
         units::put(&units(&units::program()?, dir, value))
@@ -133,13 +133,13 @@ fn check_size(dir: &Path, size: ByteCount) -> Result<(), String> {
     if found.memory > size {
         let (needs, has) = (words(found.memory), size.to_exact_text());
         return Err(format!(
-            "it holds {needs}, which is more than {has}: use a larger size, or delete files"
+            "the folder holds {needs}, which is more than {has}: use a larger size, or delete files"
         ));
     }
     let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     match procfs::memory(&meminfo, "MemAvailable") {
         Some(free) if free < size => Err(format!(
-            "it may then use {} of memory, but only {} is available",
+            "the folder may use {} of memory, but only {} is available",
             size.to_exact_text(),
             words(free)
         )),
@@ -222,7 +222,7 @@ pub fn write_out(dir: &Path) -> Result<Option<Mirrored>, HostError> {
 /// Returns the steps that the user must take after the folder was moved into memory.
 fn remains_to_do(dir: &Path) -> Option<String> {
     let mut sentences = Vec::new();
-    sentences.extend(folder::left_below(dir, "and their writes to them are lost"));
+    sentences.extend(folder::left_below(dir, "and their writes to these files are lost"));
     let sockets = survey(&open(dir).ok()?, dir).map(|found| found.sockets).unwrap_or_default();
     if let Some(first) = sockets.first() {
         let more = if sockets.len() > 1 { format!(" and {} more", sockets.len() - 1) } else { String::new() };

@@ -35,7 +35,7 @@ const FACTS: Facts = Facts {
     kept_in: "a line in `/etc/fstab`, also without --keep",
     undone: "the content is copied back",
     must_be_kept: true,
-    cannot_switch: Some("its content is copied for each change"),
+    cannot_switch: Some("the folder's content is copied for each change"),
     needs_value: Some("DIR"),
     fixes: &[SettingFix {
         name: "folder-on",
@@ -130,7 +130,7 @@ impl Kind for FolderOn {
     }
 
     fn remains_to_do(&self, path: &Path) -> Option<String> {
-        folder::left_below(&folder_at(path).ok()?, "and their writes to them are lost")
+        folder::left_below(&folder_at(path).ok()?, "and their writes to these files are lost")
     }
 }
 
@@ -148,7 +148,7 @@ fn current(dir: &Path, to: &Path) -> Result<Option<String>, HostError> {
 fn check(dir: &Path, to: &Path, despite_writers: bool) -> Result<(), String> {
     check_place(dir)?;
     if to.starts_with(dir) || dir.starts_with(to) {
-        return Err(format!("{} contains it or is in it", to.display()));
+        return Err(format!("{} contains this folder or is in it", to.display()));
     }
     if device_of(dir) == device_of(to) {
         return Err(format!("{} is on the same device", to.display()));
@@ -166,7 +166,7 @@ fn check(dir: &Path, to: &Path, despite_writers: bool) -> Result<(), String> {
     let free = free(&there).map_err(|error| chain(&error))?;
     if found.bytes > free {
         let (needs, has) = (words(found.bytes), words(free));
-        return Err(format!("it holds {needs}, but {} has only {has} free", to.display()));
+        return Err(format!("the folder holds {needs}, but {} has only {has} free", to.display()));
     }
     if despite_writers { Ok(()) } else { check_writers(dir) }
 }
@@ -225,7 +225,7 @@ fn check_undo(dir: &Path, to: &Path) -> Result<(), HostError> {
             Err(not_restorable(
                 from,
                 format!(
-                    "its content is in {to}, which is not mounted on it now: run `mount --bind {to} {dir}`, then undo it"
+                    "the folder's content is in {to}, which is not mounted on the folder now: run `mount --bind {to} {dir}`, then undo the fix"
                 ),
             ))
         } else {

@@ -45,11 +45,11 @@ const FACTS: Facts = Facts {
     tag: "hot_range",
     content: Some("image"),
     scope: Scope::Folder,
-    title: "the range for the writes",
+    title: "the address range for the writes",
     kept_in: "a line in `/etc/fstab`, also without --keep",
     undone: "the content is copied back",
     must_be_kept: true,
-    cannot_switch: Some("its content is copied for each change"),
+    cannot_switch: Some("the folder's content is copied for each change"),
     needs_value: Some("SIZE"),
     fixes: &[SettingFix {
         name: "hot-range",
@@ -85,7 +85,7 @@ impl Kind for HotRange {
     fn object(&self, wanted: &Wanted<'_>, path: &Path) -> Result<Object, Refusal> {
         if *wanted.value == Value::None {
             return Err(Refusal::Reason(
-                "name its size, such as hot-range=16MiB: `fonio bench address-range FOLDER` measures over which range small random writes are fast"
+                "write the size of the range, such as hot-range=16MiB: `fonio bench address-range FOLDER` measures over which range small random writes are fast"
                     .to_owned(),
             ));
         }
@@ -119,7 +119,7 @@ impl Kind for HotRange {
             path: dir.to_owned(),
             reason: reason.to_owned(),
         };
-        let size: ByteCount = value.parse().map_err(|_| refused("it is not a size"))?;
+        let size: ByteCount = value.parse().map_err(|_| refused("the value is not a size"))?;
         put(dir, image, size, refused).inspect_err(|_| {
             // Report the first error rather than an error of this call.
             let _ = remove_copy(image);
@@ -179,7 +179,7 @@ const WRITE_BYTES: usize = 1 << 20;
 fn image_of(dir: &Path) -> Result<PathBuf, String> {
     let mounts = MountTable::read().map_err(|error| chain(&error))?;
     let holding = dir.parent().and_then(|parent| mounts.holding(parent));
-    let top = &holding.ok_or("its mount is not found")?.dir;
+    let top = &holding.ok_or("the mount of this folder was not found")?.dir;
     let number = match mounts.at(dir) {
         None => fs::metadata(dir).map_err(|error| chain(&error))?.ino(),
         Some(_) => {
@@ -216,7 +216,7 @@ fn of_device(mount: &MountPoint, name: &str) -> PathBuf {
 /// Fails if the folder's content could not be moved into an image or back.
 fn check(dir: &Path, image: &Path, size: ByteCount, despite_writers: bool) -> Result<(), String> {
     if mounted(dir, image).map_err(|error| chain(&error))?.is_some() {
-        return Err("its range already has another size: run `fonio fix undo hot-range` first".to_owned());
+        return Err("the range already has another size: run `fonio fix undo hot-range` first".to_owned());
     }
     check_place(dir)?;
     check_below(image)?;
@@ -232,7 +232,7 @@ fn check(dir: &Path, image: &Path, size: ByteCount, despite_writers: bool) -> Re
     let needs = size_needed(&found, size);
     if needs > size {
         return Err(format!(
-            "it holds {}, which needs a range of at least {}",
+            "the folder holds {}, which needs a range of at least {}",
             words(found.bytes),
             ByteCount(needs.0.next_multiple_of(1 << 20)).to_exact_text()
         ));
@@ -241,7 +241,7 @@ fn check(dir: &Path, image: &Path, size: ByteCount, despite_writers: bool) -> Re
     let free = free(&own).map_err(|error| chain(&error))?;
     if size.0 + SPARE_BYTES > free.0 {
         return Err(format!(
-            "its file system has only {} free, but the image needs {}, because the folder keeps its space",
+            "the folder's file system has only {} free, but the image needs {}, because the folder keeps its space",
             words(free),
             size.to_exact_text()
         ));
@@ -292,7 +292,7 @@ fn check_below(image: &Path) -> Result<(), String> {
 fn stranded(dir: &Path, image: &Path) -> String {
     let (dir, image) = (dir.display(), image.display());
     format!(
-        "its content is in {image}, which is not mounted on it now: run `mount -o loop {image} {dir}`, then `fonio fix undo hot-range`"
+        "the folder's content is in {image}, which is not mounted on the folder now: run `mount -o loop {image} {dir}`, then `fonio fix undo hot-range`"
     )
 }
 
@@ -333,9 +333,9 @@ fn allocate(path: &Path, size: ByteCount) -> Result<File, HostError> {
     let stat = fs::symlink_metadata(folder).map_err(HostError::system("look at", folder))?;
     if !stat.is_dir() || stat.uid() != 0 || stat.mode() & 0o077 != 0 {
         return Err(HostError::NotSettable {
-            setting: "an image in it".to_owned(),
+            setting: "an image in this folder".to_owned(),
             path: folder.to_owned(),
-            reason: "it is not a folder owned by root that only root can access: remove it".to_owned(),
+            reason: "this path is not a folder owned by root that only root can access: remove it".to_owned(),
         });
     }
     let no_link = OFlags::NOFOLLOW.bits().cast_signed();
@@ -431,7 +431,7 @@ fn unmount(dir: &Path, image: &Path) -> Result<(), HostError> {
 /// Returns remarks for the user on the state after the change.
 fn remains_to_do(dir: &Path) -> Option<String> {
     let mut sentences = Vec::new();
-    sentences.extend(folder::left_below(dir, "and their writes to them are lost"));
+    sentences.extend(folder::left_below(dir, "and their writes to these files are lost"));
     let image = image_of(dir).ok().filter(|image| image.exists());
     if let Some(pieces) = image.as_deref().and_then(pieces).filter(|pieces| *pieces > FEW_PIECES) {
         sentences.push(format!(

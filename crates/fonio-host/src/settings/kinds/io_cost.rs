@@ -50,7 +50,7 @@ impl Kind for IoCost {
         Err(Refusal::Reason(if Path::new("/sys/fs/cgroup/cgroup.controllers").exists() {
             "this kernel has no io.cost controller (CONFIG_BLK_CGROUP_IOCOST)".to_owned()
         } else {
-            "it needs control groups v2, which are not mounted on /sys/fs/cgroup".to_owned()
+            "control groups v2 must be mounted on /sys/fs/cgroup".to_owned()
         }))
     }
 

@@ -86,14 +86,14 @@ fn check(unit: &str) -> Result<(), String> {
     }
     if let Some(other) = other_preload(&property("Environment")?) {
         return Err(format!(
-            "it already sets LD_PRELOAD={other}, which the drop-in would replace: add {} to it yourself",
+            "the unit already sets LD_PRELOAD={other}, which the drop-in would replace: add {} to that variable yourself",
             library().display()
         ));
     }
     let start = property("ExecStart")?;
     match program_of(&start) {
         Some(program) => check_program(&program),
-        None => Err("it starts no program of its own".to_owned()),
+        None => Err("the unit starts no program of its own".to_owned()),
     }
 }
 

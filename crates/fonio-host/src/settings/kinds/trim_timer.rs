@@ -28,7 +28,7 @@ const FACTS: Facts = Facts {
     undone: "the timer returns to its former state; trimmed blocks stay trimmed",
     held: Held::Itself,
     lasts: true,
-    cannot_switch: Some("it runs once a week"),
+    cannot_switch: Some("the timer runs only once a week"),
     fixes: &[SettingFix {
         name: "fstrim",
         changes: Group::Filesystem,
@@ -53,8 +53,8 @@ impl Kind for TrimTimer {
         }
         match self.current(&Object::Machine)?.as_deref() {
             Some("enabled" | "disabled") => Ok(Object::Machine),
-            Some("masked") => refused(format!("it is masked: run `systemctl unmask {TIMER}`")),
-            Some(other) => refused(format!("its state is {other}")),
+            Some("masked") => refused(format!("{TIMER} is masked: run `systemctl unmask {TIMER}`")),
+            Some(other) => refused(format!("the state of {TIMER} is {other}")),
             None => refused(format!("systemd has no {TIMER}; on Debian: apt-get install util-linux")),
         }
     }
@@ -110,12 +110,12 @@ pub fn trim_plan(path: &Path) -> Result<Trim, HostError> {
         |reason| HostError::NotSettable { setting: "fstrim".to_owned(), path: mounted.dir.clone(), reason };
     let machine = Machine::here();
     let Some(disk) = block_device(&mounted).map(|id| machine.disk_of(id)) else {
-        return Err(refused(format!("it is {}, which is not on a device", mounted.filesystem)));
+        return Err(refused(format!("the file system {} is not on a device", mounted.filesystem)));
     };
     if read_number(&machine.device_dir(disk).join("queue/discard_max_bytes")) == Some(0) {
         let name = machine.name_of(disk).unwrap_or_default();
         return Err(refused(format!(
-            "{name} cannot discard (its discard_max_bytes is 0): the device, its adapter or a layer such as LUKS does not support it"
+            "{name} cannot discard (its discard_max_bytes is 0): the device, its adapter or a layer such as LUKS does not support discard"
         )));
     }
     if mounted.options.iter().any(|option| option == "ro") {

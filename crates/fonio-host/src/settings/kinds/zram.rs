@@ -69,7 +69,7 @@ impl Kind for SwapInRam {
         let size: ByteCount = value.parse().map_err(|_| HostError::NotSettable {
             setting: value.to_owned(),
             path: "/dev/zram".into(),
-            reason: "it is not a size".to_owned(),
+            reason: "the value is not a size".to_owned(),
         })?;
         if !Path::new("/sys/class/zram-control").exists() {
             run("modprobe", "kmod", &["zram"])?;

@@ -275,7 +275,7 @@ mod tests {
             let other = [Marked { id: [0; 8], ..marked[0] }];
             events.clear();
             parse(bytes, &other, &mut events);
-            assert_eq!(events, [], "from a file system that is not marked");
+            assert_eq!(events, [], "events of an unmarked file system");
         }
         let other_subvolume = of(0x4d, &[2, 0, 256, 0, 9], &[12, 0, 256, 0, 77]);
         let mut events = Vec::new();

@@ -245,12 +245,12 @@ impl CapturedWaits {
             remarks.push(("lost-waits-for-threads", message, lost.sleeps));
         }
         if lost.end_missed > 0 {
-            let message = format!("{}, because fonio did not see the end", are_missing(lost.end_missed));
+            let message = format!("{}, because their end was not recorded", are_missing(lost.end_missed));
             remarks.push(("unended-blocked-waits", message, lost.end_missed));
         }
         if *threshold_ns > THRESHOLD_MIN_NS {
             let message = format!(
-                "many threads were blocked: for some time, only waits of {} ms or more got rows of their own, and shorter ones were counted",
+                "many threads were blocked: for some time, only waits of {} ms or more got rows of their own; shorter waits were only counted",
                 threshold_ns / 1_000_000
             );
             remarks.push(("wait-threshold", message, 1));

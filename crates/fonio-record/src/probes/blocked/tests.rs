@@ -286,7 +286,7 @@ fn every_long_fsync_has_its_waits() {
     for wait in &fsyncs {
         let ended = wait.ended.unwrap();
         let within = calls.iter().any(|(from, until)| *from <= wait.began && ended <= *until);
-        assert!(within, "{wait:?} is in no call");
+        assert!(within, "{wait:?} is in no recorded call");
         assert_eq!(fsyncs[0].tid, wait.tid);
     }
     for (from, until) in calls.iter().filter(|(from, until)| until.0 - from.0 > 1_000_000) {
@@ -294,11 +294,11 @@ fn every_long_fsync_has_its_waits() {
         // fsync does not block on a file system in memory. A busy machine can delay a thread without blocking
         // it.
         let is_on_disk = !fsyncs.is_empty();
-        assert!(!is_on_disk || overlapping.next().is_some(), "{from:?} to {until:?} has no wait");
+        assert!(!is_on_disk || overlapping.next().is_some(), "no wait from {from:?} to {until:?}");
     }
     let fs = rustix::fs::statfs(dir.path()).unwrap().f_type;
     if fs == 0xef53 {
-        assert!(fsyncs.len() >= 100, "on ext4, each fsync waits for the disk");
+        assert!(fsyncs.len() >= 100, "on ext4, some fsync calls did not wait for the disk");
     }
 }
 
@@ -348,7 +348,7 @@ fn see_waits_at_both_ends(mut probe: BlockedProbe) {
     probe.finish(now(), &Machine::here(), &mut |wait| waits.push(wait));
     let of = |tid| {
         let mut all = waits.iter().filter(|wait| wait.tid == tid && wait.blocked_in == BlockedIn::Other);
-        let wait = all.next().unwrap_or_else(|| panic!("{waits:?} has none of {tid}"));
+        let wait = all.next().unwrap_or_else(|| panic!("no wait of thread {tid} in {waits:?}"));
         assert_eq!(all.next(), None);
         wait
     };
@@ -378,7 +378,7 @@ fn each_wait_is_given_or_counted() {
     assert!(only_counted > 0 && missing == 0, "{:?}", finished.lost);
     let counted: u64 = counts(&finished).iter().map(|row| row.count).sum();
     // Some long sleeps of other programs were not waits for a blocked thread.
-    assert!(given + counted >= 6000, "{given} given, {counted} counted, {long_waits} seen");
+    assert!(given + counted >= 6000, "{given} waits given, {counted} counted, {long_waits} long waits");
 }
 
 /// A thread waits for another one only after a request to it, or for a lock that it holds.
@@ -416,7 +416,7 @@ fn waits_for_a_blocked_thread_are_seen() {
                 other.tid == blocked && other.began < ended && other.ended.is_some_and(|at| at > began)
             };
             let during = waits.iter().any(|other| during(&other));
-            assert!(during, "{role}: {wait:?} has no wait of the other thread within, {waits:?}");
+            assert!(during, "{role}: no wait of the other thread during {wait:?}, {waits:?}");
         }
     }
 }
@@ -479,7 +479,7 @@ fn without_permission_it_says_so() {
         return skip(Need::Root, "another user cannot start this test program");
     };
     let mut other = Other { child, input: None };
-    let said = other.lines().last().expect("the other process says why");
+    let said = other.lines().last().expect("the other process reports the reason");
     assert!(
         said.starts_with("the kernel does not allow BPF programs here (Operation not permitted"),
         "{said}"

@@ -83,7 +83,7 @@ pub(crate) fn map<M>(
     name: &'static str,
     open: impl FnOnce(Map) -> Result<M, MapError>,
 ) -> Result<M, Unavailable> {
-    let missing = || Unavailable::Failed { doing: "loaded", why: format!("it has no map {name}") };
+    let missing = || Unavailable::Failed { doing: "loaded", why: format!("the object lacks {name}") };
     open(loaded.take_map(name).ok_or_else(missing)?).map_err(|error| Unavailable::from_map(&error))
 }
 
@@ -112,7 +112,7 @@ fn release() -> String {
 }
 
 fn program<'p>(loaded: &'p mut Ebpf, name: &'static str) -> Result<&'p mut BtfTracePoint, Unavailable> {
-    let missing = || Unavailable::Failed { doing: "loaded", why: format!("it has no program {name}") };
+    let missing = || Unavailable::Failed { doing: "loaded", why: format!("the object lacks {name}") };
     loaded.program_mut(name).and_then(|program| program.try_into().ok()).ok_or_else(missing)
 }
 

@@ -182,14 +182,14 @@ impl CapturedStatements {
         let silent = with_sqlite.iter().filter(|with| !self.processes.contains(&with.process));
         let silent = silent.map(|WithSqlite { process, name }| {
             format!(
-                "the SQL statements of {name} (process {process}) are not recorded: none of its files has the symbol sqlite3_step, or it ended before fonio found the file; use SQLite's shared library, or a build that is not stripped"
+                "the SQL statements of {name} (process {process}) are not recorded: none of its files has the symbol sqlite3_step, or the process ended before fonio found the file; use SQLite's shared library, or a build that is not stripped"
             )
         });
         remarks.extend(several(silent.collect()).map(|message| (NO_STATEMENTS, message, 1)));
         let late = self.late.iter().map(|(path, at)| {
             let after_ms = at.since(self.began).unwrap_or_default().0 / 1_000_000;
             format!(
-                "SQL statements executed by {} are recorded only from {after_ms} ms on, when fonio found it in a process",
+                "SQL statements executed by {} are recorded only from {after_ms} ms on, when fonio found this file in a process",
                 path.display()
             )
         });
@@ -205,7 +205,7 @@ pub(crate) const NO_STATEMENTS: &str = "no-statements";
 fn several(mut sentences: Vec<String>) -> impl Iterator<Item = String> {
     let more = sentences.len().saturating_sub(SENTENCES_MAX);
     sentences.truncate(SENTENCES_MAX);
-    let more = (more > 0).then(|| format!("{more} more with the same problem"));
+    let more = (more > 0).then(|| format!("the same problem in {more} more cases"));
     sentences.into_iter().chain(more)
 }
 
@@ -255,7 +255,7 @@ mod tests {
         let counts: Vec<(&str, u64)> = remarks.iter().map(|(code, _, count)| (*code, *count)).collect();
         assert_eq!(counts[..2], [(LOST_STATEMENTS, 3), (LOST_STATEMENTS, 3)]);
         let text: Vec<&str> = remarks.iter().map(|(_, message, _)| message.as_str()).collect();
-        assert_eq!(text[2..8], ["x", "x", "x", "x", "x", "3 more with the same problem"]);
+        assert_eq!(text[2..8], ["x", "x", "x", "x", "x", "the same problem in 3 more cases"]);
         assert!(text[8].contains("stripped (process 6)") && text[9].contains("from 45 ms on"), "{text:?}");
         assert_eq!(text.len(), 10);
     }

@@ -81,7 +81,7 @@ fn against(values: &[f64], centre: f64) -> f64 {
 /// If there are no values, a value is not finite, or `level` is not between 0 and 1.
 pub(crate) fn interval(values: &[f64], level: f64) -> Interval {
     assert!(!values.is_empty() && values.iter().all(|value| value.is_finite()), "values are numbers");
-    assert!(level > 0.0 && level < 1.0, "a level is a probability");
+    assert!(level > 0.0 && level < 1.0, "the level is between 0 and 1");
     let pairs = (0..values.len()).flat_map(|at| (at..values.len()).map(move |other| (at, other)));
     let averages: Vec<f64> = pairs.map(|(at, other)| f64::midpoint(values[at], values[other])).collect();
     let value = median(&averages).expect("there are values");

@@ -89,8 +89,8 @@ fn a_setting_without_effect_is_called_different_in_at_most_5_percent_of_series()
                 claimed(&load(&mut random), 1.0, &mut random).is_some()
             })
             .count();
-        println!("{name}: {claims} of {SERIES}");
-        assert!(claims as f64 <= LEVEL * SERIES as f64, "{name}: {claims} of {SERIES} series");
+        println!("{name}: {claims} false claims in {SERIES} series");
+        assert!(claims as f64 <= LEVEL * SERIES as f64, "{name}: {claims} false claims in {SERIES} series");
     }
 }
 
@@ -107,8 +107,8 @@ fn an_effect_of_20_percent_is_found_in_as_many_pairs_as_said() {
             })
         };
         let found = (0..SERIES).filter(|seed| is_found(*seed)).count();
-        println!("deviation {deviation}: {found} of {SERIES} found in {said} pairs");
-        assert!((740..=1000).contains(&found), "deviation {deviation}: {found} of {SERIES} in {said} pairs");
+        println!("deviation {deviation}: difference found within {said} pairs in {found} of {SERIES} series");
+        assert!((740..=1000).contains(&found), "{deviation}: found in {found} of {SERIES}, {said} pairs");
     }
 }
 
@@ -126,7 +126,7 @@ fn an_effect_of_20_percent_on_recorded_slices() {
         pairs.sort_unstable();
         let median = pairs[pairs.len() / 2];
         println!(
-            "{load}: found in {} of {SERIES} series of {PAIRS} pairs, half of these in {median}",
+            "{load}: difference found in {} of {SERIES} series of {PAIRS} pairs, after a median of {median} pairs",
             pairs.len()
         );
         assert!(pairs.len() >= least, "{load}: {} of {SERIES}", pairs.len());

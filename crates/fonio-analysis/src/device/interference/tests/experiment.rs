@@ -318,9 +318,9 @@ fn equal_depth_experiment() {
         }
     }
     println!("reads alone: {claims} false claims in {count} loads, {compared} of them compared");
-    println!("the plain means of reads with and without writes differ by half or more in {plain}");
-    assert!(count >= 400 && compared * 2 >= count, "{compared} of {count} loads say anything");
-    assert!(claims * 20 <= count, "{claims} of {count} loads claim what is not so");
+    println!("in {plain} loads, the plain means of reads with and without writes differ by half or more");
+    assert!(count >= 400 && compared * 2 >= count, "only {compared} of {count} loads allow a comparison");
+    assert!(claims * 20 <= count, "{claims} of {count} loads claim an effect that does not exist");
 
     for effect in [Effect::ReadsSlow, Effect::WritesSlow] {
         let (mut found, mut count) = (0u32, 0u32);
@@ -335,7 +335,7 @@ fn equal_depth_experiment() {
                 }
             }
         }
-        println!("{effect:?}: found in {found} of {count} loads");
-        assert!(found * 10 >= count * 8, "{effect:?} found in {found} of {count} loads only");
+        println!("{effect:?}: effect found in {found} of {count} loads");
+        assert!(found * 10 >= count * 8, "{effect:?}: effect found in only {found} of {count} loads");
     }
 }

@@ -74,7 +74,7 @@ impl Part {
     pub fn label(self) -> &'static str {
         match self {
             Part::Sizes => "bandwidth and response times",
-            Part::Slowdown => "slowdown of reads and writes beside each other",
+            Part::Slowdown => "slowdown of concurrent reads and writes",
             Part::Sync => "synchronous writes",
             Part::Sustained => "sustained write",
             Part::Launch => "launch of forty apps",
@@ -271,7 +271,7 @@ mod tests {
     fn units_are_those_of_the_schema() {
         let schema = schemars::schema_for!(UnitOfFigure).to_value().to_string();
         for figure in catalogue() {
-            let name = serde_json::to_string(&figure.unit).expect("a unit has a name");
+            let name = serde_json::to_string(&figure.unit).expect("each unit serializes to its name");
             assert!(schema.contains(&name), "{name}");
         }
     }

@@ -59,7 +59,7 @@ pub struct ReadOptions {
 pub enum OpenError {
     #[error("no input was given")]
     NoInput,
-    #[error("{file}: it cannot be read")]
+    #[error("{file}: the file cannot be read")]
     Read { file: String, source: io::Error },
     #[error("{file}: {found}. {way_out}. fonio reads {}.", accepted())]
     Unknown { file: String, found: String, way_out: String },

@@ -119,7 +119,7 @@ pub fn decode(bytes: &[u8]) -> Vec<Batch> {
             _ => {
                 let (after, before) = (Timestamp(at), Timestamp(at + u64::from(size)));
                 let gap = LostEvents { cpu: None, count: None, after, before };
-                batches.last_mut().expect("there is one at the start").lost.push(gap);
+                batches.last_mut().expect("`batches` is never empty").lost.push(gap);
                 continue;
             }
         };

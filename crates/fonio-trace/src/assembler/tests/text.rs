@@ -26,8 +26,8 @@ fn device(text: &str) -> DeviceId {
 
 fn event(line: &str) -> BlockEvent {
     let mut words = line.split_whitespace();
-    let letter = words.next().expect("an event has a letter");
-    let time = Timestamp(words.next().expect("an event has a time").parse().unwrap());
+    let letter = words.next().expect("each event begins with a letter");
+    let time = Timestamp(words.next().expect("each event has a timestamp").parse().unwrap());
     let mut event = BlockEvent {
         bytes: ByteCount(8 * SECTOR_BYTES),
         op: Op::Write,

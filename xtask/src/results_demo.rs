@@ -172,9 +172,9 @@ fn standing(card: &str, shown: &Value) -> Result<Vec<String>> {
     if let Some(reason) = shown["reason"].as_str() {
         return Ok(vec![format!("{card} has no rank: it is hidden, because {reason}.")]);
     }
-    let percentiles = shown["percentiles"].as_array().context("the response has percentiles")?;
+    let percentiles = shown["percentiles"].as_array().context("the response has no percentiles")?;
     let of = |figure: &str| percentiles.iter().find(|found| found["figure"] == figure);
-    let key = shown["key"].as_str().context("the response has the key")?;
+    let key = shown["key"].as_str().context("the response has no key")?;
     let mut sentences = vec![format!("{card} among the results with the key {key}:")];
     for found in FIGURES.iter().filter_map(|figure| of(figure)) {
         let number = |name: &str| found[name].as_f64();

@@ -52,7 +52,7 @@ fn layers() -> BTreeMap<String, BTreeSet<String>> {
         name => format!("fonio-{name}"),
     };
     let layer = |line: &&str| {
-        let (name, below) = line.split_once(':').expect("a name and a colon");
+        let (name, below) = line.split_once(':').expect("each line has a name and a colon");
         (full(name), below.split_whitespace().map(full).collect())
     };
     LAYERS.iter().map(layer).collect()

@@ -171,5 +171,5 @@ pub fn figures(protocol: &Protocol, said: &Value, busy_ns: u64) -> Result<Measur
         }
         _ => (side["bw_bytes"].as_f64().map(|bytes| bytes / 1e6), bytes * 1e3 / busy_ns),
     };
-    Ok(Measured { figure: figure.context("fio gives rate and latency")?, model, requests })
+    Ok(Measured { figure: figure.context("fio gave no rate or latency")?, model, requests })
 }

@@ -119,9 +119,9 @@ fn on_other_kernels() -> Result<()> {
         process::target().join("tmp").display()
     );
     for line in String::from_utf8_lossy(&output.stdout).lines() {
-        let message: serde_json::Value = serde_json::from_str(line).context("cargo's messages are JSON")?;
+        let message: serde_json::Value = serde_json::from_str(line).context("cannot parse cargo's JSON")?;
         let Some(program) = message["executable"].as_str() else { continue };
-        let name = message["target"]["name"].as_str().context("cargo names what it builds")?;
+        let name = message["target"]["name"].as_str().context("cargo's message names no target")?;
         let copy = fonio_lab::stripped(Path::new(program), &folder.path().join(name))?;
         programs.push((copy, Path::new("tests/deps").join(name)));
         let _ = write!(
@@ -278,7 +278,7 @@ fn write_on_failing(mode: &str, fonio: &Path) -> Result<()> {
         }
     }
     eprintln!(
-        "{mode}: {told} of {} syncs failed, then {heard} of another handle; {missing} records lost, each \
+        "{mode}: {told} of {} syncs failed, then {heard} on another handle; {missing} records lost, each \
          with an error",
         RECORDS / BATCH
     );

@@ -108,7 +108,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             let began = Instant::now();
             let tested = test(&fonio, case, &device.device, &out, run)?;
             let paired = &tested["paired"];
-            let answer = paired["answer"].as_str().context("a result has an answer")?;
+            let answer = paired["answer"].as_str().context("a result has no answer")?;
             claims += u64::from(["lower", "higher"].contains(&answer));
             println!(
                 "  run {run}, {:.0} s: {}",
@@ -144,7 +144,7 @@ fn blocked(result: &Value) -> Result<Vec<String>> {
         let (without, with) = (&pair["without"], &pair["with"]);
         if pair["setting_first"] == true { [with, without] } else { [without, with] }
     });
-    slices.map(|slice| Ok(format!("{:.5}", slice.as_f64().context("a time is a number")?))).collect()
+    slices.map(|slice| Ok(format!("{:.5}", slice.as_f64().context("a time is not a number")?))).collect()
 }
 
 struct Running(Child);

@@ -128,7 +128,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
             let rate = of(name, scheduler, BUFFERED).over(&raw).value().unwrap_or(f64::NAN) * 100.0;
             format!("{scheduler} {rate:.0} %")
         });
-        let why = "the study only draws it, as a share of the bare device";
+        let why = "the study only plots this rate, as a share of the bare device";
         rows.push(Row::ours_alone(format!("f17: bFUSE on {name}"), rates.join(", "), why));
     }
     Ok(rows.into_iter().map(|row| row.noted(at.noted())).collect())

@@ -162,7 +162,7 @@ fn bench_layers(runs: &mut Runs, file_system: &str, at: &At) -> Result<Measureme
 /// Returns the rate of writing through a layer in each round.
 fn of_layer(found: &Measurements, name: &str) -> Result<Measured> {
     let layer = found.layers.iter().find(|layer| layer.name == name);
-    let layer = layer.with_context(|| format!("`fonio bench layers` has not measured {name}"))?;
+    let layer = layer.with_context(|| format!("`fonio bench layers` did not measure {name}"))?;
     Ok(Measured::runs(layer.write_rounds_mb_s.iter().copied()))
 }
 
@@ -185,7 +185,7 @@ fn layers_here(raw_told: f64, steps: [(&str, f64); 3], runs: &mut Runs, at: &At)
     let bfq = || on("ext4", BFQ);
     let stacks = vec![stack(bfq(), None), stack(bfq(), Some(STOCK))];
     let found = runs.stacks(&slowed(vec![on("ext4", "none"), bfq()], stacks), at)?;
-    let [raw, block] = &found.raw_mb_s[..] else { bail!("two devices were asked for") };
+    let [raw, block] = &found.raw_mb_s[..] else { bail!("expected the rates of two devices") };
     let why =
         format!("{NO_CFQ}; on the phone, these layers ran on the slow CPU; here, only the daemon is slow");
     let raw = raw_rate(raw);

@@ -171,7 +171,7 @@ pub(super) fn sizes_and_latencies(published: &Published, runs: &mut Runs) -> Res
         let mut rows = Vec::new();
         for (key, told) in size_shares.get(name).into_iter().flatten() {
             let what = format!("{name}, {}", key.replace('_', " "));
-            rows.push(match key.split_once('_').context("a share names its requests")?.1 {
+            rows.push(match key.split_once('_').context("a share's key lacks a size")?.1 {
                 size @ ("4k" | "below_16k" | "below_64k") => {
                     let group = group_of(key)?;
                     let share = analysis.sizes_of(group).map(|sizes| match size {

@@ -28,7 +28,7 @@ pub(super) fn over_devices(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     for variation in &series.variations {
         let waits = runs.each_report(variation, iowait_ticks)?;
         let active = active_ticks(runs, variation)?;
-        let seconds = variation.wall_s().value().context("every run has a run time")?;
+        let seconds = variation.wall_s().value().context("a run has no run time")?;
         devices.push((variation.name.as_str(), seconds, waits, active));
     }
     devices.sort_by(|a, b| a.1.total_cmp(&b.1));

@@ -76,7 +76,7 @@ pub(super) trait Named {
 impl Named for Series {
     fn named(&self, name: &str) -> Result<&VariationResult> {
         let found = self.variations.iter().find(|variation| variation.name == name);
-        found.with_context(|| format!("`fonio run` has not run {name}"))
+        found.with_context(|| format!("the results of `fonio run` lack {name}"))
     }
 }
 

@@ -59,7 +59,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
         rows.push(Row::ours_alone(
             format!("energy of the launches, SmartIO over BFQ, the processor at its {speed} speed"),
             format!("{energy:.2} times"),
-            "the study has only the power",
+            "the study reports only the power",
         ));
     }
     Ok(rows)

@@ -219,7 +219,7 @@ fn values(text: &str) -> Result<Values> {
         rest = &rest[at..];
         if let Some(line) = rest.strip_prefix("== ") {
             let line = line.lines().next().unwrap_or(line);
-            let (name, value) = line.split_once(' ').context("a value has a name")?;
+            let (name, value) = line.split_once(' ').context("a name has no value")?;
             found.entry(name.to_owned()).or_default().push(value.trim().parse()?);
             rest = &rest[3 + line.len()..];
             continue;

@@ -244,7 +244,7 @@ impl Program {
         let line = line.replace("$DIR", &mount.display().to_string());
         let line = line.replace("$ID", &format!("fonio-verdicts-{}", std::process::id()));
         let words: Vec<&str> = line.split_whitespace().collect();
-        let (first, rest) = words.split_first().context("a program without a command")?;
+        let (first, rest) = words.split_first().context("a program has no command")?;
         // The kernel names a process after the file that it executes.
         let link = |target: &Path| -> Result<PathBuf> {
             let link = place.join(name);
@@ -315,7 +315,7 @@ mod tests {
     fn situations_are_complete() {
         let Situations { situation: all } = toml::from_str(SITUATIONS).unwrap();
         let names: std::collections::BTreeSet<&str> = all.iter().map(|one| one.name.as_str()).collect();
-        assert_eq!(names.len(), all.len(), "each name is there once");
+        assert_eq!(names.len(), all.len(), "two situations have the same name");
         for one in &all {
             assert_eq!(one.storage, one.program.is_some(), "{}", one.name);
             let programs: Vec<&str> = one.programs.iter().map(|(name, _)| name.as_str()).collect();

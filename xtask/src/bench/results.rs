@@ -90,7 +90,7 @@ pub fn run(options: &Arguments) -> Result<()> {
     }
     result.keep(parts.is_empty() && *results >= RESULTS)?;
     if verdicts.iter().any(|verdict| verdict.holds == Some(false)) {
-        bail!("not all goals are met");
+        bail!("some goals are not met");
     }
     Ok(())
 }

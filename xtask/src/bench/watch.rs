@@ -175,7 +175,7 @@ fn written_to(device: &str) -> Result<f64> {
     let path = format!("/sys/block/{}/stat", name(device));
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
     let sectors = text.split_whitespace().nth(6).and_then(|word| word.parse::<f64>().ok());
-    Ok(sectors.with_context(|| format!("{path} has no sectors written"))? * 512.0)
+    Ok(sectors.with_context(|| format!("{path} does not count written sectors"))? * 512.0)
 }
 
 /// Adds a figure with its goal.

@@ -193,7 +193,7 @@ pub fn gzipped(bytes: &[u8]) -> Result<Vec<u8>> {
 
 /// Writes a file that all users may read.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let parent = path.parent().context("a file has a folder")?;
+    let parent = path.parent().context("the file has no folder")?;
     fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
     fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o644))?)

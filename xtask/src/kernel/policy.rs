@@ -194,7 +194,7 @@ impl Model {
         let rules = &self.rules;
         let limit = rules.limits[request.kind];
         if limit > 0 && self.of_kind(request.kind) >= limit {
-            return Err("the limit of its kind is reached".to_owned());
+            return Err("the limit for requests of its kind is reached".to_owned());
         }
         if rules.in_flight_max > 0 && self.in_flight.len() as u64 >= rules.in_flight_max {
             return Err("the device is full".to_owned());
@@ -241,7 +241,7 @@ impl Model {
         // The oldest write has waited for the bound; because of a limit, another write can go instead.
         let first = self.waiting.values().find(|other| other.class == request.class).expect("this one");
         if request.class == 2 && higher && now < first.came + 1_000_000_000 {
-            return Err("the idle class goes although other classes use the device".to_owned());
+            return Err("the idle class is served although other classes use the device".to_owned());
         }
         Ok(())
     }

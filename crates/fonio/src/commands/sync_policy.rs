@@ -112,7 +112,7 @@ fn about(class: Class) -> String {
             if to_wal {
                 "; switched to write-ahead mode when opened"
             } else {
-                ", in write-ahead mode; else durable"
+                " in write-ahead mode; otherwise durable"
             }
         ),
         Class::Cache { drop_fsync } => format!(

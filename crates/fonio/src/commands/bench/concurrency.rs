@@ -166,7 +166,7 @@ fn say(disk: &Disk, fix: &Setting, applied: &Applied, out: &mut impl Write) -> R
     if !disk.is_smartio() {
         writeln!(
             out,
-            "Its scheduler {} has no separate limits for reads and writes; {new} requests are enough for \
+            "The scheduler {} has no separate limits for reads and writes; {new} requests are enough for \
              both together.",
             disk.scheduler
         )?;

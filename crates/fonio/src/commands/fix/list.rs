@@ -101,7 +101,7 @@ fn missing_here(fix: &Listed) -> Option<String> {
     let setting = fix.setting()?;
     let name = setting.scheduler()?;
     let how = how_to_get(name).filter(|_| !has_scheduler(name))?;
-    Some(format!("This kernel does not have it: {how}."))
+    Some(format!("This kernel lacks the scheduler: {how}."))
 }
 
 /// Returns a record, or `None` if this user may not read it.

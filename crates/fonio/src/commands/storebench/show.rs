@@ -310,7 +310,8 @@ fn classes(result: &Document) -> Section {
     Section {
         id: "classes".to_owned(),
         question: "SD classes".to_owned(),
-        answer: "The tests of the classes have their own queue depth and a fresh card, so this is only a comparison.".to_owned(),
+        answer: "The SD standard tests fresh cards at its own queue depth; this is only a comparison."
+            .to_owned(),
         tables: vec![Table {
             columns: vec![Column::new("Class"), Column::new("Figures"), Column::new("Because of")],
             rows,

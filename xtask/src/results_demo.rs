@@ -78,7 +78,7 @@ fn demonstrate(demo: &Demo<'_>, once: bool) -> Result<()> {
     println!(
         "\nSending the result, after a preview of every field: `fonio storebench submit --server {address} FILE`\n"
     );
-    let page = demo.submit(&address, &file, true)?.context("`submit` printed no address of a page")?;
+    let page = demo.submit(&address, &file, true)?.context("`submit` did not print the page's address")?;
     println!("\nMeasuring {} for the ranking, in the same way …", others.join(" and "));
     for card in others {
         let file = demo.measure(card, false)?;

@@ -214,7 +214,7 @@ fn sustained(all: &mut Vec<CatalogueFigure>) {
     for (name, label, unit, max) in [
         ("first", "long write, at first", Unit::MbPerS, MB_S_MAX),
         ("last", "long write, at the end", Unit::MbPerS, MB_S_MAX),
-        ("fast_bytes", "long write, until it fell", Unit::Bytes, 1e13),
+        ("fast_bytes", "long write, until the rate fell", Unit::Bytes, 1e13),
     ] {
         all.push(figure(Part::Sustained, format!("sustained.{name}"), label.to_owned(), unit, HIGHER, max));
     }

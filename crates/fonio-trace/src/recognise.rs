@@ -23,7 +23,7 @@ pub const HEAD_BYTES: usize = 64 * 1024;
 
 /// An unknown format name.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("there is no format `{name}`; there are: {}", names())]
+#[error("there is no format `{name}`; use one of: {}", names())]
 pub struct UnknownFormat {
     /// The name.
     pub name: String,

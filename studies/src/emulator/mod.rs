@@ -46,7 +46,7 @@ pub struct Arguments {
 pub fn run(Arguments { cards }: &Arguments) -> Result<()> {
     let mut names = names();
     if let Some(unknown) = cards.iter().find(|card| !names.contains(&card.as_str())) {
-        bail!("there is no published card `{unknown}`; there are {}", names.join(", "));
+        bail!("there is no published card `{unknown}`; use one of {}", names.join(", "));
     }
     names.retain(|name| cards.is_empty() || cards.iter().any(|card| card == name));
     let fonio = emulated::fonio()?;

@@ -443,7 +443,7 @@ fn peaks(
             what,
             // If concurrency brings no gain, there is no best number of processes.
             within: given == published && best > 1.05,
-            tolerance: "the smallest number within 1 % of the best".to_owned(),
+            tolerance: "the smallest number of processes within 1 % of the best".to_owned(),
         });
     }
     Ok(())

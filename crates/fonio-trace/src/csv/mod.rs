@@ -307,7 +307,7 @@ impl Rows {
         if let Some(at) = places.device {
             request.device = self
                 .device(cell(at), complaints, place)
-                .ok_or_else(|| bad("device", at, "a number, and 1024 names are already in use"))?;
+                .ok_or_else(|| bad("device", at, "a number, and the limit of 1024 names is reached"))?;
         }
         if let Some(at) = places.cpu.filter(|at| !absent(cell(*at))) {
             let cpu = cell::decimal(cell(at), 1).and_then(|cpu| u32::try_from(cpu).ok());

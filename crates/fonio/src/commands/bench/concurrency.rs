@@ -159,7 +159,7 @@ fn say(disk: &Disk, fix: &Setting, applied: &Applied, out: &mut impl Write) -> R
         writeln!(out, "\nSet {target}: {old} -> {new}")?;
         writeln!(
             out,
-            "It lasts until the next boot; `fonio fix apply {fix} {node} --keep` makes it \
+            "The change lasts until the next boot; `fonio fix apply {fix} {node} --keep` makes it \
             permanent."
         )?;
     }

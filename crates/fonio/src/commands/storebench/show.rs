@@ -218,7 +218,7 @@ pub fn with_interval(value: &Value) -> String {
 fn columns(others: &Others) -> Vec<Column> {
     vec![
         Column::new("Figure"),
-        Column::noted("Value", "Mean of the runs, with half of the 95 % confidence interval."),
+        Column::noted("Value", "Mean of the runs, with half the width of the 95 % confidence interval."),
         Column::noted("Runs", "A figure with ~ did not become stable."),
         Column { label: format!("Better than, of {}", others.words), ..Column::default() },
     ]

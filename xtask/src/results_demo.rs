@@ -67,7 +67,7 @@ fn demonstrate(demo: &Demo<'_>, once: bool) -> Result<()> {
     for file in &shipped {
         demo.submit(&address, file, false)?;
     }
-    println!("Sent the {} model results that come with fonio. They have their own ranking.", shipped.len());
+    println!("Sent fonio's {} model results, which have their own ranking.", shipped.len());
 
     let [first, others @ ..] = CARDS;
     println!(

@@ -25,7 +25,7 @@ const CLEARLY_WORSE: f64 = 0.9;
 /// Our limit for a sequential pattern: the maximum share of writes that do not continue the previous write.
 const RANDOM_MOST: f64 = 0.1;
 const WHY_COPY: &str = "the confined daemon makes fewer calls, but a copy still costs the same";
-const WHY_STOCK: &str = "the share of the CPU was chosen only by the rate of stock";
+const WHY_STOCK: &str = "the CPU share was chosen to match only the rate of stock";
 const WHY_FILE_SYSTEM: &str =
     "the file systems are twelve years newer; a simulated or confined processor hides their differences";
 

@@ -466,7 +466,7 @@ fn counted(told: Counted, what: impl Fn(&str) -> String, once: &Once, place: &At
         OWN.cannot(
             what(OWN_WRITES),
             told.own_percent,
-            "recordings do not show the kind of all data of this file system",
+            "for this file system, recordings show the kind of some data only",
         )
     } else {
         let why = "the file systems are twelve years newer, and our file has a quarter of the size";

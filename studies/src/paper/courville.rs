@@ -292,7 +292,7 @@ pub(super) fn places_over_time(_: &Published, runs: &mut Runs) -> Result<Vec<Row
             "video_playback, a read",
             131.072,
             &Measured::once(large).times(1e-3),
-            "readahead requests other amounts here",
+            "here, readahead requests have other sizes",
         ),
         Row::within(
             "camera, writes",

@@ -83,7 +83,7 @@ pub(super) fn fast_and_slow(_: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
             "more on the slow card",
             |ratio| format!("{SLOW} has {ratio:.1} times the ticks of {FAST}"),
             (&waits, 1.0..=f64::INFINITY),
-            "the run on the slow card waited no longer",
+            "the run on the slow card did not wait longer",
         )
         .noted(at.noted()),
         Row::effect(

@@ -38,7 +38,7 @@ const WORKLOADS: [(&str, &str, &str); 7] = [
     (
         "rlbench",
         "rlbench",
-        "most of it is a thousand separate commits; the number of commits in the closed app is not \
+        "a thousand commits write most of the data; the number of commits in the closed app is not \
          published (docs/papers.md)",
     ),
     ("pulse", "pulse", COMMITS),
@@ -253,7 +253,7 @@ mod tests {
             assert_eq!(used_in_fit(workload, "write_mb").unwrap(), workload != "rlbench", "{workload}");
         }
         for figure in ["webview_db_kb", "webview_cache_db_kb"] {
-            assert!(used_in_fit("webbench", figure).unwrap(), "its page size was chosen from {figure}");
+            assert!(used_in_fit("webbench", figure).unwrap(), "the page size was chosen from {figure}");
         }
         assert!(used_in_fit("no such workload", "write_mb").is_err());
     }

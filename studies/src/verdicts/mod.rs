@@ -133,14 +133,10 @@ pub fn run(Arguments { words }: &Arguments) -> Result<()> {
 fn keep(said: &[(&Situation, Said)], is_complete: bool) -> Result<()> {
     type Part<'a> = &'a dyn Fn(&Situation, &Said) -> Option<bool>;
     let parts: [(&str, Part<'_>); 8] = [
-        ("the problem, and the program", &|_, said| Some(said.is_right())),
-        ("the same if storage delays a program", &|situation, said| {
-            situation.storage.then(|| said.is_right())
-        }),
-        ("the same if something else does", &|situation, said| (!situation.storage).then(|| said.is_right())),
-        ("the same for situations written later", &|situation, said| {
-            situation.later.then(|| said.is_right())
-        }),
+        ("the problem and the program", &|_, said| Some(said.is_right())),
+        ("both, if storage delays a program", &|situation, said| situation.storage.then(|| said.is_right())),
+        ("both, if other causes delay it", &|situation, said| (!situation.storage).then(|| said.is_right())),
+        ("both, for situations written later", &|situation, said| situation.later.then(|| said.is_right())),
         ("whether storage is the problem", &|_, said| Some(said.problem)),
         ("the program, if one is expected", &|_, said| said.program),
         ("the file, if one is expected", &|_, said| said.file),

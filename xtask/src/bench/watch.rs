@@ -209,7 +209,7 @@ fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResu
     let without = Emulated::start(fonio, &card(CARD, without_dir.as_path()))?;
     let slow = Emulated::start(fonio, &card(SLOW_CARD, slow_dir.as_path()))?;
     println!(
-        "For {}, a program appends a line every {} on both of two cards (ext4), and another one stalls on a third card every {}. \
+        "For {}, a program appends a line every {} on each of two cards (ext4), and another program stalls on a third card every {}. \
          The watch keeps its history on the first card.",
         Unit::S.format(time.as_secs_f64()),
         Unit::S.format(LINE_EVERY.as_secs_f64()),

@@ -233,7 +233,7 @@ impl Model {
             let bound = if request.is_sync { rules.sync_bound } else { rules.slice };
             let since = self.head_since(request.class, request.is_sync);
             if since.is_none_or(|since| now < since + bound) {
-                return Err("a read of its class waits, and the write is not due".to_owned());
+                return Err("a read of the same class waits, and the write is not due".to_owned());
             }
         }
         let higher =

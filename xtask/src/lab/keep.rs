@@ -95,7 +95,7 @@ fn all(steps: &mut Steps<'_, '_>, fonio: &Path) -> Result<()> {
     let (force_before, files_before) = (text(steps.system, &in_force)?, text(steps.system, FILES)?);
     let is_kept = |line: &str| line.contains("-fonio") || line.starts_with("/var/lib/fonio");
     // The guest itself has a drop-in, for the mount of its kernel modules.
-    ensure!(!files_before.lines().any(is_kept), "the guest was not new:\n{files_before}");
+    ensure!(!files_before.lines().any(is_kept), "the guest already had settings of fonio:\n{files_before}");
     for fix in FIXES {
         let command = format!("fonio fix apply {fix} --keep");
         println!("$ {command}\n{}", text(steps.system, &command)?);

@@ -124,7 +124,7 @@ pub fn decode(bytes: &[u8]) -> Vec<Batch> {
             }
         };
         let shown = Flags(u32::from(flags & 0xf));
-        batches.last_mut().expect("there is one at the start").events.push(BlockEvent {
+        batches.last_mut().expect("`batches` is never empty").events.push(BlockEvent {
             sector: Sector(if place & 7 == 7 { u64::MAX } else { u64::from(place & 7) }),
             bytes: ByteCount(if size & 0x80 == 0 {
                 u64::from(size & 7) * 512

@@ -80,7 +80,7 @@ fn event(line: &str) -> BlockEvent {
 fn batches(text: &str) -> Vec<Batch> {
     let mut batches = vec![Batch::default()];
     for line in text.trim().lines().map(str::trim) {
-        let batch = batches.last_mut().expect("there is one at the start");
+        let batch = batches.last_mut().expect("`batches` is never empty");
         if line.is_empty() {
             batches.push(Batch::default());
         } else if let Some(gap) = line.strip_prefix("L ") {

@@ -409,7 +409,7 @@ fn described(fix: &'static Listed, suits: Suits) -> Described {
 
 fn write_here(out: &mut impl Write, here: Option<&[Here]>) -> Result<()> {
     match here {
-        None => writeln!(out, "Run it with sudo to see which fixes are applied on this machine.\n")?,
+        None => writeln!(out, "Run this with sudo to see which fixes are applied on this machine.\n")?,
         Some([]) => writeln!(out, "fonio has applied no fix on this machine.\n")?,
         Some(here) => {
             writeln!(out, "Applied on this machine (`fonio fix undo` restores the former settings):")?;

@@ -76,6 +76,6 @@ fn class(change: &Candidate) -> Result<String> {
              (`systemd-run --unit NAME CMD`), then `fonio fix apply {name} NAME.service`"
         ),
         Scope::Machine => bail!("{name} changes the whole machine, not a process: `fonio fix apply {name}`"),
-        scope => bail!("it cannot be applied to a process: {}", list::needs_path(&name, scope, false)),
+        scope => bail!("the fix cannot be applied to a process: {}", list::needs_path(&name, scope, false)),
     }
 }

@@ -96,7 +96,7 @@ impl Emulated {
     /// Ends the device and returns its model's busy time.
     pub fn busy_ns(mut self) -> Result<u64> {
         self.end();
-        let end = self.hear().context("the emulator did not report")?;
+        let end = self.hear().context("the emulator printed no final report")?;
         end["end"]["report"]["busy_ns"].as_u64().context("the report has no busy time")
     }
 

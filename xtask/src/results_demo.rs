@@ -97,7 +97,7 @@ fn demonstrate(demo: &Demo<'_>, once: bool) -> Result<()> {
         if !html.contains(first) {
             bail!("the page {page} does not name {first}");
         }
-        println!("The page has {} bytes. The demo ends, and the service with it.", html.len());
+        println!("The page has {} bytes. The demo and the service end.", html.len());
         return Ok(());
     }
     println!("\nCtrl-C ends the demo.");

@@ -86,7 +86,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 fn compare_all(folder: &Path) -> Result<()> {
     let title = "decisions of the kernel's schedulers that their models make too";
-    let columns = ["scheduler", "load", "settings", "decisions", "equal before the first other one"];
+    let columns = ["scheduler", "load", "settings", "decisions", "equal before the first difference"];
     let mut result = StudyResult::begin("decisions", title, "cargo studies decisions", &columns)?;
     let observed = process::root().join("crates/fonio-sim/tests/vectors/observed");
     for load in loads() {

@@ -68,7 +68,7 @@ pub fn run(Arguments { parts }: &Arguments) -> Result<()> {
             _ => equal(&fonio)?,
         };
     }
-    ensure!(broken == 0, "{broken} promised limits are exceeded, marked *");
+    ensure!(broken == 0, "{broken} results exceed a promised limit (marked *)");
     Ok(())
 }
 

@@ -401,7 +401,7 @@ pub(super) fn calls(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
                         None => String::new(),
                     };
                     let ours = format!("{calls} calls, {} requests{own}", shown(once.writes));
-                    let why = "the study has no numbers for it; it was the phones' file system for SD cards";
+                    let why = "the study has no numbers for this file system, which phones used on SD cards";
                     rows.push(Row::ours_alone(format!("{name}, {way}"), ours, why).noted(place.noted()));
                 }
                 (None, None) => {}

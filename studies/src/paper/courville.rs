@@ -188,7 +188,7 @@ pub(super) fn sizes_and_latencies(published: &Published, runs: &mut Runs) -> Res
                     Row::within(
                         what,
                         format!("{:.1} % take more than {over_ms} ms", told * 100.0),
-                        |ms| format!("half of them take more than {ms:.2} ms"),
+                        |ms| format!("half of these requests take more than {ms:.2} ms"),
                         (&Measured::once(median).times(1e-6), over_ms..=f64::INFINITY),
                         WHY_SHARE,
                     )
@@ -297,7 +297,7 @@ pub(super) fn places_over_time(_: &Published, runs: &mut Runs) -> Result<Vec<Row
         Row::within(
             "camera, writes",
             "in small chunks",
-            |kib| format!("half of them have at most {kib:.0} KiB"),
+            |kib| format!("half of the writes have at most {kib:.0} KiB"),
             (&Measured::once(small).times(1.0 / 1024.0), 0.0..=16.0),
             "this kernel merges more",
         ),

@@ -151,14 +151,14 @@ pub(super) fn over_time(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
         Row::within(
             "reads",
             format!("few: {read_told:.1} of {:.1} MB", read_told + written_told),
-            |ratio| format!("one byte for {ratio:.0} written"),
+            |ratio| format!("one byte read for {ratio:.0} written"),
             (&written.over(&Measured::once(totals.read_bytes as f64)), 5.0..=f64::INFINITY),
             "the workload reads more than it should",
         ),
         Row::within(
             "when reads come",
-            "most of them in the beginning",
-            |half| format!("half of the bytes by {:.0} % of the time", half * 100.0),
+            "most reads in the beginning",
+            |half| format!("half of the bytes in the first {:.0} % of the time", half * 100.0),
             (&half, 0.0..=0.25),
             "the run ends with its own reads",
         ),

@@ -116,7 +116,7 @@ fn all(steps: &mut Steps<'_, '_>, fonio: &Path) -> Result<()> {
     steps.promise("the unit's control group has the values again", has_of_unit(&of_unit), &of_unit);
     let written = text(steps.system, WRITE)?;
     let of_all = written.matches("first\nmore\nmore\n").count();
-    steps.promise("the folders have the data written before", of_all == 4, &written);
+    steps.promise("the folders have the data written before the reboot", of_all == 4, &written);
     steps.line("fonio fix | sed -n '1,/^$/p'")?;
     steps.line("fonio fix undo")?;
     let as_before = |steps: &mut Steps<'_, '_>, what: &str, script: &str, before: &str| -> Result<()> {

@@ -25,7 +25,7 @@ pub(super) fn document(papers: &[Outcome]) -> Document {
             reasons: vec![
                 "A row that was used in a fit is shown but not counted, because its agreement proves nothing."
                     .into(),
-                "If the two differ, or a number is missing, the row says why.".into(),
+                "If the two numbers differ, or one is missing, the row says why.".into(),
             ],
         },
         sections: papers.iter().map(section).collect(),

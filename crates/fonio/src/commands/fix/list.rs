@@ -247,7 +247,7 @@ fn write_suitable(out: &mut impl Write, fixes: &[&'static Listed], mounts: &[Pat
             elsewhere.len()
         )?;
     }
-    writeln!(out, "`sudo fonio check` says which of them help here.")
+    writeln!(out, "`sudo fonio check` says which fixes help here.")
 }
 
 /// Prints a target and its fixes, wrapped to the width of the terminal.

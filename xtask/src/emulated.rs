@@ -87,7 +87,7 @@ impl Emulated {
     fn spawn(mut command: Command) -> Result<(Self, Value)> {
         let spawned = command.stdout(Stdio::piped()).spawn();
         let mut child = spawned.with_context(|| format!("cannot start {}", process::shown(&command)))?;
-        let output = BufReader::new(child.stdout.take().context("its output is piped")?);
+        let output = BufReader::new(child.stdout.take().context("the output is not piped")?);
         let mut emulated = Self { child, output, device: String::new() };
         let ready = emulated.hear().context("the emulator did not start")?;
         Ok((emulated, ready))

@@ -223,7 +223,7 @@ impl Experiment {
 
     fn figures(&self, recording: &Path) -> Result<std::collections::BTreeMap<String, f64>> {
         let said = crate::asked::report(&self.programs.fonio, recording)?;
-        let figures = said["figures"].as_array().context("a report has figures")?;
+        let figures = said["figures"].as_array().context("the report has no figures")?;
         let pairs = figures
             .iter()
             .filter_map(|figure| Some((figure["name"].as_str()?.to_owned(), figure["value"].as_f64()?)));

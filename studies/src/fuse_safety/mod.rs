@@ -66,7 +66,7 @@ pub fn run(Arguments { parts }: &Arguments) -> Result<()> {
     let wanted = |part: &str| parts.is_empty() || parts.iter().any(|word| word == part);
     tools::ensure(&[tools::BUILD])?;
     let fonio = emulated::fonio()?;
-    let own = std::env::current_exe().context("cannot find our own program")?;
+    let own = std::env::current_exe().context("cannot find this program")?;
     for mode in MODES {
         if wanted("errors") {
             // The first 192 MiB contain the inode tables; no fault is injected there. The journal follows
@@ -194,7 +194,7 @@ impl Mounted {
             .stdout(Stdio::piped())
             .spawn()?;
         let mut line = String::new();
-        let said = child.stdout.take().context("its output is piped")?;
+        let said = child.stdout.take().context("the output is not piped")?;
         std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut line)?;
         ensure!(line.starts_with("Mounted"), "{mode} does not mount");
         Ok(Self { dir, child })

@@ -113,7 +113,7 @@ fn repeatable(fonio: &Path) -> Result<u32> {
             let (text, boot) = emulated(fonio, CARD, 0, FIO_JOB)?;
             let (_, fio) = parts_of(&text)?;
             jobs.push(
-                fio[0]["jobs"][0]["write"]["lat_ns"]["mean"].as_f64().context("fio gives latencies")? / 1e3,
+                fio[0]["jobs"][0]["write"]["lat_ns"]["mean"].as_f64().context("fio gave no latency")? / 1e3,
             );
             boots.push(boot);
             workloads.push(workload(fonio)?);

@@ -139,7 +139,7 @@ fn test(fonio: &Path, case: &Case, device: &str, out: &Path, seed: u64) -> Resul
 
 /// Returns the blocked time per second of each valid slice, in the order of the slices.
 fn blocked(result: &Value) -> Result<Vec<String>> {
-    let pairs = result["pairs"].as_array().context("a result has pairs")?;
+    let pairs = result["pairs"].as_array().context("the result has no pairs")?;
     let slices = pairs.iter().flat_map(|pair| {
         let (without, with) = (&pair["without"], &pair["with"]);
         if pair["setting_first"] == true { [with, without] } else { [without, with] }

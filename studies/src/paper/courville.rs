@@ -219,7 +219,7 @@ fn group_of(key: &str) -> Result<Group> {
 
 /// Returns the group and the milliseconds of a key such as `async_writes_over_4ms`.
 fn over(key: &str) -> Result<(Group, f64)> {
-    let (requests, time) = key.split_once("_over_").with_context(|| format!("{key} is not understood"))?;
+    let (requests, time) = key.split_once("_over_").with_context(|| format!("cannot parse the key {key}"))?;
     let group = if requests == "async_writes" { Group::WriteAsync } else { group_of(requests)? };
     let ms = time.strip_suffix("ms").and_then(|ms| ms.parse().ok());
     Ok((group, ms.with_context(|| format!("{key} names no milliseconds"))?))

@@ -117,7 +117,7 @@ pub(super) fn used_in_fit(workload: &str, figure: &str) -> Result<bool> {
     let path = process::root().join("crates/fonio-workload/workloads").join(format!("{workload}.toml"));
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let definition: toml::Table =
-        toml::from_str(&text).with_context(|| format!("{} is not understood", path.display()))?;
+        toml::from_str(&text).with_context(|| format!("cannot parse {}", path.display()))?;
     let used = definition.get("published").and_then(|published| published.get("used_in_fit"));
     let used = used.and_then(toml::Value::as_array);
     Ok(used.is_some_and(|names| names.iter().any(|name| name.as_str() == Some(figure))))

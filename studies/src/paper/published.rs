@@ -13,7 +13,7 @@ pub(super) struct Published(toml::Value);
 
 impl Published {
     pub(super) fn read() -> Result<Published> {
-        Ok(Published(toml::from_str(TEXT).context("studies/published.toml is not understood")?))
+        Ok(Published(toml::from_str(TEXT).context("cannot parse studies/published.toml")?))
     }
 
     pub(super) fn at<T: DeserializeOwned>(&self, path: &str) -> Result<T> {

@@ -225,7 +225,7 @@ fn values(text: &str) -> Result<Values> {
             continue;
         }
         let mut said = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
-        let one = said.next().context("fio gives JSON")??;
+        let one = said.next().context("fio gave no JSON")??;
         rest = &rest[said.byte_offset()..];
         for (name, value) in of_jobs(&one) {
             found.entry(name).or_default().push(value);

@@ -63,7 +63,7 @@ impl Read for Once {
     fn read(&mut self, to: &mut [u8]) -> std::io::Result<usize> {
         let count = self.0.read(to)?;
         self.1 += u32::from(count == 0);
-        assert!(self.1 < 16, "the reader continues after the end");
+        assert!(self.1 < 16, "the reader does not stop at the end of the input");
         Ok(count)
     }
 }

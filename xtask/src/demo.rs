@@ -68,7 +68,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         return part("measurement", || process::run(&mut fix));
     }
     println!(
-        "Measuring needs root (`sudo -E cargo xtask demo`). Without it: the report on a recording that the demo made, \
+        "Measuring needs root (`sudo -E cargo xtask demo`). Without root: the report on a recording that the demo made, \
          {SHIPPED}.\n"
     );
     let (recording, report) = (process::root().join(SHIPPED), dir.join("report.html"));

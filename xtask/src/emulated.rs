@@ -69,7 +69,7 @@ impl Emulated {
         let (mut emulated, ready) = Self::spawn(command)?;
         ready["ready"]["device"]
             .as_str()
-            .context("the emulator names its device")?
+            .context("the emulator did not name its device")?
             .clone_into(&mut emulated.device);
         Ok(emulated)
     }
@@ -87,7 +87,7 @@ impl Emulated {
     fn spawn(mut command: Command) -> Result<(Self, Value)> {
         let spawned = command.stdout(Stdio::piped()).spawn();
         let mut child = spawned.with_context(|| format!("cannot start {}", process::shown(&command)))?;
-        let output = BufReader::new(child.stdout.take().context("its output is piped")?);
+        let output = BufReader::new(child.stdout.take().context("the output is not piped")?);
         let mut emulated = Self { child, output, device: String::new() };
         let ready = emulated.hear().context("the emulator did not start")?;
         Ok((emulated, ready))
@@ -96,14 +96,14 @@ impl Emulated {
     /// Stops the device and returns the busy time of its model.
     pub fn busy_ns(mut self) -> Result<u64> {
         self.end();
-        let end = self.hear().context("the emulator did not report")?;
-        end["end"]["report"]["busy_ns"].as_u64().context("the report has the busy time")
+        let end = self.hear().context("the emulator printed no final report")?;
+        end["end"]["report"]["busy_ns"].as_u64().context("the report has no busy time")
     }
 
     fn hear(&mut self) -> Result<Value> {
         let mut line = String::new();
         if self.output.read_line(&mut line)? == 0 {
-            bail!("it ended; its error is printed above");
+            bail!("the emulator ended; its error is printed above");
         }
         Ok(serde_json::from_str(&line)?)
     }
@@ -145,6 +145,6 @@ pub fn in_guest(command: &mut Command) -> Result<(String, f64)> {
     let said = String::from_utf8_lossy(&out.stderr);
     ensure!(out.status.success(), "{} failed:\n{said}", process::shown(command));
     let boot = said.lines().find_map(|line| line.rsplit_once("of which ")?.1.strip_suffix(" s to boot."));
-    let boot = boot.and_then(|boot| boot.parse().ok()).context("fonio prints the guest's boot time")?;
+    let boot = boot.and_then(|boot| boot.parse().ok()).context("fonio printed no boot time")?;
     Ok((String::from_utf8(out.stdout)?, boot))
 }

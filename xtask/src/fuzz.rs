@@ -32,7 +32,7 @@ pub struct Arguments {
 pub fn run(Arguments { targets: chosen, seconds }: &Arguments) -> Result<()> {
     let targets = targets()?;
     if let Some(unknown) = chosen.iter().find(|name| !targets.contains(name)) {
-        bail!("there is no fuzz target `{unknown}`; there are: {}", targets.join(", "));
+        bail!("there is no fuzz target `{unknown}`; use one of: {}", targets.join(", "));
     }
     let targets = if chosen.is_empty() { &targets } else { chosen };
     // Each fuzz target starts from all its earlier inputs.

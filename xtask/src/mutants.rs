@@ -93,7 +93,7 @@ fn installed() -> Result<PathBuf> {
     let root = process::target().join("tools");
     let program = root.join("bin/cargo-mutants");
     if !program.is_file() {
-        println!("cargo-mutants is missing; installing it in {} (some minutes, once)", root.display());
+        println!("cargo-mutants is missing; installing it in {} (once, some minutes)", root.display());
         process::run(process::cargo().args(["install", "--locked", "cargo-mutants", "--root"]).arg(&root))?;
     }
     Ok(program)

@@ -236,7 +236,7 @@ impl StudyResult {
     ///
     /// Panics if the row does not have one cell for each column except the first.
     pub fn row(&mut self, name: impl Into<String>, cells: Vec<Cell>) {
-        assert_eq!(cells.len() + 1, self.columns.len(), "{}: a cell for each column", self.id);
+        assert_eq!(cells.len() + 1, self.columns.len(), "{}: each column needs a cell", self.id);
         if self.rows.is_empty() {
             print!("{}", self.head());
         }
@@ -370,7 +370,7 @@ fn parse(text: &str) -> Result<StudyResult> {
     }
     // Check the version first, because other fields may have changed.
     let Version { schema } = serde_json::from_str(text)?;
-    ensure!(schema == SCHEMA, "it has version {schema} of the format; this program reads version {SCHEMA}");
+    ensure!(schema == SCHEMA, "the file has format version {schema}; this program reads version {SCHEMA}");
     let result: StudyResult = serde_json::from_str(text)?;
     let cells = result.columns.len().saturating_sub(1);
     let wrong = result.rows.iter().find(|row| row.cells.len() != cells);

@@ -67,7 +67,7 @@ fn demonstrate(demo: &Demo<'_>, once: bool) -> Result<()> {
     for file in &shipped {
         demo.submit(&address, file, false)?;
     }
-    println!("Sent the {} model results that come with fonio. They have their own ranking.", shipped.len());
+    println!("Sent fonio's {} model results, which have their own ranking.", shipped.len());
 
     let [first, others @ ..] = CARDS;
     println!(
@@ -78,7 +78,7 @@ fn demonstrate(demo: &Demo<'_>, once: bool) -> Result<()> {
     println!(
         "\nSending the result, after a preview of every field: `fonio storebench submit --server {address} FILE`\n"
     );
-    let page = demo.submit(&address, &file, true)?.context("`submit` printed no address of a page")?;
+    let page = demo.submit(&address, &file, true)?.context("`submit` did not print the page's address")?;
     println!("\nMeasuring {} for the ranking, in the same way …", others.join(" and "));
     for card in others {
         let file = demo.measure(card, false)?;
@@ -97,7 +97,7 @@ fn demonstrate(demo: &Demo<'_>, once: bool) -> Result<()> {
         if !html.contains(first) {
             bail!("the page {page} does not name {first}");
         }
-        println!("The page has {} bytes. The demo ends, and the service with it.", html.len());
+        println!("The page has {} bytes. The demo and the service end.", html.len());
         return Ok(());
     }
     println!("\nCtrl-C ends the demo.");
@@ -172,9 +172,9 @@ fn standing(card: &str, shown: &Value) -> Result<Vec<String>> {
     if let Some(reason) = shown["reason"].as_str() {
         return Ok(vec![format!("{card} has no rank: it is hidden, because {reason}.")]);
     }
-    let percentiles = shown["percentiles"].as_array().context("the response has percentiles")?;
+    let percentiles = shown["percentiles"].as_array().context("the response has no percentiles")?;
     let of = |figure: &str| percentiles.iter().find(|found| found["figure"] == figure);
-    let key = shown["key"].as_str().context("the response has the key")?;
+    let key = shown["key"].as_str().context("the response has no key")?;
     let mut sentences = vec![format!("{card} among the results with the key {key}:")];
     for found in FIGURES.iter().filter_map(|figure| of(figure)) {
         let number = |name: &str| found[name].as_f64();

@@ -45,7 +45,7 @@ impl Service {
         let mut child =
             command.arg(folder).stdout(Stdio::piped()).spawn().context("cannot start the service")?;
         let mut line = String::new();
-        BufReader::new(child.stdout.take().context("it is piped")?).read_line(&mut line)?;
+        BufReader::new(child.stdout.take().context("no pipe")?).read_line(&mut line)?;
         let port = line.split("127.0.0.1:").nth(1).and_then(|rest| rest.split('/').next()?.parse().ok());
         match port {
             Some(port) => Ok(Service { child, port }),

@@ -52,7 +52,7 @@ fn layers() -> BTreeMap<String, BTreeSet<String>> {
         name => format!("fonio-{name}"),
     };
     let layer = |line: &&str| {
-        let (name, below) = line.split_once(':').expect("a name and a colon");
+        let (name, below) = line.split_once(':').expect("each line has a name and a colon");
         (full(name), below.split_whitespace().map(full).collect())
     };
     LAYERS.iter().map(layer).collect()
@@ -171,10 +171,10 @@ fn breaches() -> Result<Vec<String>> {
         for dependency in package.dependencies.iter().filter(|dependency| dependency.kind.is_none()) {
             let wanted = dependency.name.as_str();
             if layers.contains_key(wanted) && !allowed.contains(wanted) {
-                found.push(format!("{name}: may not depend on {wanted}"));
+                found.push(format!("{name}: must not depend on {wanted}"));
             }
             if PURE.contains(&name) && !layers.contains_key(wanted) && !PURE_DEPENDENCIES.contains(&wanted) {
-                found.push(format!("{name}: does no I/O, so may not depend on {wanted}"));
+                found.push(format!("{name}: does no I/O, so it must not depend on {wanted}"));
             }
         }
         if package.targets.iter().any(|target| target.kind.iter().any(|kind| kind == "custom-build")) {

@@ -89,7 +89,7 @@ fn decide_with(database: &Path, not_stale: impl FnOnce(&Boots) -> Result<(), c_i
         Ok(None) => {}
         Ok(Some(name)) => {
             world.said.once(&format!(
-                "{shown} is on {name}, which other machines can write independently of this machine's boots and syncs: it stays durable"
+                "{shown} is on {name}, which other machines can write to, independently of this machine's boots and syncs: the database stays durable"
             ));
             return Decision::Durable;
         }

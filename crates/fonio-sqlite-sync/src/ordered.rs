@@ -145,7 +145,7 @@ unsafe fn wal_of<'a>(file: *mut sqlite3_file) -> (&'a Hooked, &'a crate::wal::Wa
     // SAFETY: SQLite calls our functions only for hooked files.
     match unsafe { Hooked::of(file) } {
         Some(hooked @ Hooked { role: Role::Wal(wal), .. }) => (hooked, wal),
-        _ => unreachable!("only logs have this function"),
+        _ => unreachable!("only write-ahead logs have this function"),
     }
 }
 

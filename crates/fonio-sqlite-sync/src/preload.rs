@@ -22,7 +22,7 @@ type OpenPlain = unsafe extern "C" fn(*const c_void, *mut *mut sqlite3) -> c_int
 macro_rules! exported {
     ($(#[$about:meta])* $name:ident($($argument:ident: $kind:ty),*) => $to:ident, $x86_64:literal, $aarch64:literal) => {
         $(#[$about])*
-        #[doc = "\n# Safety\n\nAs SQLite's documentation says."]
+        #[doc = "\n# Safety\n\nThe caller must follow SQLite's documentation of this function."]
         #[cfg(target_arch = "x86_64")]
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
@@ -32,7 +32,7 @@ macro_rules! exported {
         }
 
         $(#[$about])*
-        #[doc = "\n# Safety\n\nAs SQLite's documentation says."]
+        #[doc = "\n# Safety\n\nThe caller must follow SQLite's documentation of this function."]
         #[cfg(target_arch = "aarch64")]
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
@@ -42,7 +42,7 @@ macro_rules! exported {
         }
 
         $(#[$about])*
-        #[doc = "\n# Safety\n\nAs SQLite's documentation says."]
+        #[doc = "\n# Safety\n\nThe caller must follow SQLite's documentation of this function."]
         // On other processor architectures, the caller is unknown, so only programs with a single SQLite
         // library are supported.
         #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]

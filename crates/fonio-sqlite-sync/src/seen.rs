@@ -69,9 +69,9 @@ impl Seen {
         text += if log.1 > data.1 {
             // A checkpoint syncs the log once and the database once; all other syncs of the log belong to
             // commits.
-            "class \"ordered\" would sync commits together, and a power cut would lose at most those of one window"
+            "class \"ordered\" would sync commits together, and a power cut would lose at most the commits of one window"
         } else if journal.1 > 0 {
-            "class \"ordered\" with to-wal = true would change it to a write-ahead log and sync commits together, and a power cut would lose at most those of one window"
+            "class \"ordered\" with to-wal = true would change it to a write-ahead log and sync commits together, and a power cut would lose at most the commits of one window"
         } else {
             "class \"durable\": the program rarely syncs"
         };

@@ -119,7 +119,7 @@ impl Wal {
         self.changed.notify_all();
         if let Err(error) = result {
             (self.say)(&format!(
-                "cannot sync {}: {}. Its commits fail from now on; solve the problem, then close the database and open it again.",
+                "cannot sync {}: {}. Commits of this database fail from now on; solve the problem, then close the database and open it again.",
                 self.path.display(),
                 std::io::Error::from(error)
             ));

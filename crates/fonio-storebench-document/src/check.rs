@@ -100,7 +100,7 @@ impl Checker {
         self.text("engine", &document.engine);
         self.sentence("verdict", &document.verdict, 2 * SENTENCE_MAX);
         if document.began_unix_s < BEGAN_MIN_UNIX_S || document.began_unix_s > BYTES_MAX {
-            self.refuse("began_unix_s", "the time is before 2020 or far in the future; set the clock");
+            self.refuse("began_unix_s", "the start time is before 2020 or far in the future; set the clock");
         }
         self.number("took_s", document.took_s, 0.0, TOOK_S_MAX);
         self.key(&document.key, document.device.capacity_bytes);
@@ -121,7 +121,7 @@ impl Checker {
             self.optional("health.reserved_blocks", health.reserved_blocks.as_ref());
         }
         if document.written_bytes > BYTES_MAX {
-            self.refuse("written_bytes", format!("at most {BYTES_MAX} bytes are possible"));
+            self.refuse("written_bytes", format!("the number is above the limit of {BYTES_MAX} bytes"));
         }
         if document.notes.len() > NOTES_MAX {
             self.refuse("notes", format!("at most {NOTES_MAX} notes are allowed"));

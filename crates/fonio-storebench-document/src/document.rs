@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn intervals_end_at_the_limits_of_the_figure() {
-        let figure = crate::figures::find("cpu.active").expect("it is in the catalogue");
+        let figure = crate::figures::find("cpu.active").expect("cpu.active is in the catalogue");
         let value = Value {
             value: 99.969_412_3,
             unit: Unit::Percent,

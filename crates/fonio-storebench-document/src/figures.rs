@@ -74,7 +74,7 @@ impl Part {
     pub fn label(self) -> &'static str {
         match self {
             Part::Sizes => "bandwidth and response times",
-            Part::Slowdown => "slowdown of reads and writes beside each other",
+            Part::Slowdown => "slowdown of concurrent reads and writes",
             Part::Sync => "synchronous writes",
             Part::Sustained => "sustained write",
             Part::Launch => "launch of forty apps",
@@ -214,7 +214,7 @@ fn sustained(all: &mut Vec<CatalogueFigure>) {
     for (name, label, unit, max) in [
         ("first", "long write, at first", Unit::MbPerS, MB_S_MAX),
         ("last", "long write, at the end", Unit::MbPerS, MB_S_MAX),
-        ("fast_bytes", "long write, until it fell", Unit::Bytes, 1e13),
+        ("fast_bytes", "long write, until the rate fell", Unit::Bytes, 1e13),
     ] {
         all.push(figure(Part::Sustained, format!("sustained.{name}"), label.to_owned(), unit, HIGHER, max));
     }
@@ -271,7 +271,7 @@ mod tests {
     fn units_are_those_of_the_schema() {
         let schema = schemars::schema_for!(UnitOfFigure).to_value().to_string();
         for figure in catalogue() {
-            let name = serde_json::to_string(&figure.unit).expect("a unit has a name");
+            let name = serde_json::to_string(&figure.unit).expect("each unit serializes to its name");
             assert!(schema.contains(&name), "{name}");
         }
     }

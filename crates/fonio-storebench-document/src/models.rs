@@ -20,9 +20,9 @@ const SHIPPED: &[u8] = include_bytes!("../data/models.jsonl.gz");
 /// If the built-in data set is unreadable; a test ensures that it is readable.
 pub fn shipped() -> Vec<Document> {
     let mut text = String::new();
-    GzDecoder::new(SHIPPED).read_to_string(&mut text).expect("the data set is a part of the program");
+    GzDecoder::new(SHIPPED).read_to_string(&mut text).expect("the built-in data set can be decompressed");
     let documents = text.lines().map(|line| Document::parse(line.as_bytes()));
-    documents.collect::<Result<_, _>>().expect("the data set is a part of the program")
+    documents.collect::<Result<_, _>>().expect("the built-in data set is valid")
 }
 
 /// Writes a data set in the format of [`shipped`].

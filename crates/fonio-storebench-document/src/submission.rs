@@ -38,7 +38,7 @@ impl Submission {
         if !document.notes.is_empty() {
             problems.push(Problem::new(
                 "notes",
-                "a submission has no notes; send it with `fonio storebench submit`",
+                "a submission must not have notes; send it with `fonio storebench submit`",
             ));
         }
         if problems.is_empty() { Ok(Submission(document)) } else { Err(problems) }

@@ -103,7 +103,7 @@ fn weak_sentence(mut parts: Vec<Part>) -> Option<String> {
     if weak.len() > WEAK_MAX {
         listed.push(format!("and {} more", weak.len() - WEAK_MAX));
     }
-    Some(format!("{} weak points, not told apart: {}.", weak.len(), listed.join("; ")))
+    Some(format!("{} weak points, which cannot be ranked: {}.", weak.len(), listed.join("; ")))
 }
 
 /// Converts the first letter to lower case, for use in the middle of a sentence.
@@ -177,7 +177,7 @@ mod tests {
             (part("Random writes", 44.0, (38.0, 50.0)), part("Random reads", 39.0, (33.0, 45.0)));
         assert_eq!(
             weak(vec![writes, reads]),
-            "2 weak points, not told apart: random reads, 1 MB/s, better than 39 % of 18 models of flash devices; random writes, 1 \
+            "2 weak points, which cannot be ranked: random reads, 1 MB/s, better than 39 % of 18 models of flash devices; random writes, 1 \
              MB/s, better than 44 %."
         );
         let (writes, reads) =

@@ -100,6 +100,6 @@ mod tests {
         assert!(said.expect("an error").contains("unknown class"));
         assert_eq!(class(), (Class::Durable, None), "said once");
         fs::remove_file(&file).expect("remove");
-        assert!(class().1.is_some(), "it went while it was in use");
+        assert!(class().1.is_some(), "the policy file was removed while it was in use");
     }
 }

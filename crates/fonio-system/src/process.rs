@@ -70,6 +70,6 @@ mod tests {
         let id = ProcessId::of(child.id()).expect("it runs");
         id.kill();
         assert!(!id.runs());
-        child.wait().expect("it can be waited for");
+        child.wait().expect("the killed child can be waited for");
     }
 }

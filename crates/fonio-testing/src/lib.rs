@@ -134,7 +134,7 @@ impl Need {
 ///
 /// Under the same conditions as [`skip`].
 #[track_caller]
-#[must_use = "the test must return where this is false"]
+#[must_use = "the test must return if this is false"]
 pub fn has(needs: &[Need]) -> bool {
     check_names();
     match needs.iter().find_map(|need| Some((*need, need.missing()?))) {
@@ -274,7 +274,7 @@ mod tests {
     fn a_list_of_names_is_read_and_an_unknown_one_is_an_error() {
         assert_eq!(required(""), Ok(vec![]));
         assert_eq!(required(" root, io_uring,"), Ok(vec![Need::Root, Need::IoUring]));
-        let error = required("root,fusee").expect_err("it is not a need");
+        let error = required("root,fusee").expect_err("`fusee` is not a need");
         assert!(
             error.starts_with("unknown need `fusee` in FONIO_REQUIRE; use some of: root, fuse, "),
             "{error}"

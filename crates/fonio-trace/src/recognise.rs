@@ -23,7 +23,7 @@ pub const HEAD_BYTES: usize = 64 * 1024;
 
 /// An unknown format name.
 #[derive(Debug, Error, PartialEq, Eq)]
-#[error("there is no format `{name}`; there are: {}", names())]
+#[error("there is no format `{name}`; use one of: {}", names())]
 pub struct UnknownFormat {
     /// The unknown name.
     pub name: String,
@@ -59,7 +59,7 @@ pub struct ReadOptions {
 pub enum OpenError {
     #[error("no input was given")]
     NoInput,
-    #[error("{file}: it cannot be read")]
+    #[error("{file}: the file cannot be read")]
     Read { file: String, source: io::Error },
     #[error("{file}: {found}. {way_out}. fonio reads {}.", accepted())]
     Unknown { file: String, found: String, way_out: String },

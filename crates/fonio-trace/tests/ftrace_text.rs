@@ -58,7 +58,7 @@ fn show(bytes: &[u8]) -> String {
 fn traces_of_several_kernels() {
     for name in ["ftrace-3.4-tgid", "ftrace-nolatency", "ftrace-6.18"] {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/data");
-        let trace = std::fs::read(format!("{folder}/{name}.txt")).expect("it is part of the sources");
+        let trace = std::fs::read(format!("{folder}/{name}.txt")).expect("the trace is part of the sources");
         assert!(recognise(&trace), "{name}");
         expect_file![format!("data/{name}.expected")].assert_eq(&show(&trace));
     }

@@ -69,7 +69,7 @@ fn names_of_formats_come_back() {
     for format in Format::ALL {
         assert_eq!(format.name().parse(), Ok(format));
     }
-    expect!["there is no format `btt`; there are: blktrace, blkparse, ftrace, systrace, msr-cambridge, disksim, csv"]
+    expect!["there is no format `btt`; use one of: blktrace, blkparse, ftrace, systrace, msr-cambridge, disksim, csv"]
         .assert_eq(&"btt".parse::<Format>().expect_err("there is none").to_string());
 }
 

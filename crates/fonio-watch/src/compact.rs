@@ -49,7 +49,7 @@ impl Codec {
     /// Panics if the request's queueing or completion time is unknown.
     pub(crate) fn encode(&mut self, request: &Request, bytes: Vec<u8>) -> Result<Vec<u8>, postcard::Error> {
         let (queued, completed) =
-            request.queued.zip(request.completed).expect("a watch keeps requests that have completed");
+            request.queued.zip(request.completed).expect("the watch keeps only completed requests");
         let encoded = Encoded {
             device: request.device.0,
             op: request.op,

@@ -145,7 +145,7 @@ fn wait_section(load: &Summary, stalls: &StallsAnswer, curves: &Curves<'_>) -> S
     let share = |waits: &Histogram| waits.total().0 as f64 / 1e9 / watched;
     let answer = rows.first().map_or("Nobody.".to_owned(), |row| {
         format!(
-            "{} most: its threads waited for a total of {}, {} of the time.",
+            "{} waits most: its threads waited for a total of {}, {} of the time.",
             answers::party_name(&row.party),
             Unit::Ns.format(row.waits.total().0 as f64),
             Unit::Share.format(share(&row.waits))
@@ -176,7 +176,7 @@ fn wait_section(load: &Summary, stalls: &StallsAnswer, curves: &Curves<'_>) -> S
             Column::new("Device"),
             Column::new("Waits"),
             Column::noted("Waited", "Sum of all threads."),
-            Column::noted("Share of the time", "More than 100 % if several threads waited at once."),
+            Column::noted("Share of the time", "The share exceeds 100 % if several threads waited at once."),
             Column::new("Longest"),
         ],
         rows: rows
@@ -221,7 +221,7 @@ fn device_section(at: usize, device: &WornDevice, load: &Summary, curves: &Curve
         figures.push(curves.stacked(
             &format!("written-{at}"),
             &format!("Written to {name}"),
-            "By the program or unit that caused the writes.",
+            "Bytes written, by the program or unit that caused the writes.",
             Axis::linear("Per second", Unit::BytesPerS),
             &parties,
             &written,
@@ -236,7 +236,7 @@ fn device_section(at: usize, device: &WornDevice, load: &Summary, curves: &Curve
     let mut notes = Vec::new();
     if device.file_system_share > 0.0 {
         notes.push(format!(
-            "{} of it is file system journal and metadata.",
+            "{} of the written data is file system journal and metadata.",
             Unit::Share.format(device.file_system_share)
         ));
     }
@@ -258,7 +258,7 @@ fn request_table(figures: &DeviceFigures, watched_s: u64) -> Table {
     let time = |time: Option<Nanos>| time.map_or(Cell::Unknown, |time| Cell::count(time.0, Unit::Ns));
     let busy = figures.busy_ms as f64 / 1000.0 / watched_s.max(1) as f64;
     Table {
-        caption: format!("Requests; it was busy for {} of the time", Unit::Share.format(busy)),
+        caption: format!("Requests; the device was busy for {} of the time", Unit::Share.format(busy)),
         columns: vec![
             Column::new("Requests"),
             Column::new("Number"),
@@ -347,7 +347,7 @@ fn terms(settings: &Settings) -> Vec<Term> {
 fn provenance(about: &About<'_>) -> Vec<Fact> {
     let History { minutes, hours, days, .. } = about.history;
     let mut facts = vec![Fact::new("Source", Cell::words("`fonio watch`")).note(format!(
-        "its history has {} minutes, {} spans of hours and {} days",
+        "the history has {} minutes, {} spans of hours and {} days",
         minutes.len(),
         hours.len(),
         days.len()
@@ -355,15 +355,13 @@ fn provenance(about: &About<'_>) -> Vec<Fact> {
     if about.load.limited_s > 0 {
         facts.push(
             Fact::new("Only long waits observed", Cell::count(about.load.limited_s, Unit::S))
-                .note("without requests, because BPF could not be used"),
+                .note("requests were not recorded, because BPF could not be used"),
         );
     }
     if about.load.unobserved > 0 {
         let unobserved = Cell::count(about.load.unobserved, Unit::Count);
-        facts.push(
-            Fact::new("Not recorded", unobserved)
-                .note("requests and waits, because there were too many at once"),
-        );
+        facts
+            .push(Fact::new("Not recorded", unobserved).note("too many requests and waits happened at once"));
     }
     facts
 }

@@ -103,7 +103,7 @@ impl Recent {
                     }
                     self.requests.push_back(Chunk::new());
                 }
-                self.requests.back_mut().expect("there is one with room").add(request);
+                self.requests.back_mut().expect("the last chunk has room").add(request);
             }
             Observed::Wait(wait) => {
                 if self.waits.len() >= WAITS_MAX {

@@ -253,7 +253,7 @@ pub fn stop(folders: &Folders) -> Result<bool, ServiceError> {
         systemctl(&["stop", UNIT])?;
         return Ok(true);
     }
-    let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw).expect("a process has a number");
+    let pid = i32::try_from(process.pid).ok().and_then(Pid::from_raw).expect("the process id is valid");
     kill_process(pid, Signal::TERM)
         .map_err(|error| system(format!("stop process {}", process.pid))(error.into()))?;
     if waits_for(ENDS, &mut || !process.runs()) {

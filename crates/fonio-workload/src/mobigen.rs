@@ -217,7 +217,7 @@ fn relative(path: &str) -> Result<String, String> {
     let mut parts = Vec::new();
     for part in Path::new(path).components() {
         match part {
-            Component::Normal(part) => parts.push(part.to_str().ok_or("the path is not valid text")?),
+            Component::Normal(part) => parts.push(part.to_str().ok_or("the path is not UTF-8")?),
             Component::RootDir | Component::CurDir => {}
             Component::ParentDir if !parts.is_empty() => {
                 parts.pop();

@@ -25,7 +25,7 @@ fn code(output: &Output) -> i32 {
 fn the_verdict_is_the_first_line() {
     let text = Files::new().shows("report trace");
     assert!(text.lines().next().is_some_and(|first| first.contains("Storage")), "{text}");
-    assert!(!text.contains('\x1b'), "no colour in a pipe");
+    assert!(!text.contains('\x1b'), "output to a pipe contains colour codes");
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn a_damaged_trace_gives_what_could_be_read() {
     let whole = fs::read(files.path("trace")).expect("the trace");
     fs::write(files.path("cut"), &whole[..whole.len() / 2 + 11]).expect("a file");
     let text = files.shows("report cut");
-    assert!(text.contains("byte"), "the message says where the trace is damaged: {text}");
+    assert!(text.contains("byte"), "the message does not say where the trace is damaged: {text}");
 }
 
 /// Any input file results in a report or an error message, never in a panic.
@@ -240,7 +240,7 @@ fn html_and_markdown_are_written() {
     let text = fs::read_to_string(files.path("report.html")).expect("the report");
     assert!(text.starts_with("<!DOCTYPE html>") || text.starts_with("<!doctype html>"));
     for outside in ["src=\"http", "href=\"http://", "url(http"] {
-        assert!(!text.contains(outside), "the report loads something: {outside}");
+        assert!(!text.contains(outside), "the report loads an external file: {outside}");
     }
     assert!(files.shows("report trace --markdown").contains("| "));
 }
@@ -269,8 +269,8 @@ fn a_user_without_rights_gets_a_verdict_from_samples() {
         return;
     }
     let dir = tempfile::tempdir().expect("a temporary folder");
-    std::os::unix::fs::chown(dir.path(), Some(65534), Some(65534)).expect("the folder of the user");
-    // The user may be unable to access the folder of the program, but can run the open program file.
+    std::os::unix::fs::chown(dir.path(), Some(65534), Some(65534)).expect("root can change the owner");
+    // The user may have no access to the folder of the program, but can run the open file.
     let program = fs::File::open(env!("CARGO_BIN_EXE_fonio")).expect("the program");
     let check = |arguments: &[&str]| {
         let mut command = std::process::Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()));

@@ -54,7 +54,7 @@ fn every_way_to_end_leaves_nothing_behind() {
     for (signal, code) in [("INT", Some(130)), ("TERM", Some(143)), ("HUP", Some(129)), ("KILL", None)] {
         let (mut child, ready) = start();
         fs::write(Path::new(ready["mount"].as_str().expect("a folder")).join("file"), [7; 100_000])
-            .expect("it can be written to");
+            .expect("the mount can be written to");
         let killed =
             Command::new("kill").args(["-s", signal, &child.id().to_string()]).status().expect("kill");
         assert!(killed.success());

@@ -103,7 +103,7 @@ impl Machine {
         while self.read_ahead() != "512" {
             std::thread::sleep(Duration::from_millis(20));
             tries += 1;
-            assert!(tries < 3000, "the setting is never switched");
+            assert!(tries < 3000, "the setting was not switched within a minute");
         }
         child
     }

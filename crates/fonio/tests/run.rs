@@ -277,8 +277,8 @@ fn a_workload_on_an_emulated_card_with_and_without_a_fix() {
     let names: Vec<&str> = variations.iter().map(|variation| variation["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["sd_a2", "sd_a2, wal-normal", "sd_a2, db-in-ram"]);
     let requests = |at: usize| variations[at]["runs"][0]["requests"].as_u64().unwrap();
-    assert!(requests(0) > requests(1), "a write-ahead log writes less often");
-    assert!(requests(1) > requests(2), "and memory not at all");
+    assert!(requests(0) > requests(1), "a write-ahead log must need fewer requests");
+    assert!(requests(1) > requests(2), "databases in memory must need even fewer requests");
     for variation in variations {
         for run in variation["runs"].as_array().unwrap() {
             let recording = run["recording"].as_str().unwrap();
@@ -371,7 +371,7 @@ fn a_fix_is_tried_with_a_command_and_taken_back() {
     while !mount_options(&mounted).contains("commit=30") {
         std::thread::sleep(std::time::Duration::from_millis(20));
         tries += 1;
-        assert!(tries < 3000, "the fix is never applied");
+        assert!(tries < 3000, "the fix was not applied within a minute");
     }
     killed.kill().unwrap();
     killed.wait().unwrap();
@@ -576,7 +576,7 @@ fn a_workload_runs_beside_another_and_each_has_its_figures() {
         assert!(count(of, "write_bytes") > 0 && count(of, "requests") > 0, "{figures}");
     }
     let both = count(own, "write_bytes") + count(beside, "write_bytes");
-    assert!(both <= count(figures, "write_bytes"), "no write is counted twice: {figures}");
+    assert!(both <= count(figures, "write_bytes"), "a write was counted twice: {figures}");
     let done = beside["done_share"].as_f64().unwrap();
     assert_eq!(beside["ended_early"].as_bool().unwrap(), done == 1.0, "{beside}");
     assert!(done > 0.0 && beside["ran_s"].as_f64().unwrap() > 0.0, "{beside}");

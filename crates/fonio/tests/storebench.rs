@@ -117,10 +117,10 @@ fn a_killed_run_is_continued_and_cleaned_up() {
     }
     assert_eq!(document.launches.len(), 40);
     assert!(document.written_bytes > 100 << 20);
-    assert!(!text(&said.stdout).contains(at), "the result has the path");
+    assert!(!text(&said.stdout).contains(at), "the result contains the path");
     assert_eq!(fs::read_dir(folder.path()).expect("the folder").count(), 0);
     let kept: Vec<_> = fs::read_dir(home.path().join("storebench")).expect("the results").flatten().collect();
-    assert_eq!(kept.len(), 1, "the result, and no unfinished run: {kept:?}");
+    assert_eq!(kept.len(), 1, "expected only the result: {kept:?}");
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn nothing_is_sent_without_a_yes() {
     let submit = ["storebench", "submit", "--server", "http://127.0.0.1:9", &file];
     let said = fonio(folder.path(), &submit);
     assert_eq!(said.status.code(), Some(2));
-    assert!(text(&said.stdout).contains("schema: \"fonio.storebench/1\""), "the preview is shown: {said:?}");
+    assert!(text(&said.stdout).contains("schema: \"fonio.storebench/1\""), "no preview: {said:?}");
     assert!(text(&said.stderr).contains("nothing was sent"), "{said:?}");
     let said = fonio(folder.path(), &[&submit[..], &["--yes"]].concat());
     assert!(text(&said.stderr).contains("http://127.0.0.1:9 cannot be reached"), "{said:?}");

@@ -147,11 +147,11 @@ pub fn measure(load: &Load, fonio: Option<&Path>) -> Result<Applications> {
     let summary: Value = serde_json::from_slice(&std::fs::read(results.join("summary.json"))?)?;
     let mut found = Applications { command, schedulers: Vec::new() };
     for variation in list(&summary, "variations")? {
-        let name = variation["name"].as_str().context("a setup has a name")?;
+        let name = variation["name"].as_str().context("a setup has no name")?;
         let scheduler = name.split_once(", ").map_or("none", |(_, fix)| fix);
         let mut kernel = Measured::default();
         for run in list(variation, "runs")? {
-            let recording = folder.join(run["recording"].as_str().context("a run has a recording")?);
+            let recording = folder.join(run["recording"].as_str().context("a run has no recording")?);
             let models: &[&str] =
                 if scheduler == "none" && load.is_replayed { &[] } else { &["--scheduler", "noop"] };
             let replay = replay(&fonio, &recording, models)?;
@@ -167,7 +167,7 @@ pub fn measure(load: &Load, fonio: Option<&Path>) -> Result<Applications> {
             kernel.active_share.push(number(&cpu["active_share"])?);
             if scheduler == "none" && load.is_replayed {
                 for run in list(&replay, "runs")? {
-                    let name = run["scheduler"].as_str().context("a run has a scheduler")?;
+                    let name = run["scheduler"].as_str().context("a run has no scheduler")?;
                     found
                         .add(if name == "noop" { "none" } else { name })
                         .model_read_s
@@ -212,7 +212,7 @@ fn list<'a>(value: &'a Value, name: &str) -> Result<&'a Vec<Value>> {
 }
 
 fn number(value: &Value) -> Result<f64> {
-    value.as_f64().with_context(|| format!("the results have {value} in place of a number"))
+    value.as_f64().with_context(|| format!("{value} in the results is not a number"))
 }
 
 fn show(found: &Applications) -> Result<()> {

@@ -120,7 +120,7 @@ pub fn run_role(words: &[String]) -> Result<()> {
         }
         ["write-short", name, dir, notes] => short::write(name, Path::new(dir), Path::new(notes)),
         ["drive-short", dir, notes] => short::drive(Path::new(dir), Path::new(notes)),
-        _ => bail!("this is a part of `cargo studies attribution`"),
+        _ => bail!("only `cargo studies attribution` runs this command"),
     }
 }
 

@@ -141,7 +141,7 @@ fn record(fs: &str, result: &mut StudyResult) -> Result<()> {
 fn written(lines: &str) -> Result<Vec<Written>> {
     let parse = |line: &str| -> Result<Written> {
         let words: Vec<&str> = line.split(' ').collect();
-        let [began, ended, paths @ ..] = &words[..] else { bail!("a damaged list of files") };
+        let [began, ended, paths @ ..] = &words[..] else { bail!("the list of files is damaged") };
         let paths = paths.iter().filter(|path| !path.is_empty()).map(PathBuf::from).collect();
         Ok(Written { began: began.parse()?, ended: ended.parse()?, paths })
     };

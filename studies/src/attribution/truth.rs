@@ -22,7 +22,7 @@ impl Truth {
         let mut extents = Vec::new();
         for line in fs::read_to_string(path)?.lines() {
             let mut words = line.splitn(3, ' ');
-            let mut next = || words.next().context("a damaged list of extents");
+            let mut next = || words.next().context("the list of extents is damaged");
             extents.push((next()?.parse()?, next()?.parse()?, PathBuf::from(next()?)));
         }
         match fs {

@@ -33,7 +33,7 @@ pub enum Place {
 impl Place {
     pub fn of(word: &str) -> Result<Place> {
         let place = [Place::Groups, Place::Units].into_iter().find(|place| place.word() == word);
-        place.with_context(|| format!("{word} is not a place"))
+        place.with_context(|| format!("{word} is not a place for writers"))
     }
 
     pub fn word(self) -> &'static str {
@@ -90,7 +90,7 @@ impl Groups {
             (Place::Groups, _) => {
                 let mut command = Command::new(&own);
                 let group =
-                    self.dirs.iter().find(|dir| dir.ends_with(&unit)).context("a writer without a group")?;
+                    self.dirs.iter().find(|dir| dir.ends_with(&unit)).context("a writer has no group")?;
                 command.args([ROLE, "write", kind]).arg(dir).arg(group);
                 command
             }

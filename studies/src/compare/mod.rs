@@ -157,7 +157,7 @@ fn compare(fonio: &Path, first: &Path, other: &Path) -> Result<Comparison> {
 
 /// Returns the device profile with its times multiplied and its rates divided by `factor`.
 fn slower(factor: f64) -> Result<Profile> {
-    let mut profile = Profile::shipped(PROFILE).context("the profile is not shipped")?;
+    let mut profile = Profile::shipped(PROFILE).context("fonio does not ship the profile")?;
     for key in [
         "interface.read_command",
         "interface.write_command",

@@ -86,7 +86,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
 
 fn compare_all(folder: &Path) -> Result<()> {
     let title = "decisions of the kernel's schedulers that their models make too";
-    let columns = ["scheduler", "load", "settings", "decisions", "equal before the first other one"];
+    let columns = ["scheduler", "load", "settings", "decisions", "equal before the first difference"];
     let mut result = StudyResult::begin("decisions", title, "cargo studies decisions", &columns)?;
     let observed = process::root().join("crates/fonio-sim/tests/vectors/observed");
     for load in loads() {
@@ -103,7 +103,7 @@ fn compare_all(folder: &Path) -> Result<()> {
         } else {
             let other = issued.get(equal).map_or_else(|| "nothing".to_owned(), u64::to_string);
             eprintln!(
-                "  the model: {}; the kernel issued {other}",
+                "  the model decided: {}; the kernel issued {other}",
                 vector.lines().last().unwrap_or_default()
             );
             if kept.exists() {
@@ -142,7 +142,7 @@ fn requests(csv: &str) -> Result<Vec<Request>> {
                 .with_context(|| format!("a request has no {name}: {line}"))
         };
         let number = |name: &str| -> Result<u64> {
-            field(name)?.parse().with_context(|| format!("{name} is not known: {line}"))
+            field(name)?.parse().with_context(|| format!("{name} is not a number: {line}"))
         };
         let class = match number("ioprio")? {
             of if of >> 13 == 1 => format!("rt{}", of & 7),

@@ -22,7 +22,7 @@ fn every_result_is_in_a_document() {
     let blocks: Vec<Block<'_>> = texts.lines().filter_map(Block::begun_by).collect();
     for result in StudyResult::all().expect("all results can be read") {
         let file = process::root().join("studies/results").join(format!("{}.json", result.id));
-        let text = fs::read_to_string(&file).expect("the file has the name of its id");
+        let text = fs::read_to_string(&file).expect("each result is in the file named after its id");
         assert_eq!(text, result.text().expect("JSON"), "{}", file.display());
         let id = result.id.as_str();
         let shows = |block: &Block<'_>| match block.kind {

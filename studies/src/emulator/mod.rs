@@ -46,7 +46,7 @@ pub struct Arguments {
 pub fn run(Arguments { cards }: &Arguments) -> Result<()> {
     let mut names = names();
     if let Some(unknown) = cards.iter().find(|card| !names.contains(&card.as_str())) {
-        bail!("there is no published card `{unknown}`; there are {}", names.join(", "));
+        bail!("there is no published card `{unknown}`; use one of {}", names.join(", "));
     }
     names.retain(|name| cards.is_empty() || cards.iter().any(|card| card == name));
     let fonio = emulated::fonio()?;
@@ -171,5 +171,5 @@ pub fn figures(protocol: &Protocol, said: &Value, busy_ns: u64) -> Result<Measur
         }
         _ => (side["bw_bytes"].as_f64().map(|bytes| bytes / 1e6), bytes * 1e3 / busy_ns),
     };
-    Ok(Measured { figure: figure.context("fio gives rate and latency")?, model, requests })
+    Ok(Measured { figure: figure.context("fio gave no rate or latency")?, model, requests })
 }

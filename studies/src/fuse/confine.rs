@@ -6,7 +6,7 @@ use fonio_host::{Confined as Groups, CpuShare, Ledger, Limits};
 /// A control group that limits its processes to a share of one CPU; it is removed when this value is dropped.
 pub struct Confined {
     groups: Groups,
-    #[expect(dead_code, reason = "the group goes with it")]
+    #[expect(dead_code, reason = "dropping it removes the group")]
     ledger: Ledger,
 }
 

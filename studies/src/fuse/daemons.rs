@@ -126,7 +126,7 @@ impl Mounted {
             }
             std::thread::sleep(Duration::from_millis(10));
         }
-        bail!("it did not mount within two seconds")
+        bail!("the daemon did not mount within two seconds")
     }
 
     /// Returns the resources that the daemon has used, without the context switches of ended threads.

@@ -79,7 +79,7 @@ impl Arguments {
 
 pub fn run(wanted: &Arguments) -> Result<()> {
     if !process::is_root() {
-        bail!("the peers are mounted as root");
+        bail!("mounting the other daemons needs root");
     }
     tools::ensure(&[tools::BUILD, tools::FUSE])?;
     let folder = process::scratch("bench-fuse")?;

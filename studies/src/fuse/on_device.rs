@@ -55,7 +55,7 @@ pub fn write_streams(dir: &Path, streams: Streams) -> Result<f64> {
 }
 
 pub(super) fn run(wanted: &Arguments, folder: &Path, programs: &Programs) -> Result<()> {
-    let profile = wanted.on.as_deref().context("this runs on an emulated device")?;
+    let profile = wanted.on.as_deref().context("name an emulated device with --on")?;
     let setup = Setup {
         profile: profile.to_owned().into(),
         file_system: "ext4".into(),

@@ -125,7 +125,7 @@ pub fn run_in_guest(arguments: &[String]) -> Result<()> {
     let [plan, found] = match arguments {
         [write, path, bytes] if write == WRITE => return write_file(path, bytes),
         [plan, found] => [plan, found],
-        _ => bail!("this is a part of `cargo studies paper`"),
+        _ => bail!("only `cargo studies paper` runs this command"),
     };
     process::outlive_signals()?;
     let folder = PathBuf::from("/tmp/paper-bfuse");
@@ -159,7 +159,7 @@ impl Experiment {
             }
         }
         if plan.slow_daemons {
-            let setup = plan.raw.first().context("the daemons are slowed down to a share of a device")?;
+            let setup = plan.raw.first().context("slowing the daemons down needs a raw device")?;
             let raw = median(&found.raw_mb_s[0], |rate| *rate) * 1e6;
             let share = as_slow_as_the_studys(&self.folder, &self.programs, setup, (raw, plan.bytes))?;
             self.confined = Some(Confined::new(share)?);
@@ -202,7 +202,7 @@ impl Experiment {
         let figures = self.figures(&recording)?;
         let figure = |name: &str| figures.get(name).copied();
         let said = String::from_utf8_lossy(&output.stderr);
-        let seconds = said.lines().find_map(written_in).context("the writer says how long it took")?;
+        let seconds = said.lines().find_map(written_in).context("the writer printed no time")?;
         let writes = figure("latency.writes.service.count");
         let random_share = figure("sequentiality.write.random_requests_share");
         Ok(Once {
@@ -223,7 +223,7 @@ impl Experiment {
 
     fn figures(&self, recording: &Path) -> Result<std::collections::BTreeMap<String, f64>> {
         let said = crate::asked::report(&self.programs.fonio, recording)?;
-        let figures = said["figures"].as_array().context("a report has figures")?;
+        let figures = said["figures"].as_array().context("the report has no figures")?;
         let pairs = figures
             .iter()
             .filter_map(|figure| Some((figure["name"].as_str()?.to_owned(), figure["value"].as_f64()?)));
@@ -237,7 +237,7 @@ const RECORD_BYTES: usize = 512 << 10;
 
 /// Writes a file of `bytes` bytes in records of 512 KiB, syncs it, and prints the time in seconds.
 fn write_file(path: &str, bytes: &str) -> Result<()> {
-    let bytes: u64 = bytes.parse().context("a size is a number")?;
+    let bytes: u64 = bytes.parse().context("the size is not a number")?;
     let data = vec![0; RECORD_BYTES];
     let started = Instant::now();
     let mut file = File::create(path).with_context(|| format!("cannot write {path}"))?;

@@ -22,11 +22,11 @@ const TMPFS_BYTES: u64 = 1 << 30;
 pub struct Place {
     pub source: PathBuf,
     pub dir: PathBuf,
-    #[expect(dead_code, reason = "it ends when it is dropped")]
+    #[expect(dead_code, reason = "dropping it removes the source directory's file system")]
     below: Below,
 }
 
-#[expect(dead_code, reason = "they end when they are dropped")]
+#[expect(dead_code, reason = "the values are only dropped")]
 enum Below {
     Users,
     Tmpfs(Ledger),

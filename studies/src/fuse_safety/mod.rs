@@ -66,7 +66,7 @@ pub fn run(Arguments { parts }: &Arguments) -> Result<()> {
     let wanted = |part: &str| parts.is_empty() || parts.iter().any(|word| word == part);
     tools::ensure(&[tools::BUILD])?;
     let fonio = emulated::fonio()?;
-    let own = std::env::current_exe().context("cannot find our own program")?;
+    let own = std::env::current_exe().context("cannot find this program")?;
     for mode in MODES {
         if wanted("errors") {
             // The first 192 MiB contain the inode tables, so no fault is injected there. The journal follows
@@ -119,9 +119,9 @@ fn on_other_kernels() -> Result<()> {
         process::target().join("tmp").display()
     );
     for line in String::from_utf8_lossy(&output.stdout).lines() {
-        let message: serde_json::Value = serde_json::from_str(line).context("cargo's messages are JSON")?;
+        let message: serde_json::Value = serde_json::from_str(line).context("cannot parse cargo's JSON")?;
         let Some(program) = message["executable"].as_str() else { continue };
-        let name = message["target"]["name"].as_str().context("cargo names what it builds")?;
+        let name = message["target"]["name"].as_str().context("cargo's message names no target")?;
         let copy = fonio_lab::stripped(Path::new(program), &folder.path().join(name))?;
         programs.push((copy, Path::new("tests/deps").join(name)));
         let _ = write!(
@@ -194,7 +194,7 @@ impl Mounted {
             .stdout(Stdio::piped())
             .spawn()?;
         let mut line = String::new();
-        let said = child.stdout.take().context("its output is piped")?;
+        let said = child.stdout.take().context("the output is not piped")?;
         std::io::BufRead::read_line(&mut std::io::BufReader::new(said), &mut line)?;
         ensure!(line.starts_with("Mounted"), "{mode} does not mount");
         Ok(Self { dir, child })
@@ -278,7 +278,7 @@ fn write_on_failing(mode: &str, fonio: &Path) -> Result<()> {
         }
     }
     eprintln!(
-        "{mode}: {told} of {} syncs failed, then {heard} of another handle; {missing} records lost, each \
+        "{mode}: {told} of {} syncs failed, then {heard} on another handle; {missing} records lost, each \
          with an error",
         RECORDS / BATCH
     );

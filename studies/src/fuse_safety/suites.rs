@@ -115,7 +115,7 @@ pub fn run(fonio: &Path) -> Result<()> {
             check(&native, &found).with_context(|| format!("pjdfstest on {shown}, {mode}"))?;
             exercise(&fsx, mounted.path(), folder.path())
                 .with_context(|| format!("fsx on {shown}, {mode}"))?;
-            println!("{shown}, {mode}: pjdfstest as in the folder, fsx finds no error");
+            println!("{shown}, {mode}: pjdfstest passes as in the folder, fsx finds no error");
         }
     }
     Ok(())
@@ -165,7 +165,7 @@ fn check(native: &BTreeMap<String, String>, found: &BTreeMap<String, String>) ->
         .map(|(case, _)| case.as_str())
         .filter(|case| *case != NOT_TRIED)
         .collect();
-    ensure!(worse.is_empty(), "these pass in the folder but not through the mount: {}", worse.join(", "));
+    ensure!(worse.is_empty(), "these cases pass in the folder, not in the mount: {}", worse.join(", "));
     Ok(())
 }
 
@@ -210,7 +210,7 @@ mod tests {
         let error = check(&native, &found).expect_err("one fails");
         assert_eq!(
             error.to_string(),
-            "these pass in the folder but not through the mount: chmod::eperm_not_owner"
+            "these cases pass in the folder, not in the mount: chmod::eperm_not_owner"
         );
         assert!(check(&native, &native).is_ok());
     }

@@ -68,7 +68,7 @@ pub fn run(Arguments { parts }: &Arguments) -> Result<()> {
             _ => equal(&fonio)?,
         };
     }
-    ensure!(broken == 0, "{broken} promised limits are exceeded, marked *");
+    ensure!(broken == 0, "{broken} results exceed a promised limit (marked *)");
     Ok(())
 }
 
@@ -113,7 +113,7 @@ fn repeatable(fonio: &Path) -> Result<u32> {
             let (text, boot) = emulated(fonio, CARD, 0, FIO_JOB)?;
             let (_, fio) = parts_of(&text)?;
             jobs.push(
-                fio[0]["jobs"][0]["write"]["lat_ns"]["mean"].as_f64().context("fio gives latencies")? / 1e3,
+                fio[0]["jobs"][0]["write"]["lat_ns"]["mean"].as_f64().context("fio gave no latency")? / 1e3,
             );
             boots.push(boot);
             workloads.push(workload(fonio)?);
@@ -163,7 +163,7 @@ fn mixed(fonio: &Path) -> Result<u32> {
         );
         let (text, _) = emulated(fonio, CARD, 256 << 20, &script)?;
         let (_, fio) = parts_of(&text)?;
-        ensure!(fio.len() == STARTS as usize, "{} of {STARTS} starts gave a result", fio.len());
+        ensure!(fio.len() == STARTS as usize, "only {} of {STARTS} starts gave a result", fio.len());
         let cell = |(job, side): (&str, &str)| {
             let of_start = |start: &Value| {
                 let jobs = start["jobs"].as_array().map_or(&[][..], Vec::as_slice);
@@ -194,8 +194,8 @@ fn model(fonio: &Path) -> Result<u32> {
             let script = format!("fio --filename=$FONIO_DEVICE {words}");
             let (text, _) = emulated(fonio, name, protocol.prepare.0, &script)?;
             let (report, fio) = parts_of(&text)?;
-            let busy_ns = report["busy_ns"].as_u64().context("the report has the busy time")?;
-            let cpu_ns = report["cpu_ns"].as_f64().context("the report has the processor time")?;
+            let busy_ns = report["busy_ns"].as_u64().context("the report has no busy time")?;
+            let cpu_ns = report["cpu_ns"].as_f64().context("the report has no processor time")?;
             let Measured { figure, model, requests } =
                 emulator::figures(&protocol, &fio[0], busy_ns).with_context(|| what.clone())?;
             let is_broken = (figure / model - 1.0).abs() > MODEL_WITHIN;
@@ -270,11 +270,11 @@ fn plan_of_equals(fonio: &Path, card: &str, seed: u64) -> Result<Vec<(bool, f64)
     command.current_dir(folder.path()).args(["run", "webbench", "--in", KERNEL, "--on", &files.join(",")]);
     let (text, _) = in_guest(command.args(["--scale", "0.05", "--seed", &seed.to_string(), "--json"]))?;
     let said: Value = serde_json::from_str(&text).context("fonio gave no JSON")?;
-    let variations = said["variations"].as_array().context("a plan has setups")?;
+    let variations = said["variations"].as_array().context("the plan has no setups")?;
     let answer = |variation: &Value| {
         let change = &variation["change"];
-        let answer = change["answer"].as_str().context("a comparison has an answer")?;
-        Ok((["lower", "higher"].contains(&answer), change["ratio"].as_f64().context("it has a ratio")?))
+        let answer = change["answer"].as_str().context("a comparison has no answer")?;
+        Ok((["lower", "higher"].contains(&answer), change["ratio"].as_f64().context("no ratio")?))
     };
     variations.iter().skip(1).map(answer).collect()
 }
@@ -297,14 +297,14 @@ fn workload(fonio: &Path) -> Result<f64> {
     command.current_dir(folder.path()).args(["run", "webbench", "--on", CARD, "--in", KERNEL]);
     let (text, _) = in_guest(command.args(["--scale", "0.1", "--runs", "1", "--json"]))?;
     let said: Value = serde_json::from_str(&text).context("fonio gave no JSON")?;
-    said["variations"][0]["runs"][0]["wall_s"].as_f64().context("a run has a time")
+    said["variations"][0]["runs"][0]["wall_s"].as_f64().context("the run has no run time")
 }
 
 /// Extracts the device's report and fio's output from the output of `fonio device emulate --json`.
 fn parts_of(text: &str) -> Result<(Value, Vec<Value>)> {
     let (own, fio): (Vec<&str>, Vec<&str>) =
         text.lines().partition(|line| line.starts_with("{\"ready\"") || line.starts_with("{\"end\""));
-    let end = own.last().context("the device reports at its end")?;
+    let end = own.last().context("the device printed no final report")?;
     let end: Value = serde_json::from_str(end)?;
     let fio = fio.join("\n");
     let fio = serde_json::Deserializer::from_str(&fio).into_iter().collect::<Result<Vec<Value>, _>>();

@@ -108,7 +108,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
             let began = Instant::now();
             let tested = test(&fonio, case, &device.device, &out, run)?;
             let paired = &tested["paired"];
-            let answer = paired["answer"].as_str().context("a result has an answer")?;
+            let answer = paired["answer"].as_str().context("a result has no answer")?;
             claims += u64::from(["lower", "higher"].contains(&answer));
             println!(
                 "  run {run}, {:.0} s: {}",
@@ -139,12 +139,12 @@ fn test(fonio: &Path, case: &Case, device: &str, out: &Path, seed: u64) -> Resul
 
 /// Returns the blocked time per second of each valid slice, in the order of the slices.
 fn blocked(result: &Value) -> Result<Vec<String>> {
-    let pairs = result["pairs"].as_array().context("a result has pairs")?;
+    let pairs = result["pairs"].as_array().context("the result has no pairs")?;
     let slices = pairs.iter().flat_map(|pair| {
         let (without, with) = (&pair["without"], &pair["with"]);
         if pair["setting_first"] == true { [with, without] } else { [without, with] }
     });
-    slices.map(|slice| Ok(format!("{:.5}", slice.as_f64().context("a time is a number")?))).collect()
+    slices.map(|slice| Ok(format!("{:.5}", slice.as_f64().context("a time is not a number")?))).collect()
 }
 
 struct Running(Child);

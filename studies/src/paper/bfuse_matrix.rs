@@ -25,7 +25,7 @@ const CLEARLY_WORSE: f64 = 0.9;
 /// Our limit for a sequential pattern: the maximum share of writes that do not continue the previous write.
 const RANDOM_MOST: f64 = 0.1;
 const WHY_COPY: &str = "the confined daemon makes fewer calls, but a copy still costs the same";
-const WHY_STOCK: &str = "the share of the CPU was chosen only by the rate of stock";
+const WHY_STOCK: &str = "the CPU share was chosen to match only the rate of stock";
 const WHY_FILE_SYSTEM: &str =
     "the file systems are twelve years newer; a simulated or confined processor hides their differences";
 
@@ -128,7 +128,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
             let rate = of(name, scheduler, BUFFERED).over(&raw).value().unwrap_or(f64::NAN) * 100.0;
             format!("{scheduler} {rate:.0} %")
         });
-        let why = "the study only draws it, as a share of the bare device";
+        let why = "the study only plots this rate, as a share of the bare device";
         rows.push(Row::ours_alone(format!("f17: bFUSE on {name}"), rates.join(", "), why));
     }
     Ok(rows.into_iter().map(|row| row.noted(at.noted())).collect())

@@ -27,7 +27,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     for phone in published.at::<Vec<Phone>>("bfuse.phone")? {
         let profile = PROFILES.iter().find(|(name, _)| *name == phone.name);
         let device = profile
-            .map_or_else(|| "there is no profile of its flash".to_owned(), |(_, name)| format!("on {name}"));
+            .map_or_else(|| "fonio has no profile of its flash".to_owned(), |(_, name)| format!("on {name}"));
         let partitions = [
             ("data", Some(&phone.data)),
             ("sdcard", Some(&phone.sdcard)),
@@ -44,7 +44,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
                 (_, FUSE) => Row::same(what, told, Some(told), true, "")
                     .noted("fonio mount --mount-options mode=stock")
                     .because(device.as_str()),
-                (_, "yaffs2") => Row::cannot(what, told, "it is for raw flash, and not in Linux"),
+                (_, "yaffs2") => Row::cannot(what, told, "yaffs2 is for raw flash, and not in Linux"),
                 _ => Row::cannot(what, told, "the phone's maker has not published it"),
             });
         }

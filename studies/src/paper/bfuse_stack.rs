@@ -162,7 +162,7 @@ fn bench_layers(runs: &mut Runs, file_system: &str, at: &At) -> Result<Measureme
 /// Returns the rate of writing through the named layer in each round.
 fn of_layer(found: &Measurements, name: &str) -> Result<Measured> {
     let layer = found.layers.iter().find(|layer| layer.name == name);
-    let layer = layer.with_context(|| format!("`fonio bench layers` has not measured {name}"))?;
+    let layer = layer.with_context(|| format!("`fonio bench layers` did not measure {name}"))?;
     Ok(Measured::runs(layer.write_rounds_mb_s.iter().copied()))
 }
 
@@ -185,7 +185,7 @@ fn layers_here(raw_told: f64, steps: [(&str, f64); 3], runs: &mut Runs, at: &At)
     let bfq = || on("ext4", BFQ);
     let stacks = vec![stack(bfq(), None), stack(bfq(), Some(STOCK))];
     let found = runs.stacks(&slowed(vec![on("ext4", "none"), bfq()], stacks), at)?;
-    let [raw, block] = &found.raw_mb_s[..] else { bail!("two devices were asked for") };
+    let [raw, block] = &found.raw_mb_s[..] else { bail!("expected the rates of two devices") };
     let why =
         format!("{NO_CFQ}; on the phone, these layers ran on the slow CPU; here, only the daemon is slow");
     let raw = raw_rate(raw);
@@ -401,7 +401,7 @@ pub(super) fn calls(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> 
                         None => String::new(),
                     };
                     let ours = format!("{calls} calls, {} requests{own}", shown(once.writes));
-                    let why = "the study has no numbers for it; it was the phones' file system for SD cards";
+                    let why = "the study has no numbers for this file system, which phones used on SD cards";
                     rows.push(Row::ours_alone(format!("{name}, {way}"), ours, why).noted(place.noted()));
                 }
                 (None, None) => {}
@@ -466,7 +466,7 @@ fn counted(told: Counted, what: impl Fn(&str) -> String, once: &Once, place: &At
         OWN.cannot(
             what(OWN_WRITES),
             told.own_percent,
-            "recordings do not show the kind of all data of this file system",
+            "for this file system, recordings show the kind of some data only",
         )
     } else {
         let why = "the file systems are twelve years newer, and our file has a quarter of the size";

@@ -171,7 +171,7 @@ pub(super) fn sizes_and_latencies(published: &Published, runs: &mut Runs) -> Res
         let mut rows = Vec::new();
         for (key, told) in size_shares.get(name).into_iter().flatten() {
             let what = format!("{name}, {}", key.replace('_', " "));
-            rows.push(match key.split_once('_').context("a share names its requests")?.1 {
+            rows.push(match key.split_once('_').context("a share's key lacks a size")?.1 {
                 size @ ("4k" | "below_16k" | "below_64k") => {
                     let group = group_of(key)?;
                     let share = analysis.sizes_of(group).map(|sizes| match size {
@@ -188,7 +188,7 @@ pub(super) fn sizes_and_latencies(published: &Published, runs: &mut Runs) -> Res
                     Row::within(
                         what,
                         format!("{:.1} % take more than {over_ms} ms", told * 100.0),
-                        |ms| format!("half of them take more than {ms:.2} ms"),
+                        |ms| format!("half of these requests take more than {ms:.2} ms"),
                         (&Measured::once(median).times(1e-6), over_ms..=f64::INFINITY),
                         WHY_SHARE,
                     )
@@ -219,7 +219,7 @@ fn group_of(key: &str) -> Result<Group> {
 
 /// Returns the group and the number of milliseconds of a key such as `async_writes_over_4ms`.
 fn over(key: &str) -> Result<(Group, f64)> {
-    let (requests, time) = key.split_once("_over_").with_context(|| format!("{key} is not understood"))?;
+    let (requests, time) = key.split_once("_over_").with_context(|| format!("cannot parse the key {key}"))?;
     let group = if requests == "async_writes" { Group::WriteAsync } else { group_of(requests)? };
     let ms = time.strip_suffix("ms").and_then(|ms| ms.parse().ok());
     Ok((group, ms.with_context(|| format!("{key} names no milliseconds"))?))
@@ -292,12 +292,12 @@ pub(super) fn places_over_time(_: &Published, runs: &mut Runs) -> Result<Vec<Row
             "video_playback, a read",
             131.072,
             &Measured::once(large).times(1e-3),
-            "readahead requests other amounts here",
+            "here, readahead requests have other sizes",
         ),
         Row::within(
             "camera, writes",
             "in small chunks",
-            |kib| format!("half of them have at most {kib:.0} KiB"),
+            |kib| format!("half of the writes have at most {kib:.0} KiB"),
             (&Measured::once(small).times(1.0 / 1024.0), 0.0..=16.0),
             "this kernel merges more",
         ),

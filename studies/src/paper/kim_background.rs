@@ -45,7 +45,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
         Row::within(
             "what is written",
             "mostly SQLite data and indices",
-            |kept| format!("{:.0} % is gone with the databases in memory", (1.0 - kept) * 100.0),
+            |kept| format!("{:.0} % of the data disappears with databases in memory", (1.0 - kept) * 100.0),
             (&kept, 0.0..=0.5),
             "settings and widgets write a larger share here",
         ),

@@ -70,7 +70,7 @@ pub(super) fn apps(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     for (theirs, ours, scale) in APPS {
         if scale.is_none() && !runs.full() {
             let told = times_the_best(spread(published, theirs)?.with_worst);
-            rows.push(TIMES.cannot(ours, told, "130 MB to each device: with --full"));
+            rows.push(TIMES.cannot(ours, told, "writes 130 MB to each device: measured with --full"));
             continue;
         }
         let at = runs.place_for(&[]);

@@ -38,7 +38,7 @@ const WORKLOADS: [(&str, &str, &str); 7] = [
     (
         "rlbench",
         "rlbench",
-        "most of it is a thousand separate commits; the number of commits in the closed app is not \
+        "a thousand commits write most of the data; the number of commits in the closed app is not \
          published (docs/papers.md)",
     ),
     ("pulse", "pulse", COMMITS),
@@ -117,7 +117,7 @@ pub(super) fn used_in_fit(workload: &str, figure: &str) -> Result<bool> {
     let path = process::root().join("crates/fonio-workload/workloads").join(format!("{workload}.toml"));
     let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
     let definition: toml::Table =
-        toml::from_str(&text).with_context(|| format!("{} is not understood", path.display()))?;
+        toml::from_str(&text).with_context(|| format!("cannot parse {}", path.display()))?;
     let used = definition.get("published").and_then(|published| published.get("used_in_fit"));
     let used = used.and_then(toml::Value::as_array);
     Ok(used.is_some_and(|names| names.iter().any(|name| name.as_str() == Some(figure))))
@@ -151,14 +151,14 @@ pub(super) fn over_time(published: &Published, runs: &mut Runs) -> Result<Vec<Ro
         Row::within(
             "reads",
             format!("few: {read_told:.1} of {:.1} MB", read_told + written_told),
-            |ratio| format!("one byte for {ratio:.0} written"),
+            |ratio| format!("one byte read for {ratio:.0} written"),
             (&written.over(&Measured::once(totals.read_bytes as f64)), 5.0..=f64::INFINITY),
             "the workload reads more than it should",
         ),
         Row::within(
             "when reads come",
-            "most of them in the beginning",
-            |half| format!("half of the bytes by {:.0} % of the time", half * 100.0),
+            "most reads in the beginning",
+            |half| format!("half of the bytes in the first {:.0} % of the time", half * 100.0),
             (&half, 0.0..=0.25),
             "the run ends with its own reads",
         ),
@@ -253,7 +253,7 @@ mod tests {
             assert_eq!(used_in_fit(workload, "write_mb").unwrap(), workload != "rlbench", "{workload}");
         }
         for figure in ["webview_db_kb", "webview_cache_db_kb"] {
-            assert!(used_in_fit("webbench", figure).unwrap(), "its page size was chosen from {figure}");
+            assert!(used_in_fit("webbench", figure).unwrap(), "the page size was chosen from {figure}");
         }
         assert!(used_in_fit("no such workload", "write_mb").is_err());
     }

@@ -50,7 +50,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
         "launch times do not significantly change",
         |gain| format!("{gain:.2} times as fast as on {CARD}"),
         (&cold(CARD)?.over(&cold(&format!("{CARD}, all-in-ram"))?), 1.1),
-        "another study (Nguyen et al. 2015) finds launches bound by storage; without the app's own work ours are",
+        "Nguyen et al. 2015 find launches bound by storage, like ours, which lack the app's own work",
     ));
     Ok(rows)
 }

@@ -35,7 +35,7 @@ name = "client"
 steps = [{ do = "get", size = "1B", send = "16MB" }]
 "#;
 
-const WHY: &str = "neither counts packet headers as payload, and a token bucket lets a first burst pass";
+const WHY: &str = "packet headers are not counted as payload, and a token bucket lets a first burst pass";
 
 pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
     let file = process::scratch("paper")?.join("link.toml");

@@ -23,8 +23,7 @@ pub(super) fn rows(published: &Published, _: &mut Runs) -> Result<Vec<Row>> {
     for card in published.at::<Vec<Card>>("kim.card")? {
         let profile =
             Profile::shipped(&card.name).with_context(|| format!("{} has no profile", card.name))?;
-        let known =
-            CARDS.iter().find(|known| known.name == card.name).context("it is a card of the study")?;
+        let known = CARDS.iter().find(|known| known.name == card.name).context("not a card of the study")?;
         for (file, program) in [(card.phone_mb_s, known.phone), (card.desktop_mb_s, known.desktop)] {
             let program = [program.seq_write, program.seq_read, program.rand_write, program.rand_read];
             let file = [file.seq_write, file.seq_read, file.rand_write, file.rand_read];

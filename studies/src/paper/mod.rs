@@ -341,7 +341,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         let left = papers().filter(|(_, (.., rows))| !is_computed(*rows)).map(|(_, (id, ..))| *id);
         let left: Vec<&str> = left.collect();
         println!(
-            "These are measured on emulated devices, as root, if named (`all` names them all): {}.",
+            "These need root, and are measured on emulated devices only if named (`all` names them all): {}.",
             left.join(", ")
         );
     }
@@ -457,8 +457,8 @@ mod tests {
             fonio_testing::skip(fonio_testing::Need::Shared, format!("there is no {}", shared.display()));
             return;
         };
-        let own =
-            std::fs::read_to_string(folder.join("studies/published.toml")).expect("it is in the repository");
+        let own = std::fs::read_to_string(folder.join("studies/published.toml"))
+            .expect("the file is in the repository");
         let table = |text: &str| toml::Value::Table(text.parse().expect("it is TOML"));
         let (shared, own) = (table(&shared), table(&own));
         let mut missing = Vec::new();

@@ -13,13 +13,13 @@ pub(super) struct Published(toml::Value);
 
 impl Published {
     pub(super) fn read() -> Result<Published> {
-        Ok(Published(toml::from_str(TEXT).context("studies/published.toml is not understood")?))
+        Ok(Published(toml::from_str(TEXT).context("cannot parse studies/published.toml")?))
     }
 
     pub(super) fn at<T: DeserializeOwned>(&self, path: &str) -> Result<T> {
         let found = path.split('.').try_fold(&self.0, |table, key| table.get(key));
         let found = found.with_context(|| format!("studies/published.toml has no {path}"))?;
-        found.clone().try_into().with_context(|| format!("studies/published.toml: {path} is not understood"))
+        found.clone().try_into().with_context(|| format!("studies/published.toml: cannot parse {path}"))
     }
 
     pub(super) fn number(&self, path: &str) -> Result<f64> {

@@ -157,7 +157,7 @@ fn effect(ours: &Measured, range: &RangeInclusive<f64>) -> Result<bool, String> 
         return Err(format!("not shown (n = {})", ours.count()));
     }
     let (Some(value), Some(spread)) = (ours.value(), ours.spread()) else {
-        return Err("it was not measured in every run".to_owned());
+        return Err("not measured in every run".to_owned());
     };
     let shown = |apart: bool| apart.then_some(()).ok_or_else(|| format!("not shown (n = {})", ours.count()));
     if range.contains(&value) {

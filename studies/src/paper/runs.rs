@@ -76,7 +76,7 @@ pub(super) trait Named {
 impl Named for Series {
     fn named(&self, name: &str) -> Result<&VariationResult> {
         let found = self.variations.iter().find(|variation| variation.name == name);
-        found.with_context(|| format!("`fonio run` has not run {name}"))
+        found.with_context(|| format!("the results of `fonio run` lack {name}"))
     }
 }
 
@@ -224,7 +224,7 @@ impl Runs {
     /// share of the run time.
     pub(super) fn processor_why(&self) -> &'static str {
         if self.slowed() {
-            "all apps get the same share of a processor, but some had more work on the phone than others"
+            "all apps get the same share of a processor, but on the phone, some apps had more work than others"
         } else {
             "this machine's processor needs only a small part of the phone's processor time, so storage \
              takes almost all of the run"

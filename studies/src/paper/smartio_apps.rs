@@ -34,13 +34,13 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
             WHY,
         ),
         TIMES.effect(
-            "their waits for storage, SmartIO over BFQ",
+            "waits of cold launches for storage, SmartIO over BFQ",
             left(cold["disk_io_part_mean"]),
             &kernel(|of| &of.blocked_s)?,
             "the programs also wait for their own syncs, which no scheduler can shorten",
         ),
         TIMES.effect(
-            "their reads, SmartIO over CFQ, by models",
+            "reads of cold launches, SmartIO over CFQ, by models",
             left(cold["disk_io_part_mean"]),
             &models,
             "the recorded programs wait for most reads one by one",

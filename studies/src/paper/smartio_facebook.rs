@@ -52,7 +52,7 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
 fn gains([cfq, smartio]: [f64; 2], runs: &mut Runs) -> Result<Vec<Row>> {
     let found = runs.applications(&applications::FACEBOOK)?;
     let launch = ratio(&found, |of| &of.launches_s)?;
-    let drags = ratio(&found, |of| &of.spans_s)?.value().context("each round has a value")?;
+    let drags = ratio(&found, |of| &of.spans_s)?.value().context("a round has no value")?;
     Ok(vec![
         TIMES.effect(format!("{FITTED}, cold launch, SmartIO over BFQ"), smartio / cfq, &launch, WHY),
         Row::ours_alone(

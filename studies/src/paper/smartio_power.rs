@@ -54,12 +54,11 @@ pub(super) fn rows(published: &Published, runs: &mut Runs) -> Result<Vec<Row>> {
         let power = ratio(|current, _| current)?;
         let what = format!("mean power, SmartIO over BFQ, estimated, the processor at its {speed} speed");
         rows.push(TIMES.effect(what, told, &power, WHY));
-        let energy =
-            ratio(|current, seconds| current * seconds)?.value().context("each round has a value")?;
+        let energy = ratio(|current, seconds| current * seconds)?.value().context("a round has no value")?;
         rows.push(Row::ours_alone(
             format!("energy of the launches, SmartIO over BFQ, the processor at its {speed} speed"),
             format!("{energy:.2} times"),
-            "the study has only the power",
+            "the study reports only the power",
         ));
     }
     Ok(rows)

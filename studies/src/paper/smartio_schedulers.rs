@@ -125,7 +125,7 @@ fn why(policy: Policy, name: &str, processes: u32, access: &str) -> &'static str
     match (policy, processes) {
         _ if name == "razr" => ASSUMED,
         (Policy::Cfq, 1) if is_sequential => {
-            "the published times fit two writes for each read; here they take turns, and their latencies overlap"
+            "the published times fit two writes for each read; here reads and writes take turns, and their latencies overlap"
         }
         (Policy::Cfq, 1) => {
             "the published times fit a read and a write one after the other; here their latencies overlap, as those of two \

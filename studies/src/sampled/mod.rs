@@ -38,7 +38,7 @@ pub const SAMPLE: &str = "sample";
 
 /// Records samples into a folder for the given number of seconds, and prints the CPU time as a percentage of one processor.
 pub fn run_sample(words: &[String]) -> anyhow::Result<()> {
-    let [seconds, folder] = words else { anyhow::bail!("this is a part of `cargo studies sampled`") };
+    let [seconds, folder] = words else { anyhow::bail!("only `cargo studies sampled` runs this command") };
     let options = RecordOptions {
         duration: Some(Duration::from_secs(seconds.parse()?)),
         ..RecordOptions::new(Path::new(folder))

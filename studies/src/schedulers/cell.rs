@@ -219,13 +219,13 @@ fn values(text: &str) -> Result<Values> {
         rest = &rest[at..];
         if let Some(line) = rest.strip_prefix("== ") {
             let line = line.lines().next().unwrap_or(line);
-            let (name, value) = line.split_once(' ').context("a value has a name")?;
+            let (name, value) = line.split_once(' ').context("a name has no value")?;
             found.entry(name.to_owned()).or_default().push(value.trim().parse()?);
             rest = &rest[3 + line.len()..];
             continue;
         }
         let mut said = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
-        let one = said.next().context("fio gives JSON")??;
+        let one = said.next().context("fio gave no JSON")??;
         rest = &rest[said.byte_offset()..];
         for (name, value) in of_jobs(&one) {
             found.entry(name).or_default().push(value);

@@ -69,12 +69,12 @@ pub(super) fn show(results: &Results) {
         cells += usize::from(sum.all > before);
     }
     if sum.all == 0 {
-        println!("\nEqual things: no cell has six starts, so none can be compared with itself.");
+        println!("\nEqual schedulers: no cell has six starts, so no cell can be compared with itself.");
         return;
     }
     let percent = |count: usize| 100.0 * count as f64 / sum.all as f64;
     println!(
-        "\nEqual things: halves of the starts of {cells} cells, drawn {DIVISIONS} times for each figure, and compared as if they were two\n\
+        "\nEqual schedulers: halves of the starts of {cells} cells, drawn {DIVISIONS} times for each figure, and compared as if they were two\n\
          schedulers: in {:.2} % of {} comparisons, the interval excludes equality; in {:.2} %, by at least 5 percent. At this\n\
          level, at most 5 % are expected.",
         percent(sum.intervals),

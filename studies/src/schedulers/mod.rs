@@ -113,7 +113,7 @@ pub fn run(arguments: &Arguments) -> Result<()> {
     let scripts = SCRIPTS.map(|name| sources().join("test").join(name));
     std::fs::create_dir_all(folder.join("guest"))?;
     for entry in scripts.iter().chain([&built.module]) {
-        let to = folder.join("guest").join(entry.file_name().context("a file has a name")?);
+        let to = folder.join("guest").join(entry.file_name().context("a file has no name")?);
         std::fs::copy(entry, to)?;
     }
     println!("Linux {} in guests; reads and writes of 4 KiB.", built.files.release);

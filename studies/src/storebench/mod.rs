@@ -92,7 +92,7 @@ fn measure_equal(runs: usize) -> Result<()> {
         }
     }
     kept.remark = format!(
-        "{claims} of {pairs} comparisons of equal cards claim a difference. Promised: at most one in twenty."
+        "{claims} of {pairs} comparisons of equal cards claim a difference. Promised: at most one comparison in twenty."
     );
     println!("\n{}", kept.remark);
     kept.keep(runs >= 3)?;

@@ -1,7 +1,7 @@
 //! Runs the rounds of the study. Each round runs a program once on an emulated card, with up to 250 power
 //! cuts. The state records the finished rounds, so an interrupted study can be continued.
 
-#[allow(dead_code, reason = "the test uses the rest")]
+#[allow(dead_code, reason = "the emulator's tests use the other items")]
 #[path = "../../../crates/fonio-emulator/tests/bed/sync_policy.rs"]
 mod sync_policy;
 

@@ -25,6 +25,6 @@ pub fn run(Arguments { cuts }: &Arguments) -> Result<()> {
     let state = process::scratch("sync-policy")?.join("rounds.jsonl");
     let stop = process::outlive_signals()?;
     cuts::run(&library, &state, *cuts, &stop).map_err(|error| anyhow::anyhow!("{error}"))?;
-    println!("\nThe rounds are in {}; remove it to start again.", state.display());
+    println!("\nThe rounds are in {}; remove this file to start again.", state.display());
     Ok(())
 }

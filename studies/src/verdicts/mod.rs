@@ -133,14 +133,10 @@ pub fn run(Arguments { words }: &Arguments) -> Result<()> {
 fn keep(said: &[(&Situation, Said)], is_complete: bool) -> Result<()> {
     type Part<'a> = &'a dyn Fn(&Situation, &Said) -> Option<bool>;
     let parts: [(&str, Part<'_>); 8] = [
-        ("the problem, and the program", &|_, said| Some(said.is_right())),
-        ("the same if storage delays a program", &|situation, said| {
-            situation.storage.then(|| said.is_right())
-        }),
-        ("the same if something else does", &|situation, said| (!situation.storage).then(|| said.is_right())),
-        ("the same for situations written later", &|situation, said| {
-            situation.later.then(|| said.is_right())
-        }),
+        ("the problem and the program", &|_, said| Some(said.is_right())),
+        ("both, if storage delays a program", &|situation, said| situation.storage.then(|| said.is_right())),
+        ("both, if other causes delay it", &|situation, said| (!situation.storage).then(|| said.is_right())),
+        ("both, for situations written later", &|situation, said| situation.later.then(|| said.is_right())),
         ("whether storage is the problem", &|_, said| Some(said.problem)),
         ("the program, if one is expected", &|_, said| said.program),
         ("the file, if one is expected", &|_, said| said.file),
@@ -244,8 +240,8 @@ impl Program {
         let line = line.replace("$DIR", &mount.display().to_string());
         let line = line.replace("$ID", &format!("fonio-verdicts-{}", std::process::id()));
         let words: Vec<&str> = line.split_whitespace().collect();
-        let (first, rest) = words.split_first().context("a program without a command")?;
-        // Start the program through a link, because the kernel names a process after its file.
+        let (first, rest) = words.split_first().context("a program has no command")?;
+        // The kernel names a process after the file that it executes.
         let link = |target: &Path| -> Result<PathBuf> {
             let link = place.join(name);
             if !link.exists() {
@@ -315,7 +311,7 @@ mod tests {
     fn situations_are_complete() {
         let Situations { situation: all } = toml::from_str(SITUATIONS).unwrap();
         let names: std::collections::BTreeSet<&str> = all.iter().map(|one| one.name.as_str()).collect();
-        assert_eq!(names.len(), all.len(), "each name is there once");
+        assert_eq!(names.len(), all.len(), "two situations have the same name");
         for one in &all {
             assert_eq!(one.storage, one.program.is_some(), "{}", one.name);
             let programs: Vec<&str> = one.programs.iter().map(|(name, _)| name.as_str()).collect();

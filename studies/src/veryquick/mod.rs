@@ -78,7 +78,7 @@ pub fn run(Arguments { classes }: &Arguments) -> Result<()> {
             is_worse |= class == "durable";
         }
         for name in without.failed.difference(&with.failed) {
-            eprintln!("  {name} fails only without it");
+            eprintln!("  {name} fails only without the library");
         }
     }
     result.keep(classes.is_empty())?;

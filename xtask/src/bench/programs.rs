@@ -94,7 +94,7 @@ impl Program {
         cargo.args(words.iter().map(u64::to_string)).stdout(Stdio::piped());
         let mut child = cargo.spawn().context("cannot start cargo")?;
         let mut rows: Vec<(String, Vec<Vec<Option<f64>>>)> = Vec::new();
-        for line in BufReader::new(child.stdout.take().context("it is piped")?).lines() {
+        for line in BufReader::new(child.stdout.take().context("no pipe")?).lines() {
             let line = line?;
             eprintln!("{line}");
             let mut words = line.split('\t');

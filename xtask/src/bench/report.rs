@@ -92,7 +92,7 @@ pub fn run(&Arguments { ios, runs }: &Arguments) -> Result<()> {
     result.keep(ios >= IOS && runs >= RUNS)?;
     if let [blkparse, btt, fonio, alone] = cpu[..] {
         println!(
-            "\nfonio takes {:.1} times less CPU than blkparse and btt together, {:.1} times less on one processor.",
+            "\nfonio takes {:.1} times less CPU time than blkparse and btt together, and {:.1} times less on one processor.",
             (blkparse + btt) / fonio,
             (blkparse + btt) / alone
         );

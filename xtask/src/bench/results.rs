@@ -90,7 +90,7 @@ pub fn run(options: &Arguments) -> Result<()> {
     }
     result.keep(parts.is_empty() && *results >= RESULTS)?;
     if verdicts.iter().any(|verdict| verdict.holds == Some(false)) {
-        bail!("not all goals are met");
+        bail!("some goals are not met");
     }
     Ok(())
 }
@@ -268,7 +268,7 @@ fn on_full_disk(disk: &Path, file: &Path) -> Result<Verdict> {
     Ok(Verdict::of(
         lost == 0.0 && in_words && number(&sent, "failed") == 0.0 && number(&checked, "acknowledged") > 0.0,
         format!(
-            "full disk: {:.0} results were acknowledged and {refused:.0} refused ({words}); {lost:.0} are lost, also after kill -9",
+            "full disk: {:.0} results were acknowledged and {refused:.0} refused ({words}); {lost:.0} are lost, even after kill -9",
             number(&checked, "acknowledged"),
         ),
     ))

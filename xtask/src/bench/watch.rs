@@ -174,7 +174,7 @@ fn written_to(device: &str) -> Result<f64> {
     let path = format!("/sys/block/{}/stat", name(device));
     let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
     let sectors = text.split_whitespace().nth(6).and_then(|word| word.parse::<f64>().ok());
-    Ok(sectors.with_context(|| format!("{path} has no sectors written"))? * 512.0)
+    Ok(sectors.with_context(|| format!("{path} does not count written sectors"))? * 512.0)
 }
 
 /// Adds a row for a figure that has a goal.
@@ -208,7 +208,7 @@ fn written(fonio: &Path, time: Duration, every: Duration, result: &mut StudyResu
     let without = Emulated::start(fonio, &card(CARD, without_dir.as_path()))?;
     let slow = Emulated::start(fonio, &card(SLOW_CARD, slow_dir.as_path()))?;
     println!(
-        "For {}, a program appends a line every {} on both of two cards (ext4), and another one stalls on a third card every {}. \
+        "For {}, a program appends a line every {} on each of two cards (ext4), and another program stalls on a third card every {}. \
          The watch keeps its history on the first card.",
         Unit::S.format(time.as_secs_f64()),
         Unit::S.format(LINE_EVERY.as_secs_f64()),

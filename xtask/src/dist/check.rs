@@ -96,7 +96,7 @@ fn emulated(made: &Made) -> Result<u32> {
     if own.exists() {
         let words = ["report", "--json", &trace];
         let (here, there) = (process::output(Command::new(&own).args(words))?, run(&made.program, &words)?);
-        broken += u32::from(!steps::shown("the output is the same as here", here == there, &there));
+        broken += u32::from(!steps::shown("the report equals this machine's", here == there, &there));
     }
     Ok(broken)
 }

@@ -32,7 +32,7 @@ impl Blobs<'_> {
     fn add(&self, media_type: &str, bytes: &[u8]) -> Result<Value> {
         let sum = sha256(bytes);
         let path = self.0.join("blobs/sha256").join(&sum);
-        fs::create_dir_all(path.parent().context("it is in a folder")?)?;
+        fs::create_dir_all(path.parent().context("no folder")?)?;
         fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(json!({ "mediaType": media_type, "digest": format!("sha256:{sum}"), "size": bytes.len() }))
     }

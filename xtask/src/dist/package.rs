@@ -99,7 +99,7 @@ pub fn of_fonio(target: Target, program: &Path, library: Option<&Path>) -> Resul
     }
     for unit in UNITS {
         let unit = process::root().join(unit);
-        let name = unit.file_name().context("a unit has a name")?;
+        let name = unit.file_name().context("a unit has no name")?;
         install(&unit, &tree.join("usr/lib/systemd/system").join(name), 0o644)?;
     }
     manual(&speaking, &tree.join("usr/share/man/man1"))?;
@@ -193,7 +193,7 @@ pub fn gzipped(bytes: &[u8]) -> Result<Vec<u8>> {
 
 /// Writes a file that all users may read.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<()> {
-    let parent = path.parent().context("a file has a folder")?;
+    let parent = path.parent().context("a file has no folder")?;
     fs::create_dir_all(parent).with_context(|| format!("cannot make {}", parent.display()))?;
     fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(fs::set_permissions(path, fs::Permissions::from_mode(0o644))?)

@@ -87,26 +87,26 @@ fn path(steps: &mut Steps<'_, '_>, package: &Path) -> Result<()> {
     let before = state(steps)?;
     said(steps, "fonio")?;
     let check = said(steps, "fonio check")?;
-    steps.promise("it names the unit or its program", check.contains(UNIT) || check.contains("sqlite3"), "");
-    steps.promise("it names the file", check.contains(DATABASE), "");
-    steps.promise("it names the unit in the way", check.contains(OTHER_UNIT) || check.contains("dd"), "");
-    let (fix, place) = check.lines().find_map(measured).context("it names no fix to measure")?;
+    steps.promise("`check` names the unit or program", check.contains(UNIT) || check.contains("sqlite3"), "");
+    steps.promise("`check` names the file", check.contains(DATABASE), "");
+    steps.promise("`check` names the blocking unit", check.contains(OTHER_UNIT) || check.contains("dd"), "");
+    let (fix, place) = check.lines().find_map(measured).context("`check` names no fix")?;
     let trial = format!("fonio fix trial {fix} {place} --for {LIVE_FOR} --unit {UNIT} {LIVE} -o live");
     let live = said(steps, &trial)?;
-    steps.promise("the test reports a result", live.contains("times as long"), "");
+    steps.promise("the trial reports a result", live.contains("times as long"), "");
     let now = state(steps)?;
-    steps.promise("the test left nothing behind", now == before, &now.concat());
+    steps.promise("the trial left nothing behind", now == before, &now.concat());
     said(steps, &format!("fonio fix apply {fix} {place} --keep"))?;
     let kept = state(steps)?;
     steps.promise("it is in force", kept[0] != before[0], "");
     steps.reboot()?;
     said(steps, "fonio fix | sed -n '1,/^$/p'")?;
     let now = state(steps)?;
-    steps.promise("it is in force after a reboot", now[0] == kept[0], &now[0]);
+    steps.promise("the fix is in force after a reboot", now[0] == kept[0], &now[0]);
     said(steps, "fonio fix undo")?;
     let after = state(steps)?;
     let [in_force, files] = [0, 1].map(|at| format!("before:\n{}\nafter:\n{}", before[at], after[at]));
-    steps.promise("it is no longer in force", after[0] == before[0], &in_force);
+    steps.promise("the fix is no longer in force after undo", after[0] == before[0], &in_force);
     steps.promise("the files are identical to before", after[1] == before[1], &files);
     said(steps, "dpkg --purge fonio").map(drop)
 }

@@ -105,7 +105,7 @@ pub fn component_of_target(target: &str, rust: &Path) -> Result<()> {
     }
     println!("Rust's library for {target} is missing.");
     process::run(Command::new("rustup").args(["target", "add", target]).current_dir(process::root()))
-        .context("install it with rustup, or in the way of your Rust installation")
+        .context("cannot install it with rustup; use the means of your Rust installation")
 }
 
 /// Adds a component of the Rust toolchain with rustup, if the file or folder `there` is missing.
@@ -115,7 +115,7 @@ fn component(name: &str, what: &str, there: &Path) -> Result<()> {
     }
     println!("{what} ({name}) are missing.");
     process::run(Command::new("rustup").args(["component", "add", name]).current_dir(process::root()))
-        .with_context(|| format!("rustup adds them; without rustup, unpack them into {}", there.display()))?;
-    ensure!(there.exists(), "rustup added {name}, and there is no {}", there.display());
+        .with_context(|| format!("cannot add them with rustup; unpack them into {}", there.display()))?;
+    ensure!(there.exists(), "rustup added {name}, but there is no {}", there.display());
     Ok(())
 }

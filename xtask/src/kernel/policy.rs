@@ -194,7 +194,7 @@ impl Model {
         let rules = &self.rules;
         let limit = rules.limits[request.kind];
         if limit > 0 && self.of_kind(request.kind) >= limit {
-            return Err("the limit of its kind is reached".to_owned());
+            return Err("the limit for requests of its kind is reached".to_owned());
         }
         if rules.in_flight_max > 0 && self.in_flight.len() as u64 >= rules.in_flight_max {
             return Err("the device is full".to_owned());
@@ -233,7 +233,7 @@ impl Model {
             let bound = if request.is_sync { rules.sync_bound } else { rules.slice };
             let since = self.head_since(request.class, request.is_sync);
             if since.is_none_or(|since| now < since + bound) {
-                return Err("a read of its class waits, and the write is not due".to_owned());
+                return Err("a read of the same class waits, and the write is not due".to_owned());
             }
         }
         let higher =
@@ -242,7 +242,7 @@ impl Model {
         // instead.
         let first = self.waiting.values().find(|other| other.class == request.class).expect("this one");
         if request.class == 2 && higher && now < first.came + 1_000_000_000 {
-            return Err("the idle class goes although other classes use the device".to_owned());
+            return Err("the idle class is served although other classes use the device".to_owned());
         }
         Ok(())
     }

@@ -94,8 +94,8 @@ fn all(steps: &mut Steps<'_, '_>, fonio: &Path) -> Result<()> {
     let in_force = with_disk(IN_FORCE);
     let (force_before, files_before) = (text(steps.system, &in_force)?, text(steps.system, FILES)?);
     let is_kept = |line: &str| line.contains("-fonio") || line.starts_with("/var/lib/fonio");
-    // A new guest already has a systemd drop-in file, for the mount of its kernel modules.
-    ensure!(!files_before.lines().any(is_kept), "the guest was not new:\n{files_before}");
+    // The guest itself has a drop-in, for the mount of its kernel modules.
+    ensure!(!files_before.lines().any(is_kept), "the guest already had settings of fonio:\n{files_before}");
     for fix in FIXES {
         let command = format!("fonio fix apply {fix} --keep");
         println!("$ {command}\n{}", text(steps.system, &command)?);
@@ -104,7 +104,7 @@ fn all(steps: &mut Steps<'_, '_>, fonio: &Path) -> Result<()> {
     let (force_kept, files_kept) = (text(steps.system, &in_force)?, text(steps.system, FILES)?);
     steps.promise("in force immediately", VALUES.iter().all(|value| force_kept.contains(value)), &force_kept);
     let of_unit = text(steps.system, OF_UNIT)?;
-    steps.promise("the unit's control group has them", has_of_unit(&of_unit), &of_unit);
+    steps.promise("the unit's control group has the values", has_of_unit(&of_unit), &of_unit);
     text(steps.system, WRITE)?;
     steps.system.reboot()?;
     let now = text(steps.system, &in_force)?;
@@ -113,10 +113,10 @@ fn all(steps: &mut Steps<'_, '_>, fonio: &Path) -> Result<()> {
     let is_same = in_etc(&now) == in_etc(&files_kept);
     steps.promise("the files in /etc are unchanged", is_same, &format!("{files_kept}\n{now}"));
     let of_unit = text(steps.system, OF_UNIT)?;
-    steps.promise("the unit's control group has them again", has_of_unit(&of_unit), &of_unit);
+    steps.promise("the unit's control group has the values again", has_of_unit(&of_unit), &of_unit);
     let written = text(steps.system, WRITE)?;
     let of_all = written.matches("first\nmore\nmore\n").count();
-    steps.promise("the folders have the data written before", of_all == 4, &written);
+    steps.promise("the folders have the data written before the reboot", of_all == 4, &written);
     steps.line("fonio fix | sed -n '1,/^$/p'")?;
     steps.line("fonio fix undo")?;
     let as_before = |steps: &mut Steps<'_, '_>, what: &str, script: &str, before: &str| -> Result<()> {

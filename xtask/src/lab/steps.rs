@@ -32,7 +32,7 @@ pub fn in_debian(
 
 /// Fails if at least one promise was broken.
 pub fn all_kept(broken: u32) -> Result<()> {
-    ensure!(broken == 0, "{broken} steps broke their promise (marked *)");
+    ensure!(broken == 0, "{broken} steps did not keep their promise (marked *)");
     println!("\nAll steps kept their promise.");
     Ok(())
 }

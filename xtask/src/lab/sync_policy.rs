@@ -62,11 +62,11 @@ fn all(steps: &mut Steps<'_, '_>) -> Result<()> {
     let before = text(steps.system, FILES)?;
     let (code, said) = steps.line("fonio fix apply sync-policy app.service")?;
     let is_refused = code != 0 && said.contains("cannot read the policy");
-    steps.promise("without a policy it is refused", is_refused, "");
+    steps.promise("without a policy, the fix is refused", is_refused, "");
     ok(steps.system, POLICY)?;
     for (unit, why) in [("suid", "is a set-user-ID program"), ("static", "is statically linked")] {
         let (code, said) = steps.line(&format!("fonio fix apply sync-policy {unit}.service"))?;
-        steps.promise("it is refused with the reason", code != 0 && said.contains(why), "");
+        steps.promise("the fix is refused with the reason", code != 0 && said.contains(why), "");
     }
     let now = text(steps.system, FILES)?;
     steps.promise("nothing was written", now == before, &now);
@@ -77,7 +77,7 @@ fn all(steps: &mut Steps<'_, '_>) -> Result<()> {
     ok(steps.system, "systemctl restart app.service && sleep 3")?;
     let maps = "grep -l libfonio_sqlite_sync /proc/$(systemctl show -P MainPID app.service)/maps";
     let has_library = text(steps.system, maps).is_ok();
-    steps.promise("the program has the library", has_library, "");
+    steps.promise("the program has loaded the library", has_library, "");
     let marker = "cat /srv/app/cache.db-fonio-boot /proc/sys/kernel/random/boot_id | uniq | wc -l";
     steps.step((marker, "1", "the cache is marked with this boot"));
     ok(steps.system, "systemctl kill -s KILL app.service; sleep 1")?;
@@ -109,6 +109,6 @@ fn all(steps: &mut Steps<'_, '_>) -> Result<()> {
     steps.promise("the files are identical to before", now == before, &now);
     ok(steps.system, "systemctl restart app.service; sleep 2")?;
     let has_library = text(steps.system, maps).is_ok();
-    steps.promise("the program has no library", !has_library, "");
+    steps.promise("the program has not loaded the library", !has_library, "");
     Ok(())
 }

@@ -25,7 +25,7 @@ pub fn run(fonio: &Path) -> Result<u32> {
                 text.lines().find(|line| line.starts_with("{\"schema\"")).context("fonio gave no JSON")?;
             let report: Value = serde_json::from_str(report)?;
             let analysis = &report["analysis"];
-            let verdict = analysis["verdict"].as_str().context("a report has a verdict")?;
+            let verdict = analysis["verdict"].as_str().context("the report has no verdict")?;
             let is_right = is_right(analysis);
             broken += u32::from(!is_right);
             println!(

@@ -141,7 +141,7 @@ impl SmartIo {
     ///
     /// If a limit or the quantum is 0.
     pub fn new(settings: Tunables) -> SmartIo {
-        assert!(settings.quantum > 0 && !settings.limits.contains(&0), "a limit of 0 blocks all requests");
+        assert!(settings.quantum > 0 && !settings.limits.contains(&0), "quantum and limits must exceed 0");
         SmartIo {
             settings,
             queues: Default::default(),

@@ -183,7 +183,7 @@ fn compared(
     let rounded = unit == "MB/s" && published < ONE_DIGIT_MB_S;
     let (within, tolerance) = if rounded {
         let within = (given - published).abs() <= ROUNDING_MB_S;
-        (within, format!("published with one digit: ± {ROUNDING_MB_S} MB/s"))
+        (within, format!("the published number has one digit: ± {ROUNDING_MB_S} MB/s"))
     } else {
         ((given / published - 1.0).abs() <= tolerance, format!("± {:.0} %", tolerance * 100.0))
     };
@@ -312,7 +312,7 @@ fn shape(profile: &Profile, card: &Card, checks: &mut Vec<Check>) -> Result<(), 
     let what = format!("kim-f15 {} random writes over a growing range", card.name);
     let origin = Origin::by_profile(profile, &what);
     let (published, given) = (shape_name(Some(card.shape)), format!("{}: {ends}", shape_name(given)));
-    checks.push(stated(what, published, given, origin, agrees, "only the shape is described, in words"));
+    checks.push(stated(what, published, given, origin, agrees, "the study only describes the shape"));
     Ok(())
 }
 
@@ -444,7 +444,7 @@ fn peaks(
             what,
             // If concurrency brings no gain, there is no best number of processes.
             within: given == published && best > 1.05,
-            tolerance: "the smallest number within 1 % of the best".to_owned(),
+            tolerance: "the smallest number of processes within 1 % of the best".to_owned(),
         });
     }
     Ok(())

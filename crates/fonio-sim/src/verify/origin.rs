@@ -41,7 +41,7 @@ impl Derivation {
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Derivation::TableRatio => {
-                ("table_ratio", "follows from the phone's column by one ratio, without the simulator")
+                ("table_ratio", "follows from the phone's column and one ratio, without the simulator")
             }
             Derivation::Shape => ("shape", "follows from the shape of throughput over the range"),
             Derivation::Plateau => ("plateau", "first point of a plateau"),

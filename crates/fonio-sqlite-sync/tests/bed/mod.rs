@@ -26,7 +26,7 @@ impl Bed {
             return None;
         }
         if fonio_testing::find_program("strace").is_none() {
-            fonio_testing::skip(Need::Sqlite3, "strace counts the system calls, and is not installed");
+            fonio_testing::skip(Need::Sqlite3, "strace, which counts the system calls, is not installed");
             return None;
         }
         // Uses the target folder, because /tmp can be in memory, where fsync does nothing.

@@ -330,7 +330,7 @@ impl Assembler {
         while self.open.oldest() != NIL {
             self.cut(self.open.oldest(), Cut::End, sink)?;
         }
-        assert!(self.open.len() == 0, "everything open is in the age list");
+        assert!(self.open.len() == 0, "an open entry is not in the age list");
         self.tally.finish(sink)
     }
 

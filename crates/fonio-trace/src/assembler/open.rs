@@ -326,7 +326,7 @@ impl Open {
     /// Removes an entry that is in no chain.
     #[inline]
     pub fn release(&mut self, index: u32) {
-        assert!(self.at(index).serial != 0, "an entry is closed once");
+        assert!(self.at(index).serial != 0, "an entry was closed twice");
         self.age_unlink(index);
         self.at_mut(index).serial = 0;
         self.free.push(index);
@@ -374,7 +374,7 @@ impl Open {
         let bucket = self.bucket(key);
         let (mut before, mut here) = (NIL, self.buckets[bucket]);
         while here != index {
-            assert!(here != NIL, "an open entry is in the bucket of its key");
+            assert!(here != NIL, "an open entry is not in the bucket of its key");
             (before, here) = (here, self.at(here).bucket_next);
         }
         self.join_in_bucket(bucket, before, after);
@@ -412,7 +412,7 @@ impl Open {
         let (mut older, mut newer) = (self.newest, NIL);
         if older != NIL && self.at(older).order > order {
             (older, newer) = self.place_by_age(order);
-            assert!(newer == NIL || self.at(newer).order > order, "the age list is sorted");
+            assert!(newer == NIL || self.at(newer).order > order, "the age list is not sorted");
         }
         self.join(older, index);
         self.join(index, newer);

@@ -110,8 +110,8 @@ impl Assembler {
         completed: Option<Timestamp>,
         sink: &mut dyn RowSink,
     ) -> io::Result<()> {
-        let repeats = self.repeats.get_mut(&index).expect("a request that was repeated has repeats");
-        let next = repeats.issues.pop_front().expect("there is at least one");
+        let repeats = self.repeats.get_mut(&index).expect("a repeated request has an entry in `repeats`");
+        let next = repeats.issues.pop_front().expect("a repeated request has at least one more issue");
         let reissued = std::mem::replace(&mut repeats.reissued_before, NEVER);
         let last = repeats.issues.back().map(|repeat| repeat.time);
         if last.is_none() {
@@ -142,7 +142,7 @@ impl Assembler {
     /// Assigns the repeats of a request to the request itself.
     #[cold]
     pub(super) fn unite(&mut self, index: u32) {
-        let repeats = self.repeats.remove(&index).expect("a request that was repeated has repeats");
+        let repeats = self.repeats.remove(&index).expect("a repeated request has an entry in `repeats`");
         self.tally.add(Counter::RepeatedIssues, repeats.issues.len() as u64);
         self.open.at_mut(index).seen &= !seen::REPEATED;
     }

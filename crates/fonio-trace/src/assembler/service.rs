@@ -136,7 +136,7 @@ impl Assembler {
         self.request_id_of(index);
         let serial = self.open.next_serial();
         let entry = self.open.at_mut(index);
-        assert!(entry.state == State::Waiting, "only a waiting request is issued");
+        assert!(entry.state == State::Waiting, "only a waiting request can be issued");
         let wanted = entry.flags;
         absorb(entry, step);
         let shown = step.event.flags_known.contains(Flags::FUA);
@@ -159,7 +159,7 @@ impl Assembler {
     fn reissue(&mut self, index: u32, step: &Step<'_>) -> io::Result<()> {
         let serial = self.open.next_serial();
         let entry = self.open.at_mut(index);
-        assert!(entry.state == State::Returned, "only a returned request is issued again");
+        assert!(entry.state == State::Returned, "only a returned request can be issued again");
         absorb(entry, step);
         entry.state = State::Flying;
         entry.serial = serial;
@@ -448,7 +448,7 @@ impl Assembler {
     #[cold]
     fn end_part(&mut self, index: u32, step: &Step<'_>) {
         let entry = self.open.at_mut(index);
-        assert!(step.bytes < entry.bytes, "a part is smaller than the rest of its request");
+        assert!(step.bytes < entry.bytes, "a part must be smaller than the rest of its request");
         join_error(&mut entry.error, step.event.error);
         entry.bytes -= step.bytes;
         entry.latest = step.time;

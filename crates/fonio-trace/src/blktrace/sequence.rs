@@ -199,7 +199,7 @@ mod tests {
         assert_eq!(lost(&[1, 2, 3]), none);
         assert_eq!(lost(&[900, 901, 902]), none, "a trace may begin anywhere");
         assert_eq!(lost(&[1, 2, 5, 6]), [(2, 1, 2)]);
-        assert_eq!(lost(&[1, 2, 5]), [(2, 1, 2)], "a gap before the last record");
+        assert_eq!(lost(&[1, 2, 5]), [(2, 1, 2)], "a gap before the last record must be reported");
         assert_eq!(lost(&[1, 3, 2, 4]), none, "swapped");
         assert_eq!(lost(&[1, 4, 2, 3, 5]), none, "one record early");
         assert_eq!(lost(&[1, 2, 0x7000_0000, 4, 5]), none, "one damaged number");

@@ -284,7 +284,7 @@ impl Stream {
             let Some(layout) = word(bytes).and_then(Layout::of) else {
                 let from = self.offset();
                 self.resynchronise(others)?;
-                assert!(self.offset() > from, "bytes that start no record must be skipped");
+                assert!(self.offset() > from, "bytes that do not start a record must be skipped");
                 continue;
             };
             let pdu = layout.header_len();

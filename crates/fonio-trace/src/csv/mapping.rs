@@ -238,7 +238,7 @@ impl Mapping {
 
     /// Parses a mapping that is part of this program.
     fn known(text: &str) -> Mapping {
-        text.parse().expect("fonio's own mappings are right")
+        text.parse().expect("fonio's built-in mappings are valid")
     }
 
     /// Returns every column in the mapping with its key.

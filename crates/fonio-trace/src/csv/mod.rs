@@ -54,7 +54,7 @@ const NAMES_MAX: usize = 1024;
 #[non_exhaustive]
 #[allow(missing_docs)]
 pub enum CsvError {
-    #[error("the first line cannot be read")]
+    #[error("cannot read the first line")]
     Read(#[from] io::Error),
     #[error(transparent)]
     Mapping(#[from] MappingError),
@@ -213,7 +213,7 @@ impl Places {
                 });
             }
         }
-        let known = |column: &Column| place(column).expect("all columns were found above");
+        let known = |column: &Column| place(column).expect("the table has every column of the mapping");
         let time =
             |time: &Option<(Column, TimeUnit)>| time.as_ref().map(|(column, unit)| (known(column), *unit));
         Ok(Places {
@@ -262,7 +262,7 @@ impl Rows {
             let allowed = if digit {
                 "a word; say which number reads, with `op=COLUMN:0-is-read` or `op=COLUMN:1-is-read`"
             } else {
-                "one of read, write, discard, flush and the other names of ops"
+                "one of the operations such as read, write, discard or flush"
             };
             bad("op", places.op.0, allowed)
         })?;
@@ -307,7 +307,7 @@ impl Rows {
         if let Some(at) = places.device {
             request.device = self
                 .device(cell(at), complaints, place)
-                .ok_or_else(|| bad("device", at, "a number, and 1024 names are already in use"))?;
+                .ok_or_else(|| bad("device", at, "a number, and the limit of 1024 names is reached"))?;
         }
         if let Some(at) = places.cpu.filter(|at| !absent(cell(*at))) {
             let cpu = cell::decimal(cell(at), 1).and_then(|cpu| u32::try_from(cpu).ok());

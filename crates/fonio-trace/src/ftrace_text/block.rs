@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     fn show(line: &str) -> String {
-        let (event, payload) = line.split_once(' ').expect("an event has a text");
+        let (event, payload) = line.split_once(' ').expect("each line has an event and its text");
         match parse(event.as_bytes(), payload.as_bytes()) {
             Parsed::Block(block) => format!(
                 "{:?} {} {} {:#x} sector {} bytes {} ioprio {:x?} error {:?} comm {:?}",

@@ -76,7 +76,7 @@ impl Content {
                 match STANDARD.decode(&characters[..whole]) {
                     Ok(decoded) => inner.push(&decoded, out),
                     Err(error) => {
-                        out.damaged(&format!("The base64 is damaged ({error})"));
+                        out.damaged(&format!("The base64 data is damaged ({error})"));
                         self.state = State::Done;
                     }
                 }
@@ -144,7 +144,7 @@ impl Content {
         match &mut self.state {
             State::Base64 { group, inner } => {
                 if !group.is_empty() {
-                    out.damaged("The base64 is cut short");
+                    out.damaged("The base64 data is cut short");
                 }
                 inner.finish(out);
             }

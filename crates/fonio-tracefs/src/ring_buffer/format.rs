@@ -21,7 +21,7 @@ pub enum FormatError {
         text: String,
     },
     /// The size or offset of a field is impossible.
-    #[error("the field {field} cannot be {size} bytes at offset {offset}")]
+    #[error("the field {field} cannot have {size} bytes at offset {offset}")]
     Field {
         /// The field's name.
         field: String,

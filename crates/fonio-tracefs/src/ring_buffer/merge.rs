@@ -118,7 +118,7 @@ impl<S: PageSource> MergedRecords<S> {
         look(stream.cpu, Record { time, data });
         let next = self.advance(index as usize)?;
         if let Some(mut top) = self.waiting.peek_mut() {
-            assert!(top.0.1 == index, "the earliest record stays on top until it is replaced");
+            assert!(top.0.1 == index, "the earliest record must stay on top until it is replaced");
             match next {
                 Some(next) => *top = Reverse((next, index)),
                 None => {

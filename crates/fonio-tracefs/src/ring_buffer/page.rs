@@ -171,7 +171,7 @@ impl Cursor {
         while self.offset < end {
             let begin = self.offset;
             let step = self.step(&page[..end]);
-            assert!(step.is_none() || self.offset > begin, "each step goes on in the page");
+            assert!(step.is_none() || self.offset > begin, "each step must advance in the page");
             match step {
                 Some(Step::Record { from, to }) => {
                     return Some(Ok(Record { time: Timestamp(self.time), data: &page[from..to] }));

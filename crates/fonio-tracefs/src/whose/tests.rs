@@ -111,7 +111,7 @@ fn of_several_threads_the_one_with_most_pages_lately() {
         trace.at(WORKER, FileEvent::WriteEnded { inode: inode(12) });
         cause
     };
-    assert_eq!(write_back(&mut trace), None, "dirty before the trace began");
+    assert_eq!(write_back(&mut trace), None, "the writer of a page dirtied before the trace is unknown");
     trace.dirty(1, 12, 4);
     trace.dirty(2, 12, 3);
     assert_eq!(write_back(&mut trace), Some(1));

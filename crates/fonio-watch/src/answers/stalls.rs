@@ -142,7 +142,7 @@ pub fn stall_reason(stall: &Stall) -> Option<String> {
             Unit::Share.format(*share_thousandths as f64 / 1000.0)
         ),
         Why::Own { op, bytes: moved, requests } => {
-            format!("its own {} filled the time: {requests} with a total of {}", plural(*op), bytes(*moved))
+            format!("its own {} filled this time: {requests} with a total of {}", plural(*op), bytes(*moved))
         }
     })
 }

@@ -289,8 +289,8 @@ pub fn wear_sentence(device: &WornDevice) -> String {
         .map(|first| format!("; {} writes most of it ({})", first.party, Unit::Share.format(first.share)));
     let when = match (&device.estimate, device.written_per_day) {
         (Some(estimate), _) => years(estimate),
-        (None, None) => " Watch at least an hour to estimate when it will be worn out.".to_owned(),
-        (None, Some(_)) => " The time until it is worn out is unknown.".to_owned(),
+        (None, None) => " Watch at least an hour to estimate when the device will be worn out.".to_owned(),
+        (None, Some(_)) => " The time until the device is worn out is unknown.".to_owned(),
     };
     format!("{written}{}.{when}", who.unwrap_or_default())
 }
@@ -334,7 +334,7 @@ fn years(estimate: &Estimate) -> String {
             "assuming an endurance of 100 to 3000 times its size, because it reports no wear".to_owned()
         }
     };
-    format!(" At this rate, it will be worn out {when}, {basis}.")
+    format!(" At this rate, the device will be worn out {when}, {basis}.")
 }
 
 #[cfg(test)]
@@ -400,28 +400,28 @@ mod tests {
             vec![day(first, None)],
             &[],
             expect![
-                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate, it will be worn out in 11 months to 26.5 years, assuming an endurance of 100 to 3000 times its size, because it reports no wear."
+                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate, the device will be worn out in 11 months to 26.5 years, assuming an endurance of 100 to 3000 times its size, because it reports no wear."
             ],
         );
         check(
             vec![day(first, None)],
             &[("mmcblk0", 30_000_000_000_000)],
             expect![
-                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate, it will be worn out in 7.5 years, by its stated endurance of 27.3 TiB."
+                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate, the device will be worn out in 7.5 years, by its stated endurance of 27.3 TiB."
             ],
         );
         check(
             vec![day(first, Some(30))],
             &[],
             expect![
-                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate, it will be worn out in 11.5 years to 20 years, because it reports up to 30 % of its life used since 01/2021."
+                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate, the device will be worn out in 11.5 years to 20 years, because it reports up to 30 % of its life used since 01/2021."
             ],
         );
         check(
             vec![day(first, Some(10)), day(first + 100, Some(40))],
             &[],
             expect![
-                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate, it will be worn out in 5 months to 11 months, because its reported wear rose from 10 to 40 %."
+                "10 GiB a day are written to mmcblk0; influxdb.service writes most of it (70 %). At this rate, the device will be worn out in 5 months to 11 months, because its reported wear rose from 10 to 40 %."
             ],
         );
         let mut short = day(first, None);
@@ -430,7 +430,7 @@ mod tests {
             vec![short],
             &[],
             expect![
-                "10 GiB were written to mmcblk0; influxdb.service writes most of it (70 %). Watch at least an hour to estimate when it will be worn out."
+                "10 GiB were written to mmcblk0; influxdb.service writes most of it (70 %). Watch at least an hour to estimate when the device will be worn out."
             ],
         );
         check(vec![], &[], expect!["Nothing was watched since 1970-01-01 00:00:00."]);

@@ -158,7 +158,7 @@ impl Rings {
     }
 
     fn write(&mut self, ring: Ring, which: usize, slot: Vec<u8>) -> Result<u64, WatchError> {
-        assert!(slot.len() as u64 <= ring.slot_bytes, "a slot must not reach into the next one");
+        assert!(slot.len() as u64 <= ring.slot_bytes, "the data must fit into one slot of the ring");
         let at = ring.at + self.next[which] % ring.slots * ring.slot_bytes;
         self.file.write_all_at(&slot, at).map_err(WatchError::file(&self.path, "written"))?;
         self.next[which] += 1;

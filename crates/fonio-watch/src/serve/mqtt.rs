@@ -132,7 +132,7 @@ impl Publisher {
         let broker = &self.settings.broker;
         let with_port = if broker.contains(':') { broker.clone() } else { format!("{broker}:{PORT}") };
         let address = with_port.to_socket_addrs()?.next();
-        let address = address.ok_or_else(|| io::Error::other("its name does not resolve to an address"))?;
+        let address = address.ok_or_else(|| io::Error::other("the broker's name does not resolve"))?;
         let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
         stream.set_read_timeout(Some(TIMEOUT))?;
         stream.set_write_timeout(Some(TIMEOUT))?;
@@ -241,7 +241,7 @@ fn accepted(stream: &mut TcpStream) -> io::Result<()> {
         let mut part = [0; 256];
         let length = stream.read(&mut part)?;
         if length == 0 || bytes.len() > ANSWER_MAX {
-            return Err(io::Error::other("it does not speak MQTT 3.1.1"));
+            return Err(io::Error::other("the broker does not support MQTT 3.1.1"));
         }
         bytes.extend_from_slice(&part[..length]);
         match mqttbytes::v4::read(&mut bytes, ANSWER_MAX) {
@@ -250,14 +250,14 @@ fn accepted(stream: &mut TcpStream) -> io::Result<()> {
                     ConnectReturnCode::Success => Ok(()),
                     ConnectReturnCode::BadUserNamePassword | ConnectReturnCode::NotAuthorized => {
                         Err(io::Error::other(
-                            "it rejects the user or the password; set `user` and `password-file`",
+                            "the broker rejects the user or the password; set `user` and `password-file`",
                         ))
                     }
-                    code => Err(io::Error::other(format!("it rejects the connection ({code:?})"))),
+                    code => Err(io::Error::other(format!("the broker rejects the connection ({code:?})"))),
                 };
             }
             Err(mqttbytes::Error::InsufficientBytes(_)) => {}
-            Ok(_) | Err(_) => return Err(io::Error::other("it does not speak MQTT 3.1.1")),
+            Ok(_) | Err(_) => return Err(io::Error::other("the broker does not support MQTT 3.1.1")),
         }
     }
 }

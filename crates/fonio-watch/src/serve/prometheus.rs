@@ -12,7 +12,7 @@ use crate::summary::{DeviceFigures, Traffic};
 const FIRST_BUCKET: usize = 6;
 const BUCKET_STEP: usize = 2;
 const LAST_BUCKET: usize = 24;
-const LIFE_USED: &str = "Used life reported by the device: the upper end of a step.";
+const LIFE_USED: &str = "Used life reported by the device (upper end of the reported step).";
 
 pub(super) fn text(figures: &Figures) -> String {
     let mut text = Text::default();

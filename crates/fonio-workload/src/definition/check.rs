@@ -208,7 +208,7 @@ impl<'a> Checker<'a> {
             }
             Step::Transaction { database, steps, .. } => {
                 self.known_database(key, database)?;
-                let nested = "it is inside another transaction; move it out";
+                let nested = "the transaction is inside another transaction; move it out";
                 self.ensure(transaction.is_none(), key, database, nested)?;
                 self.some_steps(key, steps)
             }

@@ -45,7 +45,7 @@ impl Client {
             }
         };
         let kind = Content::NAMES.into_iter().find(|(known, _)| *known == content);
-        let (_, kind) = kind.expect("each kind has a name");
+        let (_, kind) = kind.expect("each kind of content has a name");
         let method = if send > 0 { "POST" } else { "GET" };
         let mut request = format!(
             "{method} /{kind}/{seed}/{bytes} HTTP/1.1\r\nHost: {address}\r\nContent-Length: {send}\r\n\r\n"

@@ -43,7 +43,7 @@ pub(super) fn create(runner: &Runner, name: &str) -> Result<(), WorkloadError> {
 fn open(runner: &Runner, name: &str) -> Result<Connection, WorkloadError> {
     let database = &runner.workload.databases[name];
     let overrides = &runner.options.overrides;
-    let path = runner.database_path(name).expect("the name is the workload's");
+    let path = runner.database_path(name).expect("the workload has this database");
     let flags =
         OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let connection = Connection::open_with_flags(&path, flags).map_err(failed(runner, name, "open it"))?;

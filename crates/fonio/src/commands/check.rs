@@ -23,7 +23,7 @@ pub fn run(arguments: &Check, colour: Colour) -> Result<Exit> {
             let extras = &arguments.extras;
             ensure!(
                 extras.calls_of.is_empty() && !extras.no_statements && extras.blocked == Blocked::Auto,
-                "{} is read, not recorded: leave out --calls-of, --no-statements and --blocked, or name a device or a directory",
+                "fonio only reads {}: leave out --calls-of, --no-statements and --blocked, or name a device or a directory",
                 what.display()
             );
             (what.to_owned(), None)

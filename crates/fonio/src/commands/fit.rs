@@ -28,7 +28,7 @@ const SETS: [Set; 4] = [Set::Four, Set::Response, Set::AddressRange, Set::Fit];
 /// Fits a profile to a device or to the benchmark of a device, or compares a profile with a benchmark.
 pub fn run(arguments: &Fit) -> Result<Exit> {
     if let Some(kernel) = &arguments.bench.emulated.guest {
-        ensure!(arguments.profile.is_none(), "--profile does not measure; leave out --in");
+        ensure!(arguments.profile.is_none(), "with --profile, nothing is measured; leave out --in");
         let made = [Some(arguments.to.clone()), arguments.save_measurement.clone()];
         let made: Vec<PathBuf> = made.into_iter().flatten().collect();
         return lab::run_bench(kernel, &arguments.bench.target, &made);

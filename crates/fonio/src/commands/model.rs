@@ -22,7 +22,7 @@ pub fn run(arguments: &Replay, colour: Colour) -> Result<Exit> {
     let [place] = at.on.as_slice() else {
         bail!("a recording is replayed on one model at a time: name one place with --on")
     };
-    let profile = place.strip_prefix(PREFIX).context("the place is a model")?;
+    let profile = place.strip_prefix(PREFIX).context("--on must name a model")?;
     let others = [
         ("--layer calls", arguments.layer == Layer::Calls),
         ("--fix", arguments.fix.is_some()),

@@ -62,7 +62,7 @@ pub fn run(arguments: &Mount) -> Result<Exit> {
         // systemd ends the mount with SIGTERM, which does not count as a failure.
         return Ok(Exit::Command(0));
     } else {
-        let mut child = Command::new(std::env::current_exe().context("cannot find our own program")?);
+        let mut child = Command::new(std::env::current_exe().context("cannot find the fonio executable")?);
         child.args(["mount", "--daemon"]).args(lists.iter().flat_map(|list| ["--mount-options", list]));
         child.arg("--").arg(&arguments.source).arg(&arguments.dir);
         match daemon::start_in_background(child)? {

@@ -69,7 +69,7 @@ fn check(path: &Path, databases: &[PathBuf], as_json: bool) -> Result<Exit> {
     }
     for Shown { path, means, network, .. } in shown {
         match network {
-            Some(name) => writeln!(out, "{path}: it is on {name}, so it stays durable")?,
+            Some(name) => writeln!(out, "{path}: the database is on {name}, so it stays durable")?,
             None => writeln!(out, "{path}: {means}")?,
         }
     }
@@ -113,7 +113,7 @@ fn about(class: Class) -> String {
             if to_wal {
                 "; switched to write-ahead mode when opened"
             } else {
-                ", in write-ahead mode; else durable"
+                ", if in write-ahead mode; otherwise durable"
             }
         ),
         Class::Cache { drop_fsync } => format!(

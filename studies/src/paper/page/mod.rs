@@ -25,7 +25,7 @@ pub(super) fn document(papers: &[Outcome]) -> Document {
             reasons: vec![
                 "A row that was used in a fit is shown but not counted, because its agreement proves nothing."
                     .into(),
-                "If the two differ, or a number is missing, the row says why.".into(),
+                "If the two numbers differ, or one is missing, the row says why.".into(),
             ],
         },
         sections: papers.iter().map(section).collect(),
@@ -78,8 +78,8 @@ fn figure(paper: &Outcome) -> Option<Chart> {
     }
     Some(Chart {
         id: format!("{}-ratios", paper.id),
-        title: "Ours over the published number".into(),
-        caption: "The dashed line is the published number; left of it, ours is smaller.".into(),
+        title: "Our number over the published number".into(),
+        caption: "The dashed line is the published number; left of it, our number is smaller.".into(),
         plot: Plot::Interval,
         x: Axis { bounds: Some((low, high)), ..Axis::log("Ours over published", Unit::Ratio) },
         y: Axis::categories("What", rows.iter().map(|(row, _)| row.what().to_owned()).collect()),
@@ -114,7 +114,7 @@ fn table(rows: &[Row]) -> Table {
             Column::new("What"),
             Column::new("Published"),
             Column::new("Ours"),
-            Column::noted("Ratio", "Ours over the published number."),
+            Column::noted("Ratio", "Our number over the published number."),
             Column::noted(
                 "Verdict",
                 "If our number was derived from the published number (used in a fit), agreement proves \

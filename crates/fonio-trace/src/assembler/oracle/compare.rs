@@ -119,12 +119,12 @@ pub fn decode(bytes: &[u8]) -> Vec<Batch> {
             _ => {
                 let (after, before) = (Timestamp(at), Timestamp(at + u64::from(size)));
                 let gap = LostEvents { cpu: None, count: None, after, before };
-                batches.last_mut().expect("there is one at the start").lost.push(gap);
+                batches.last_mut().expect("`batches` is never empty").lost.push(gap);
                 continue;
             }
         };
         let shown = Flags(u32::from(flags & 0xf));
-        batches.last_mut().expect("there is one at the start").events.push(BlockEvent {
+        batches.last_mut().expect("`batches` is never empty").events.push(BlockEvent {
             sector: Sector(if place & 7 == 7 { u64::MAX } else { u64::from(place & 7) }),
             bytes: ByteCount(if size & 0x80 == 0 {
                 u64::from(size & 7) * 512

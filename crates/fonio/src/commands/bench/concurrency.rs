@@ -159,14 +159,14 @@ fn say(disk: &Disk, fix: &Setting, applied: &Applied, out: &mut impl Write) -> R
         writeln!(out, "\nSet {target}: {old} -> {new}")?;
         writeln!(
             out,
-            "It lasts until the next boot; `fonio fix apply {fix} {node} --keep` makes it \
+            "The change lasts until the next boot; `fonio fix apply {fix} {node} --keep` makes it \
             permanent."
         )?;
     }
     if !disk.is_smartio() {
         writeln!(
             out,
-            "Its scheduler {} has no separate limits for reads and writes; {new} requests are enough for \
+            "The scheduler {} has no separate limits for reads and writes; {new} requests are enough for \
              both together.",
             disk.scheduler
         )?;

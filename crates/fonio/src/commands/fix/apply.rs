@@ -84,10 +84,10 @@ pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
     let name = change.name();
     let to = if setting.is_of_machine() { String::new() } else { format!(" {}", path.display()) };
     match (*keep, arguments.dry_run) {
-        (false, true) => writeln!(out, "It would last until the next boot.")?,
+        (false, true) => writeln!(out, "The change would last until the next boot.")?,
         (false, false) => writeln!(
             out,
-            "It lasts until the next boot; `fonio fix apply {name}{to} --keep` makes it permanent.\nNext: \
+            "The change lasts until the next boot; `fonio fix apply {name}{to} --keep` makes it permanent.\nNext: \
              `fonio fix undo {name}` restores {brings_back}."
         )?,
         (true, true) => {}
@@ -126,7 +126,7 @@ fn trim(path: &Path, arguments: &FixApply) -> Result<Exit> {
     writeln!(out, "Trimmed {bytes} of {of}: the device can now reuse this space.")?;
     writeln!(
         out,
-        "This cannot be undone, and loses no data. Next: `fonio fix apply fstrim --keep` trims weekly, if systemd has fstrim.timer."
+        "Trimming cannot be undone, and loses no data. Next: `fonio fix apply fstrim --keep` trims weekly, if systemd has fstrim.timer."
     )?;
     Ok(Exit::Fine)
 }

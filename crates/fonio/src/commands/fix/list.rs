@@ -101,7 +101,7 @@ fn missing_here(fix: &Listed) -> Option<String> {
     let setting = fix.setting()?;
     let name = setting.scheduler()?;
     let how = how_to_get(name).filter(|_| !has_scheduler(name))?;
-    Some(format!("This kernel does not have it: {how}."))
+    Some(format!("This kernel lacks the scheduler: {how}."))
 }
 
 /// Returns the record of changed settings; `None` if this user may not read the record.
@@ -247,7 +247,7 @@ fn write_suitable(out: &mut impl Write, fixes: &[&'static Listed], mounts: &[Pat
             elsewhere.len()
         )?;
     }
-    writeln!(out, "`sudo fonio check` says which of them help here.")
+    writeln!(out, "`sudo fonio check` says which fixes help here.")
 }
 
 /// Prints a target and the names of its fixes, wrapped to the width of the terminal.
@@ -409,7 +409,7 @@ fn described(fix: &'static Listed, suits: Suits) -> Described {
 
 fn write_here(out: &mut impl Write, here: Option<&[Here]>) -> Result<()> {
     match here {
-        None => writeln!(out, "Run it with sudo to see which fixes are applied on this machine.\n")?,
+        None => writeln!(out, "Run this with sudo to see which fixes are applied on this machine.\n")?,
         Some([]) => writeln!(out, "fonio has applied no fix on this machine.\n")?,
         Some(here) => {
             writeln!(out, "Applied on this machine (`fonio fix undo` restores the former settings):")?;

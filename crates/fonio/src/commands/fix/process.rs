@@ -55,10 +55,10 @@ pub(super) fn apply(arguments: &FixApply) -> Result<Exit> {
     writeln!(out, "{would} the I/O class of process {pid} ({count} {threads}): {} -> {class}", process.now)?;
     writeln!(
         out,
-        "Only the schedulers bfq, mq-deadline and smartio use it. It lasts until the process ends."
+        "Only the schedulers bfq, mq-deadline and smartio use the class, which lasts until the process ends."
     )?;
     if !arguments.dry_run {
-        writeln!(out, "Next: `ionice -c none -p {pid}` removes it.")?;
+        writeln!(out, "Next: `ionice -c none -p {pid}` removes the class.")?;
     }
     Ok(Exit::Fine)
 }
@@ -76,6 +76,6 @@ fn class(change: &Candidate) -> Result<String> {
              (`systemd-run --unit NAME CMD`), then `fonio fix apply {name} NAME.service`"
         ),
         Scope::Machine => bail!("{name} changes the whole machine, not a process: `fonio fix apply {name}`"),
-        scope => bail!("it cannot be applied to a process: {}", list::needs_path(&name, scope, false)),
+        scope => bail!("the fix cannot be applied to a process: {}", list::needs_path(&name, scope, false)),
     }
 }

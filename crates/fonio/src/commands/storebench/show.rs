@@ -106,7 +106,7 @@ impl Others {
             others.better_than_percent.insert(name.to_owned(), 100.0 * worse);
         }
         others.words = format!("{count} results");
-        others.notes.push(format!("The others are results of {} with the key {key}.", server.address()));
+        others.notes.push(format!("The other results come from {}, with the key {key}.", server.address()));
         if count == 0 {
             others.notes = vec![format!("{} has no results with the key {key} yet.", server.address())];
         }
@@ -218,7 +218,7 @@ pub fn with_interval(value: &Value) -> String {
 fn columns(others: &Others) -> Vec<Column> {
     vec![
         Column::new("Figure"),
-        Column::noted("Value", "Mean of the runs, with half of the 95 % confidence interval."),
+        Column::noted("Value", "Mean of the runs, with half the width of the 95 % confidence interval."),
         Column::noted("Runs", "A figure with ~ did not become stable."),
         Column { label: format!("Better than, of {}", others.words), ..Column::default() },
     ]
@@ -265,9 +265,7 @@ fn leading(result: &Document, others: &Others) -> Section {
     let mut notes = missing(result, &shown);
     notes.extend(others.notes.iter().cloned());
     if others.words.ends_with("models") {
-        notes.push(
-            "The models are of profiles that come with fonio; they are not measured devices.".to_owned(),
-        );
+        notes.push("The models describe the profiles of fonio, not measured devices.".to_owned());
     }
     Section {
         id: "leading".to_owned(),
@@ -310,7 +308,8 @@ fn classes(result: &Document) -> Section {
     Section {
         id: "classes".to_owned(),
         question: "SD classes".to_owned(),
-        answer: "The tests of the classes have their own queue depth and a fresh card, so this is only a comparison.".to_owned(),
+        answer: "The SD standard tests fresh cards at its own queue depth; this is only a comparison."
+            .to_owned(),
         tables: vec![Table {
             columns: vec![Column::new("Class"), Column::new("Figures"), Column::new("Because of")],
             rows,
@@ -383,7 +382,7 @@ fn launches(result: &Document) -> Option<Section> {
         id: "launches".to_owned(),
         question: "App launch times".to_owned(),
         answer: format!(
-            "Launching forty apps took {} without cached files and {} with them.",
+            "Launching forty apps took {} without cached files and {} with cached files.",
             total("launch.cold.total"),
             total("launch.warm.total")
         ),

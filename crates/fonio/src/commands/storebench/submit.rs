@@ -25,7 +25,7 @@ pub fn submit(server: &str, yes: bool, file: &Path) -> Result<Exit> {
     write!(out, "{}", preview(&json)?)?;
     out.flush()?;
     say!(
-        "\nThese {} bytes will be sent to {}, and everyone who can reach it can read them. They contain no \
+        "\nThese {} bytes will be sent to {}; everyone who can reach the server can read them. They contain no \
          serial numbers, host names or paths. Notes are not sent, and the time is only the date.",
         json.len(),
         server.address()
